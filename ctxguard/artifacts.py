@@ -1,0 +1,317 @@
+"""The vocabulary: an artifact is one item of a conversation, an exchange is what is kept or dropped whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Literal
+
+from ctxguard.errors import ConfigError, HistoryError
+
+__all__ = ["Artifact", "Exchange", "Kind", "Lifetime", "Pairing", "Part", "ToolCall", "exchanges", "pair"]
+
+
+class Kind(StrEnum):
+    """Say what an artifact is in the conversation.
+
+    Field names of other formats are taken too: `developer` is `system`; `human` and `message` are `user`; `ai` and
+    `model` are `assistant`; `tool_output` and `function` are `tool`.
+    """
+
+    SYSTEM = "system"
+    TASK = "task"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Kind | None:
+        return _ALIASES.get(value.lower()) if isinstance(value, str) else None
+
+
+_ALIASES = {
+    "developer": Kind.SYSTEM,
+    "human": Kind.USER,
+    "message": Kind.USER,
+    "ai": Kind.ASSISTANT,
+    "model": Kind.ASSISTANT,
+    "tool_output": Kind.TOOL,
+    "function": Kind.TOOL,
+}
+
+PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
+Slot = Literal["content", "arguments", "name"]
+"""Where a text stands in an artifact: in its content, in a tool call's arguments, or as a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Hold one piece of a content that is not a single plain text.
+
+    Attributes:
+        kind: `text`, `refusal` and `reasoning` carry text; `image`, `audio` and `file` are media; `opaque` is anything
+            that the adapter does not know and hands back untouched.
+        text: what the model reads of it; None for media and opaque parts.
+        tokens: what a part without text costs, in tokens, by the provider's rule; None where it is counted as text.
+        editable: False where the provider refuses a changed copy (signed thinking).
+    """
+
+    kind: PartKind
+    text: str | None = None
+    tokens: int | None = None
+    editable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Hold one call of a tool.
+
+    Attributes:
+        name: name of the tool.
+        arguments: the arguments exactly as the model wrote them, as a rule a JSON text.
+        id: what the result refers to; None where the recording has none.
+    """
+
+    name: str
+    arguments: str = ""
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """Say how long an artifact is of use; it goes when the first of the two is over.
+
+    Attributes:
+        turns: number of turns, its own one included: with 1 it goes when the next user message comes.
+        until: name of an event; it goes once a later artifact carries that event.
+
+    Raises:
+        ConfigError: neither is given, or `turns` is below 1.
+    """
+
+    turns: int | None = None
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.turns is None and self.until is None:
+            raise ConfigError("a lifetime needs turns=N or until='event'", setting="lifetime")
+        if self.turns is not None and self.turns < 1:
+            raise ConfigError(f"a lifetime of {self.turns} turns is no lifetime; use 1 or more", setting="turns")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `with_content`.
+
+    Attributes:
+        kind: what it is; a string of any known spelling becomes a `Kind`.
+        content: the text, or the parts in their order.
+        token_count: tokens it costs in all; None means: count it when it is needed.
+        id: a name for reports; None where the source has none.
+        calls: the tool calls it makes (assistant).
+        answers: id of the call it answers (tool); None where the recording has none.
+        name: name of the participant, or of the tool that answers.
+        lifetime: how long it is of use; None means always.
+        pinned: kept whatever happens.
+        events: names of the events that it marks, for `Lifetime(until=…)`.
+        source: where it came from; belongs to the adapter that read it. Not compared.
+        origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
+
+    Raises:
+        ConfigError: `kind` is none of the known ones.
+    """
+
+    kind: Kind
+    content: str | tuple[Part, ...] = ""
+    token_count: int | None = None
+    id: str | None = field(default=None, kw_only=True)
+    calls: tuple[ToolCall, ...] = field(default=(), kw_only=True)
+    answers: str | None = field(default=None, kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+    lifetime: Lifetime | None = field(default=None, kw_only=True)
+    pinned: bool = field(default=False, kw_only=True)
+    events: tuple[str, ...] = field(default=(), kw_only=True)
+    source: object = field(default=None, kw_only=True, compare=False, repr=False)
+    origin: Artifact | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.kind) is not Kind:
+            try:
+                object.__setattr__(self, "kind", Kind(self.kind))
+            except ValueError:
+                known = ", ".join(Kind)
+                raise ConfigError(f"unknown kind {self.kind!r}; known are {known}", setting="kind") from None
+
+    @property
+    def text(self) -> str:
+        """The text of the content; parts are joined by a line break."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content if part.text is not None)
+
+    @property
+    def root(self) -> Artifact:
+        """The artifact as it was read: itself, unless it is a changed copy."""
+        return self.origin or self
+
+    def texts(self) -> Iterator[tuple[Slot, str]]:
+        """Walk every text that leaves with this artifact, with the slot it stands in."""
+        if isinstance(self.content, str):
+            yield "content", self.content
+        else:
+            for part in self.content:
+                if part.text is not None:
+                    yield "content", part.text
+        for call in self.calls:
+            yield "arguments", call.arguments
+        if self.name is not None and self.kind is not Kind.TOOL:
+            yield "name", self.name
+
+    def edit(self, change: Callable[[Slot, str], str]) -> Artifact:
+        """Return a copy with `change` applied to every editable text, or this object if nothing changed.
+
+        Args:
+            change: takes the slot and the text, gives the new text.
+        """
+        content: str | tuple[Part, ...]
+        if isinstance(self.content, str):
+            content = change("content", self.content)
+        else:
+            content = tuple(
+                replace(part, text=change("content", part.text)) if part.text is not None and part.editable else part
+                for part in self.content
+            )
+        calls = tuple(replace(call, arguments=change("arguments", call.arguments)) for call in self.calls)
+        name = self.name
+        if name is not None and self.kind is not Kind.TOOL:
+            name = change("name", name)
+        if content == self.content and calls == self.calls and name == self.name:
+            return self
+        return self.revised(content=content, calls=calls, name=name)
+
+    def revised(
+        self,
+        *,
+        content: str | tuple[Part, ...] | None = None,
+        calls: tuple[ToolCall, ...] | None = None,
+        name: str | None = None,
+        answers: str | None = None,
+    ) -> Artifact:
+        """Return a changed copy that remembers what it was, and is counted anew; None leaves a field as it is."""
+        return replace(
+            self,
+            content=self.content if content is None else content,
+            calls=self.calls if calls is None else calls,
+            name=self.name if name is None else name,
+            answers=self.answers if answers is None else answers,
+            token_count=None,
+            origin=self.root,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Hold what belongs together: an assistant artifact that calls tools and all of its results, or one artifact.
+
+    Attributes:
+        artifacts: the members, in the order of the history.
+        positions: where they stand in the history; results that came late are not adjacent.
+        open: True while a call of it is unanswered and nothing but its own results has followed.
+    """
+
+    artifacts: tuple[Artifact, ...]
+    positions: tuple[int, ...]
+    open: bool = False
+
+
+@dataclass(slots=True)
+class Pairing:
+    """Say which result answers which call.
+
+    Attributes:
+        owner: position of a result → (position of the calling artifact, number of the call in it).
+        unanswered: (position of the calling artifact, number of the call), in order.
+        orphans: positions of results that answer no call.
+        duplicates: positions of results whose call already had its result.
+    """
+
+    owner: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unanswered: list[tuple[int, int]] = field(default_factory=list)
+    orphans: list[int] = field(default_factory=list)
+    duplicates: list[int] = field(default_factory=list)
+
+
+def pair(artifacts: Sequence[Artifact]) -> Pairing:
+    """Match tool results with tool calls: by id where there is one, else in order.
+
+    Ids repeat across steps, are sometimes missing, and results come late and in parallel. A result takes the first
+    unanswered call of its id in the current turn; calls that a user message left behind come after those, so that an
+    abandoned call does not steal the result of a later one that reuses its id. Without an id, on either side, the
+    first unanswered call of the same tool is taken, else the first unanswered one.
+    """
+    found = Pairing()
+    waiting: dict[tuple[int, int], ToolCall] = {}
+    answered: set[str] = set()
+    turn_began = 0
+    for position, artifact in enumerate(artifacts):
+        kind = artifact.kind
+        if kind is Kind.USER:
+            turn_began = position
+        elif kind is Kind.TOOL:
+            slot = _waiting_call(artifact, waiting, turn_began) if waiting else None
+            if slot is not None:
+                call = waiting.pop(slot)
+                found.owner[position] = slot
+                if call.id is not None:
+                    answered.add(call.id)
+            elif artifact.answers is not None and artifact.answers in answered:
+                found.duplicates.append(position)
+            else:
+                found.orphans.append(position)
+        elif artifact.calls:
+            for number, call in enumerate(artifact.calls):
+                waiting[position, number] = call
+    found.unanswered = sorted(waiting)
+    return found
+
+
+def _waiting_call(
+    result: Artifact, waiting: dict[tuple[int, int], ToolCall], turn_began: int
+) -> tuple[int, int] | None:
+    if result.answers is not None:
+        matches = [slot for slot, call in waiting.items() if call.id == result.answers]
+        if not matches:
+            matches = [slot for slot, call in waiting.items() if call.id is None]
+    else:
+        matches = list(waiting)
+    current = [slot for slot in matches if slot[0] >= turn_began] or matches
+    same_tool = [slot for slot in current if result.name is not None and waiting[slot].name == result.name]
+    if result.answers is None and same_tool:
+        return same_tool[0]
+    return current[0] if current else None
+
+
+def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
+    """Cut a history into exchanges, in the order in which each begins.
+
+    Every artifact is in exactly one exchange. A result that answers no call stands alone.
+
+    Raises:
+        HistoryError: an item is no `Artifact`.
+    """
+    history = tuple(artifacts)
+    for position, artifact in enumerate(history):
+        if not isinstance(artifact, Artifact):
+            raise HistoryError(f"an Artifact is wanted, not {type(artifact).__name__}", position=position)
+    found = pair(history)
+    members: dict[int, list[int]] = {}
+    for position in range(len(history)):
+        owner = found.owner.get(position)
+        members.setdefault(position if owner is None else owner[0], []).append(position)
+    waiting = {position for position, _ in found.unanswered}
+    last = max(members) if members else -1
+    return tuple(
+        Exchange(tuple(history[p] for p in positions), tuple(positions), open=begin == last and begin in waiting)
+        for begin, positions in sorted(members.items())
+    )

@@ -1,0 +1,165 @@
+"""What can go wrong, as one tree.
+
+```
+CtxguardError
+├── BudgetExceededError      what must stay does not fit into the budget
+├── HistoryError             the history cannot be read: what is wrong, and at which message
+│   └── PairingError         calls and results do not pair, and repair was turned off
+├── SessionFileError         a session file cannot be read: which file, which line
+├── ConfigError              a setting is unknown, out of range or contradicts another
+├── CheckFailedError         the finished context failed a check and `on_failure="raise"`
+├── DetectorError            a PII detector failed or was too slow
+├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
+├── StoreError               the store cannot be opened, read or written
+├── SummarizerError          a summarizer was given that cannot be used where it is asked
+├── TokenizerError           the tokenizer that was named is not to be had without the network
+└── AdapterError             no adapter of that name, or a message an adapter cannot take
+```
+
+Every error carries its data as attributes; its message says what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "AdapterError",
+    "BudgetExceededError",
+    "CheckFailedError",
+    "ConfigError",
+    "CtxguardError",
+    "DetectorError",
+    "HistoryError",
+    "PairingError",
+    "SessionFileError",
+    "StoreError",
+    "SummarizerError",
+    "TokenizerError",
+    "VaultError",
+]
+
+
+class CtxguardError(Exception):
+    """Stand at the root of every error that ctxguard raises on purpose."""
+
+
+class BudgetExceededError(CtxguardError):
+    """Say that what must stay needs more tokens than the budget has.
+
+    Attributes:
+        needed: tokens that the parts which must stay take together.
+        budget: tokens there are.
+        parts: tokens of each part by name (`system`, `task`, `pinned`, `last user message`, `last exchange`,
+            `recent messages`, `tools`, `overhead`); they add up to `needed`.
+    """
+
+    def __init__(self, needed: int, budget: int, parts: Mapping[str, int]) -> None:
+        self.needed = needed
+        self.budget = budget
+        self.parts = dict(parts)
+        listed = ", ".join(f"{name} {tokens}" for name, tokens in self.parts.items() if tokens)
+        super().__init__(
+            f"what must stay needs {needed} tokens and the budget is {budget} ({listed}); "
+            "raise the budget, shorten the system prompt, or unpin something"
+        )
+
+    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[int, int, dict[str, int]]]:
+        return type(self), (self.needed, self.budget, self.parts)
+
+
+class HistoryError(CtxguardError):
+    """Say that a history cannot be read.
+
+    Attributes:
+        position: index of the message at fault in the list that was handed over, or None for the list itself.
+    """
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        self.position = position
+        super().__init__(message if position is None else f"message {position}: {message}")
+
+
+class PairingError(HistoryError):
+    """Say that tool calls and tool results do not pair, where repair is turned off.
+
+    Attributes:
+        findings: every fault found, one line each.
+    """
+
+    def __init__(self, findings: tuple[str, ...]) -> None:
+        self.findings = findings
+        super().__init__(
+            f"{len(findings)} unpaired tool calls or results ({findings[0]}); "
+            "leave repair on (RepairExchanges(on_broken='repair')) or mend the history"
+        )
+
+
+class SessionFileError(CtxguardError):
+    """Say that a file holds no session that can be read.
+
+    Attributes:
+        path: the file as it was named, `-` for standard input.
+        line: line the trouble is in, counted from 1, or None.
+    """
+
+    def __init__(self, path: str, message: str, *, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        super().__init__(f"{path}{'' if line is None else f':{line}'}: {message}")
+
+
+class ConfigError(CtxguardError, ValueError):
+    """Say that a setting cannot be used.
+
+    Attributes:
+        setting: dotted name of the setting, or None where more than one is at fault.
+    """
+
+    def __init__(self, message: str, *, setting: str | None = None) -> None:
+        self.setting = setting
+        super().__init__(message)
+
+
+class CheckFailedError(CtxguardError):
+    """Say that the finished context failed a check, where failing was to raise.
+
+    Attributes:
+        findings: every finding of every failed check, `check: message @ path`.
+    """
+
+    def __init__(self, findings: tuple[str, ...]) -> None:
+        self.findings = findings
+        super().__init__(f"{len(findings)} check findings, first: {findings[0]}")
+
+
+class DetectorError(CtxguardError):
+    """Say that a PII detector failed or took too long; no text passed unmasked.
+
+    Attributes:
+        detector: its name.
+    """
+
+    def __init__(self, detector: str, message: str) -> None:
+        self.detector = detector
+        super().__init__(f"detector {detector}: {message}")
+
+
+class VaultError(CtxguardError):
+    """Say that a vault entry cannot be opened or written; no value is part of the message."""
+
+
+class StoreError(CtxguardError):
+    """Say that a store cannot be opened, read or written."""
+
+
+class SummarizerError(CtxguardError):
+    """Say that a summarizer cannot be used as given (an async one in a synchronous call)."""
+
+
+class TokenizerError(CtxguardError):
+    """Say that a named tokenizer is not to be had on this machine without the network."""
+
+
+class AdapterError(CtxguardError):
+    """Say that there is no such adapter, or that it cannot take what it was given."""
