@@ -1,0 +1,102 @@
+"""Make a text fit a hard token limit, by its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Final, cast
+
+from ctxguard.content.detection import detect
+from ctxguard.content.fitting import Measured, fit, measure
+from ctxguard.content.views import Bounded, Count, FileType, Limits, Shape, Source, TruncationInfo
+
+__all__ = ["bound", "show"]
+
+NO_LIMITS: Final = Limits()
+_PROCESSORS: Final = {
+    FileType.JSON: ("json_data", "JsonShape"),
+    FileType.LOG: ("logs", "LogShape"),
+}
+
+
+def bound(
+    text: str,
+    max_tokens: int,
+    *,
+    count: Count,
+    file_type: FileType | None = None,
+    handle: str | None = None,
+) -> Bounded:
+    """Return a view of a text that has at most `max_tokens` tokens, or the text itself where it fits.
+
+    The limit is hard: where not even the shortest marker fits, the content is empty. The same text and settings
+    always give the same view, and a view is a view of itself.
+
+    Args:
+        text: what is to be shown.
+        max_tokens: tokens the view may have, at least 1.
+        count: counts the tokens of a text.
+        file_type: what the text is; None means: look.
+        handle: name under which the whole can be recalled; the marker names it.
+    """
+    measured = measure(text, max_tokens, count)
+    if not measured.over:
+        tokens = measured.tokens
+        info = TruncationInfo(tokens_shown=tokens, tokens_total=tokens)
+        return Bounded(text, info, file_type or detect(text))
+    source = Source(text, handle=handle)
+    return show(source, file_type or detect(text), max_tokens, count, measured=measured)
+
+
+def show(
+    source: Source,
+    file_type: FileType,
+    max_tokens: int | None,
+    count: Count,
+    *,
+    limits: Limits = NO_LIMITS,
+    measured: Measured | None = None,
+) -> Bounded:
+    """Return a view of a source within a token limit and the limits of its type.
+
+    Args:
+        source: what is to be shown.
+        file_type: what it is; one that cannot be read as that is shown as text, and `info.note` says so.
+        max_tokens: tokens the view may have; None means no limit.
+        count: counts the tokens of a text.
+        limits: what else may not be exceeded.
+        measured: what is known of the source's tokens; None means: measure it.
+    """
+    known = measure(source.text, max_tokens, count) if measured is None else measured
+    shape, remark = _shape(source, file_type, limits)
+    view = fit(shape, max_tokens if known.over or source.gap is not None else None, count, known.ratio)
+    if max_tokens is not None and view.info.tokens_shown > max_tokens:
+        view = fit(shape, max_tokens, count, known.ratio)
+    content = view.text if view.cut else source.text
+    total = known.tokens if source.gap is None else round(source.total / known.ratio)
+    info = replace(
+        view.info,
+        tokens_total=total,
+        tokens_exact=known.exact and source.gap is None,
+        tokens_shown=view.info.tokens_shown if view.cut else known.tokens,
+        handle=source.handle,
+        note=remark,
+    )
+    return Bounded(content, info, file_type)
+
+
+def _shape(source: Source, file_type: FileType, limits: Limits) -> tuple[Shape, str]:
+    """Return the processor's reading of a source, or the text processor's and why."""
+    try:
+        return _processor(file_type)(source, limits), ""
+    except ValueError as error:
+        reason = str(error).splitlines()[0][:160] if str(error) else "unreadable"
+        return _processor(FileType.TEXT)(source, limits), f"invalid {file_type.value}, shown as text: {reason}"
+
+
+def _processor(file_type: FileType) -> Callable[[Source, Limits], Shape]:
+    module, name = _PROCESSORS.get(file_type, ("texts", "TextShape"))
+    return cast(
+        Callable[[Source, Limits], Shape], getattr(import_module(f"ctxguard.content.processors.{module}"), name)
+    )

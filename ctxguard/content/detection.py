@@ -1,0 +1,127 @@
+"""Find out what a text is by looking at it once."""
+
+from __future__ import annotations
+
+import re
+
+from ctxguard.content.views import FileType
+
+__all__ = ["detect"]
+
+_LOOK = 16_384
+_STAMP = re.compile(
+    r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{2,4}[-/]\d\d?[-/]\d{2,4}"
+    r"|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
+)
+_LEVEL = re.compile(
+    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE|PASSED|FAILED|SKIPPED)\b"
+    r"|\blevel=\w|^(?:ok|not ok) \d|\.\.\. (?:ok|FAIL|ERROR|skipped)|^E  "
+)
+_RUN = re.compile(
+    r"^Traceback \(most recent call last\)|^={5,} .{3,60} ={5,}$|^Exception in thread|^panic: |^npm ERR!"
+    r"|^\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?i:exit (?:code|status)\W+\d)|^(?:FAILED|ERROR)\b",
+    re.MULTILINE,
+)
+_CODE = re.compile(
+    r"^\s*(?:def \w+\(.*\).*:|class \w+.*[:{]|(?:async )?function\b.*\{|import [\w.{*]|from [\w.]+ import|#include|package \w"
+    r"|func \w*.*\{|(?:pub |public |private |static |export |const |let |var )+\w.*|fn \w+|return\b.*;?|if \(?.*[:{]$|for .*[:{]$|[})\]]+;?$)"
+)
+_SNAPSHOT = re.compile(
+    r"^\s*- (?:generic|link|button|heading|text(?:box)?|img|list(?:item)?|paragraph|navigation|main|banner|document|region"
+    r"|combobox|checkbox|radio|table|row|cell|form|search(?:box)?|contentinfo|article|menu(?:item)?|tab|dialog|group)\b"
+    r"|\[ref=\w+\]|^\s*\[\d+\]\s*(?:<\w|[A-Z]?\w+ ['\"])|^\s*uid=\w+ \w+|\bRootWebArea\b"
+)
+_CONSOLE = re.compile(
+    r"^\s*(?:- )?\[(?:LOG|ERROR|WARN|WARNING|INFO|DEBUG|VERBOSE|PAGEERROR)\]|^(?:console\.)(?:log|error|warn|info|debug)\b",
+    re.IGNORECASE,
+)
+_YAML = re.compile(r"^(?:\s*- )?\s*[\w.\"'/-]+:(?: \S.*| ?[|>]-?)?$|^\s*- \S|^---$|^\s*#|^\s*$")
+_MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|[-*] \S|\d+\. \S|\|.*\|$|> )")
+
+
+def detect(text: str) -> FileType:
+    """Return what a text is: a type that can be shown by its structure, else `text`.
+
+    Only the first 16,384 characters are looked at; nothing is parsed to the end. A processor that cannot read what it
+    was promised falls back to text.
+    """
+    start = text[:_LOOK].lstrip("\ufeff \t\r\n")
+    if start[:1] in ("{", "["):
+        return _bracketed(start, len(text) > _LOOK)
+    if start[:1] == "<" and re.match(r"<[!?A-Za-z]", start):
+        return _tagged(start)
+    lines = [line for line in start.splitlines() if line.strip()]
+    if len(text) > _LOOK:
+        lines = lines[:-1]
+    return _by_lines(lines[:200], start)
+
+
+def _bracketed(start: str, more: bool) -> FileType:
+    lines = [line.strip() for line in start.splitlines() if line.strip()]
+    if _share(lines[:50], _CONSOLE) > 0.5:
+        return FileType.CONSOLE
+    if re.match(r"\[\d+\]\s*[<\w]", start) and _share(lines[:200], _SNAPSHOT) > 0.3:
+        return FileType.SNAPSHOT
+    if re.match(r"\[\s*(?:[\[{\"\]\d\-]|true|false|null)", start) and not _is_stamp(start):
+        return FileType.JSON
+    if start[0] == "[":
+        return _by_lines(lines[:200], start)
+    if len(lines) > 1 and lines[0].endswith("}") and all(line.startswith("{") for line in lines[:20]):
+        return FileType.JSONL
+    return FileType.JSON if re.match(r'\{\s*["}]', start) else _by_lines(lines[:200], start)
+
+
+def _is_stamp(start: str) -> bool:
+    return re.match(r"\[\d[^\],\[]*[-/:][^\],\[]*\]?", start) is not None
+
+
+def _tagged(start: str) -> FileType:
+    if re.match(r"(?is)<!doctype html|<html|(?:<!--.*?-->\s*)?<!doctype html", start) or re.search(
+        r"(?i)<(?:body|head)\b", start[:4000]
+    ):
+        return FileType.HTML
+    if re.match(r"(?i)<(?:div|span|p|table|a|ul|section|main|article|h[1-6])\b", start):
+        return FileType.HTML
+    if re.match(r"<\d+>", start):
+        return FileType.LOG
+    return FileType.XML if re.match(r"<\?xml|<!--|<!DOCTYPE|<[A-Za-z_][\w.:-]*[\s/>]", start) else FileType.TEXT
+
+
+def _by_lines(lines: list[str], start: str) -> FileType:
+    if not lines:
+        return FileType.TEXT
+    if _share(lines, _CONSOLE) > 0.4:
+        return FileType.CONSOLE
+    if _share(lines, _SNAPSHOT) > 0.4:
+        return FileType.SNAPSHOT
+    if _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3 or _RUN.search(start):
+        return FileType.LOG
+    if _is_table(lines):
+        return FileType.CSV
+    if _share(lines, _CODE) > 0.25:
+        return FileType.CODE
+    if _is_yaml(lines):
+        return FileType.YAML
+    return FileType.MARKDOWN if _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ") else FileType.TEXT
+
+
+def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
+    return sum(1 for line in lines if pattern.search(line[:400])) / max(1, len(lines))
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Tell a table: at least three lines with the same number of the same separator, two fields or more."""
+    if len(lines) < 3:
+        return False
+    for separator in ("\t", ",", ";", "|"):
+        counts = [re.sub(r'"(?:[^"]|"")*"', "", line).count(separator) for line in lines[:40]]
+        usual = max(set(counts), key=counts.count)
+        least = 1 if separator == "\t" else 2
+        if usual >= least and counts.count(usual) >= 0.8 * len(counts) and counts[0] == usual:
+            return separator != "|" or not lines[1].strip().startswith("|-")
+    return False
+
+
+def _is_yaml(lines: list[str]) -> bool:
+    keys = sum(1 for line in lines if re.match(r"\s*(?:- )?[\w.\"'/-]+:(?:\s|$)", line))
+    return keys >= 2 and keys > 0.3 * len(lines) and _share(lines, _YAML) > 0.9

@@ -1,0 +1,104 @@
+"""Fit a view into a token limit, with as few counts of long texts as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ctxguard.content.views import Count, Shape, TruncationInfo, View
+
+__all__ = ["Measured", "fit", "measure"]
+
+_STEPS = 7
+_FULL_ENOUGH = 0.93
+_UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold what is known of a text's tokens.
+
+    Attributes:
+        tokens: tokens of the text, or an extrapolation from its start.
+        exact: True where the whole text was counted.
+        over: True where the text has more tokens than the limit.
+        ratio: characters a token.
+    """
+
+    tokens: int
+    exact: bool
+    over: bool
+    ratio: float
+
+
+def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
+    """Judge a text against a limit; a text that is far over it is counted only as far as that takes.
+
+    The start of a text never has noticeably more tokens than the whole (cutting splits one token); so where the
+    start alone is well over the limit, so is the whole. Starts double in length: at most twice the text is counted.
+    """
+    length = 0 if max_tokens is None else max(2048, 12 * max_tokens)
+    while max_tokens is not None and length < len(text) // 2:
+        tokens = count(text[:length])
+        if tokens > max_tokens * 1.25 + 32:
+            return Measured(round(tokens * len(text) / length), False, True, length / tokens)
+        length *= 4
+    tokens = count(text)
+    return Measured(tokens, True, max_tokens is not None and tokens > max_tokens, len(text) / max(1, tokens))
+
+
+def fit(shape: Shape, max_tokens: int | None, count: Count, ratio: float) -> View:
+    """Return the fullest view found that has at most `max_tokens` tokens.
+
+    A proportional guess from the last count converges in two or three steps, as views of one shape cost about the
+    same a character; where it does not, the interval is halved. When no view fits, the shape's last resorts are
+    tried, and at last the empty text.
+
+    Args:
+        shape: what is shown.
+        max_tokens: hard limit; None means that only the shape's own limits count.
+        count: counts tokens.
+        ratio: characters a token, as a first guess.
+    """
+    if max_tokens is None:
+        view = shape.view(_UNLIMITED)
+        return _counted(view, count(view.text))
+    best, low, high = None, 0, None
+    room = int(max_tokens * ratio)
+    for step in range(_STEPS):
+        view = shape.view(room)
+        tokens = count(view.text)
+        if tokens <= max_tokens:
+            if best is None or len(view.text) > len(best.text):
+                best = _counted(view, tokens)
+            if not view.cut or tokens >= max_tokens * _FULL_ENOUGH or step >= _STEPS // 2 + 1:
+                break
+            low = room
+        else:
+            high = room
+        room = _next(room, low, high, max_tokens / max(1, tokens))
+        if room == low or high is not None and high - low < 8:
+            break
+    return best or _smallest(shape, max_tokens, count)
+
+
+def _next(room: int, low: int, high: int | None, share: float) -> int:
+    guess = int(room * share * (0.98 if share < 1 else 0.99))
+    if high is None:
+        return max(room + 16, guess)
+    if low < guess < high:
+        return guess
+    return (low + high) // 2
+
+
+def _smallest(shape: Shape, max_tokens: int, count: Count) -> View:
+    smallest = shape.view(0)
+    texts = (smallest.text, *shape.resorts(), "")
+    for text in texts:
+        tokens = count(text)
+        if tokens <= max_tokens:
+            return _counted(replace(smallest, text=text, cut=True), tokens)
+    return View("", True, TruncationInfo(truncated=True))
+
+
+def _counted(view: View, tokens: int) -> View:
+    return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))

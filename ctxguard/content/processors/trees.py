@@ -1,0 +1,251 @@
+"""Show a tree of objects, arrays and values in a given room: the recursion that JSON, YAML and XML share.
+
+Room is shared out like water: what needs less than its share gets what it needs, the rest is divided among the
+others. Objects keep their keys first, arrays their head and tail, strings their start and end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ctxguard.content.views import Limits
+
+__all__ = ["MARK", "Cuts", "Number", "Tree", "mark_key", "measure", "render", "shrink"]
+
+MARK = "…"
+"""Key of the entry that says what an object does not show; doubled until the object has no such key."""
+_MAX_DEPTH = 64
+_COLLECTION = 24
+_MARKER_ROOM = 30
+
+
+class Number(str):
+    """Keep a number as it was spelled, so that showing it changes nothing."""
+
+    __slots__ = ()
+
+
+Tree = dict[str, "Tree"] | list["Tree"] | str | float | bool | None
+
+
+@dataclass(slots=True)
+class Cuts:
+    """Collect what a shrinking left out."""
+
+    values: int = 0
+    nodes: int = 0
+    top_shown: int = 0
+    top_total: int = 0
+
+    @property
+    def any(self) -> bool:
+        """True where anything was left out."""
+        return bool(self.values or self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    limits: Limits
+    cuts: Cuts = field(default_factory=Cuts)
+
+
+def measure(node: Tree, cap: int) -> int:
+    """Return the characters of a tree written compactly, or a number above `cap` as soon as it is known to be more."""
+    size, stack = 0, [node]
+    while stack and size <= cap:
+        node = stack.pop()
+        if isinstance(node, dict):
+            size += 2 + 4 * len(node)
+            if size <= cap:
+                size += sum(map(len, node))
+                stack.extend(node.values())
+        elif isinstance(node, list):
+            size += 2 + len(node)
+            if size <= cap:
+                stack.extend(node)
+        else:
+            size += _scalar_size(node)
+    return size
+
+
+def _scalar_size(node: Tree) -> int:
+    if isinstance(node, Number):
+        return len(node)
+    if isinstance(node, str):
+        return len(node) + 2 + (node.count("\n") + node.count('"') + node.count("\\") if len(node) < 10_000 else 0)
+    return 5
+
+
+def render(node: Tree) -> str:
+    """Write a tree as compact JSON; numbers as they were spelled, any text valid UTF-8."""
+    if isinstance(node, Number):
+        return str(node)
+    if isinstance(node, dict):
+        return "{" + ",".join(f"{_quoted(key)}:{render(value)}" for key, value in node.items()) + "}"
+    if isinstance(node, list):
+        return "[" + ",".join(map(render, node)) + "]"
+    return _quoted(node) if isinstance(node, str) else json.dumps(node)
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def shrink(node: Tree, room: int, limits: Limits, *, reserve: int = 0) -> tuple[Tree, Cuts]:
+    """Return a tree of about `room` characters and what was cut for it.
+
+    Args:
+        node: the tree; it is not changed.
+        room: characters it may take, written compactly.
+        limits: `depth`, `items`, `keys` and `string` count.
+        reserve: characters to leave free for a note on the outermost level, where something is cut.
+    """
+    job = _Job(limits)
+    shrunk = _shrink(node, room - (reserve if measure(node, room) > room else 0), 0, job)
+    if isinstance(node, dict | list):
+        job.cuts.top_total = len(node)
+        job.cuts.top_shown = min(job.cuts.top_shown or len(node), len(node))
+    return shrunk, job.cuts
+
+
+def _shrink(node: Tree, room: int, depth: int, job: _Job) -> Tree:
+    if isinstance(node, dict):
+        return _shrink_object(node, room, depth, job)
+    if isinstance(node, list):
+        return _shrink_array(node, room, depth, job)
+    if isinstance(node, str):
+        return _shrink_string(node, room, job)
+    return node
+
+
+def _shrink_string(node: str, room: int, job: _Job) -> str:
+    limit = job.limits.string
+    room = max(0, room - 2) if limit is None else min(max(0, room - 2), limit)
+    if _scalar_size(node) - 2 <= room or len(node) <= 8 or (limit is not None and len(node) <= limit and room >= limit):
+        return node
+    if isinstance(node, Number):
+        if len(node) <= max(room, 40):
+            return node
+        job.cuts.values += 1
+        return f"{node[:16]}… [{len(node)} digits]"
+    job.cuts.values += 1
+    sign = f"… [{len(node)} characters]"
+    free = room - len(sign)
+    if free < 4:
+        return node[: max(1, min(room, 4))] + "…" if room > 2 else "…"
+    if free < 160:
+        return node[:free] + sign
+    return node[: free * 2 // 3] + sign + node[len(node) - (free - free * 2 // 3) + 1 :]
+
+
+def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
+    if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
+        job.cuts.nodes += len(node)
+        return f"{MARK} array of {len(node)} items"
+    head, tail = _chosen(node, room - 2, job.limits.items)
+    skipped = len(node) - head - tail
+    kept = [*node[:head], *node[len(node) - tail :]]
+    shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0))
+    items = [_shrink(item, share, depth + 1, job) for item, share in zip(kept, shares, strict=True)]
+    if skipped:
+        job.cuts.nodes += skipped
+        items.insert(head, f"{MARK} {skipped} of {len(node)} items not shown")
+    if depth == 0:
+        job.cuts.top_shown = head + tail
+    return items
+
+
+def _chosen(items: Sequence[Tree], room: int, limit: int | None) -> tuple[int, int]:
+    """Choose how many items to show from the head and from the tail."""
+    allowed = _allowed(len(items), limit)
+    if allowed == len(items) and measure(list(items), room) <= room:
+        return len(items), 0
+    sizes = sorted(measure(item, max(8, room)) for item in (*items[:6], *items[-3:]))
+    return _split(len(items), sizes[len(sizes) // 2], room, allowed)
+
+
+def _allowed(count: int, limit: int | None) -> int:
+    """Return how many entries may be shown, one less than the limit where one is needed to say so."""
+    return count if limit is None or count <= limit else max(0, limit - 1)
+
+
+def _split(count: int, typical: int, room: int, allowed: int) -> tuple[int, int]:
+    fit = (room - _MARKER_ROOM) // (min(typical, max(24, room // 3)) + 1)
+    shown = max(0, min(allowed, fit))
+    tail = 0 if shown == count else shown // 3
+    return shown - tail, tail
+
+
+def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> Tree:
+    if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
+        job.cuts.nodes += len(node)
+        return f"{MARK} object of {len(node)} keys"
+    keys = _chosen_keys(node, room - 2, job.limits.keys)
+    skipped = len(node) - len(keys)
+    values = [node[key] for key in keys]
+    free = room - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
+    pairs = zip(keys, values, _shares(values, free), strict=True)
+    shown = {key: _shrink(value, share, depth + 1, job) for key, value, share in pairs}
+    if skipped:
+        job.cuts.nodes += skipped
+        shown[mark_key(node)] = f"{skipped} of {len(node)} keys not shown"
+    if depth == 0:
+        job.cuts.top_shown = len(keys)
+    return shown
+
+
+def _chosen_keys(node: dict[str, Tree], room: int, limit: int | None) -> list[str]:
+    """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
+    keys = list(node)
+    allowed = _allowed(len(keys), limit)
+    if allowed == len(keys) and measure(node, room) <= room:
+        return keys
+    sample = [*keys[:6], *keys[-3:]]
+    if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
+        sizes = sorted(len(key) + 4 + measure(node[key], max(8, room)) for key in sample)
+        head, tail = _split(len(keys), sizes[len(sizes) // 2], room, allowed)
+        return [*keys[:head], *keys[len(keys) - tail :]]
+    return _keys_that_fit(node, keys[:allowed], room)
+
+
+def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int) -> list[str]:
+    least = 24 if room > 200 else 10
+    costs = [len(key) + 4 + min(measure(node[key], least), least) for key in keys]
+    if sum(costs) <= room and len(keys) == len(node):
+        return keys
+    room, shown = room - _MARKER_ROOM, 0
+    for cost in costs:
+        room -= cost
+        if room < 0:
+            break
+        shown += 1
+    return keys[:shown]
+
+
+def mark_key(node: Mapping[str, object]) -> str:
+    """Return the key under which an object says what it does not show: one that it does not have."""
+    key = MARK
+    while key in node:
+        key += MARK
+    return key
+
+
+def _shares(nodes: Sequence[Tree], room: int) -> list[int]:
+    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
+    cap = max(8, room)
+    sizes = [measure(node, cap) for node in nodes]
+    shares, left = [0] * len(nodes), max(0, room)
+    for place, index in enumerate(_by_size(sizes)):
+        shares[index] = min(sizes[index], left // (len(nodes) - place))
+        left -= shares[index]
+    return shares
+
+
+def _by_size(sizes: Sequence[int]) -> Iterable[int]:
+    return sorted(range(len(sizes)), key=sizes.__getitem__)

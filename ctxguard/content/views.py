@@ -1,0 +1,205 @@
+"""The words of this package: a source is shown as a view, within limits; what was cut is said in a TruncationInfo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+__all__ = ["Bounded", "Count", "FileType", "Limits", "Shape", "Source", "TruncationInfo", "View", "note"]
+
+Count = Callable[[str], int]
+"""Count the tokens of a text."""
+
+
+class FileType(StrEnum):
+    """Say what a content is, to choose the processor that shows it."""
+
+    ARCHIVE = "archive"
+    AUDIO = "audio"
+    BINARY = "binary"
+    CODE = "code"
+    CONSOLE = "console"
+    CSV = "csv"
+    DOCX = "docx"
+    HTML = "html"
+    IMAGE = "image"
+    JSON = "json"
+    JSONL = "jsonl"
+    LOG = "log"
+    MARKDOWN = "markdown"
+    PDF = "pdf"
+    PPTX = "pptx"
+    SNAPSHOT = "snapshot"
+    SPREADSHEET = "spreadsheet"
+    TEXT = "text"
+    XML = "xml"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bound what a view may show; None means no limit of that kind.
+
+    Attributes:
+        lines: lines, the marker's line included.
+        line_length: characters of a line.
+        depth: levels of nesting.
+        items: items of an array.
+        keys: keys of an object.
+        string: characters of a string value.
+        columns: columns of a table.
+        cell: characters of a cell.
+        rows_head: rows from the start of a table.
+        rows_tail: rows from its end.
+    """
+
+    lines: int | None = None
+    line_length: int | None = None
+    depth: int | None = None
+    items: int | None = None
+    keys: int | None = None
+    string: int | None = None
+    columns: int | None = None
+    cell: int | None = None
+    rows_head: int | None = None
+    rows_tail: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold a text to be shown: whole, or the head and the tail of one too large to be read.
+
+    Attributes:
+        text: the text; where something was not read, head and tail joined.
+        gap: offset in `text` at which something was not read; None where all of it was.
+        size: characters (bytes, for a sampled file) of the whole.
+        lines: lines of the whole; None means: counted when needed, or estimated where there is a gap.
+        handle: name under which the whole can be recalled.
+    """
+
+    text: str
+    gap: int | None = None
+    size: int = -1
+    lines: int | None = None
+    handle: str | None = None
+
+    @property
+    def total(self) -> int:
+        """Characters (bytes, for a sampled file) of the whole."""
+        return len(self.text) if self.size < 0 else self.size
+
+    @property
+    def head_end(self) -> int:
+        """Offset at which the part that was read from the start ends."""
+        return len(self.text) if self.gap is None else self.gap
+
+    @property
+    def tail_start(self) -> int:
+        """Offset at which the part that was read from the end starts."""
+        return 0 if self.gap is None else self.gap
+
+    @property
+    def exact(self) -> bool:
+        """True where totals are counted, not estimated."""
+        return self.gap is None or self.lines is not None
+
+    def line_count(self) -> int:
+        """Return the lines of the whole, estimated by density where it was not read."""
+        if self.lines is not None:
+            return self.lines
+        seen = self.text.count("\n") + (not self.text.endswith("\n") and self.text != "")
+        if self.gap is None:
+            return seen
+        return max(seen, round(seen * self.total / max(1, len(self.text))))
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationInfo:
+    """Say what was cut and by how much.
+
+    Attributes:
+        truncated: False where the content is shown unchanged.
+        tokens_shown: tokens of the view.
+        tokens_total: tokens of the whole; extrapolated from its start where `tokens_exact` is False.
+        tokens_exact: True where `tokens_total` was counted.
+        lines_shown: lines of the content that are shown; None for a type that has none.
+        lines_total: lines of the content.
+        rows_shown: rows of a table that are shown, the header not counted.
+        rows_total: rows of the table, the header not counted.
+        columns_shown: columns that are shown.
+        columns_total: columns of the table.
+        cells_truncated: cells and string values that were shortened.
+        items_shown: items or keys of the outermost array or object that are shown.
+        items_total: how many it has.
+        totals_exact: False where totals were estimated because not all of a large file was read.
+        total_output_limit_reached: True where the limit on the whole output, not on the file, cut it.
+        handle: name under which the whole can be recalled.
+        note: what else the reader should know (`invalid JSON, shown as text`).
+    """
+
+    truncated: bool = False
+    tokens_shown: int = 0
+    tokens_total: int = 0
+    tokens_exact: bool = True
+    lines_shown: int | None = None
+    lines_total: int | None = None
+    rows_shown: int | None = None
+    rows_total: int | None = None
+    columns_shown: int | None = None
+    columns_total: int | None = None
+    cells_truncated: int = 0
+    items_shown: int | None = None
+    items_total: int | None = None
+    totals_exact: bool = True
+    total_output_limit_reached: bool = False
+    handle: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Hold what a processor shows of a source.
+
+    Attributes:
+        text: what is shown, the marker included.
+        cut: False where nothing was left out; the text may then still be written differently.
+        info: what was cut; the token fields are filled in by whoever counts.
+    """
+
+    text: str
+    cut: bool
+    info: TruncationInfo = field(default_factory=TruncationInfo)
+
+
+class Shape(Protocol):
+    """Show one source, read once, in any size: what every processor makes of its type."""
+
+    def view(self, room: int) -> View:
+        """Return a view of about `room` characters, marker included; never more than the limits allow."""
+        ...
+
+    def resorts(self) -> tuple[str, ...]:
+        """Return ever shorter texts of this type for when not even the smallest view fits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Hold a content that is within its limit.
+
+    Attributes:
+        content: the view, or the text itself where nothing was cut.
+        info: what was cut and by how much.
+        file_type: what the content was taken for.
+    """
+
+    content: str
+    info: TruncationInfo
+    file_type: FileType
+
+
+def note(shown: str, handle: str | None) -> str:
+    """Say in one phrase what is shown and where the rest is, without a character that any of the formats reserves."""
+    return f"{shown}; full text: handle {handle}" if handle else shown
