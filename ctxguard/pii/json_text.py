@@ -1,0 +1,98 @@
+"""Mask inside JSON: strings and numbers are replaced token by token, so that it still parses and keeps its layout."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["JsonToken", "is_json", "json_tokens", "rewrite_json"]
+
+_TOKEN: Final = re.compile(
+    r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL
+)
+_OPENERS: Final = frozenset('{["')
+
+
+@dataclass(frozen=True, slots=True)
+class JsonToken:
+    """Hold one string or number of a JSON text.
+
+    Attributes:
+        start: offset of its first character, the quote included.
+        end: offset after its last character.
+        value: the decoded string, or the number as it is written.
+        key: the object key it stands under, empty where there is none.
+        is_key: True where it is an object key itself.
+    """
+
+    start: int
+    end: int
+    value: str
+    key: str
+    is_key: bool
+
+
+def is_json(text: str) -> bool:
+    """Tell whether the whole text is one JSON object, array or string."""
+    if text.lstrip(" \t\r\n")[:1] not in _OPENERS:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def json_tokens(text: str) -> Iterator[JsonToken]:
+    """Walk the strings and numbers of a valid JSON text, in their order."""
+    scopes: list[tuple[str, str]] = []
+    key = ""
+    is_key = False
+    for match in _TOKEN.finditer(text):
+        raw = match[0]
+        if raw in "{[":
+            scopes.append((raw, key))
+            is_key = raw == "{"
+        elif raw in "}]":
+            key = scopes.pop()[1]
+            is_key = False
+        elif raw == ",":
+            is_key = scopes[-1][0] == "{"
+        elif raw == ":":
+            is_key = False
+        else:
+            value = _decoded(raw)
+            yield JsonToken(
+                match.start(), match.end(), value, "" if is_key else key, is_key
+            )
+            key = value if is_key else key
+
+
+def rewrite_json(text: str, change: Callable[[JsonToken], str]) -> str:
+    """Return the JSON text with every changed string or number in its new wording; the rest stays as it was.
+
+    Args:
+        text: a valid JSON text.
+        change: gives the new value of a token; a number that changes becomes a string.
+    """
+    pieces: list[str] = []
+    done = 0
+    for token in json_tokens(text):
+        value = change(token)
+        if value != token.value:
+            pieces += (
+                text[done : token.start],
+                json.dumps(value, ensure_ascii=text.isascii()),
+            )
+            done = token.end
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _decoded(raw: str) -> str:
+    if raw[0] != '"':
+        return raw
+    return json.loads(raw, strict=False) if "\\" in raw else raw[1:-1]
