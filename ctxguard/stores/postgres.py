@@ -1,0 +1,284 @@
+"""A store in PostgreSQL, for workers on many machines.
+
+One table, `ctxguard_records`, in the first schema of the search path; it is made where it is missing and the user may
+make it. Times are those of the worker, so workers' clocks should agree.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ctxguard.errors import StoreError
+from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
+from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record, size_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, CursorResult, Engine
+    from sqlalchemy.exc import SQLAlchemyError
+
+__all__ = ["PostgresStore"]
+
+_LOCK: Final = 0x637478_67  # "ctxg": the advisory lock for making the table and for evicting
+_SCHEMA: Final = (
+    """CREATE TABLE IF NOT EXISTS ctxguard_records (
+        namespace text NOT NULL, key text NOT NULL, seq bigserial NOT NULL,
+        format integer NOT NULL, written double precision NOT NULL, expires double precision,
+        size bigint NOT NULL, checksum bytea NOT NULL, value bytea NOT NULL,
+        PRIMARY KEY (namespace, key))""",
+    "CREATE UNIQUE INDEX IF NOT EXISTS ctxguard_records_seq ON ctxguard_records (seq)",
+    "CREATE INDEX IF NOT EXISTS ctxguard_records_expires ON ctxguard_records (expires) WHERE expires IS NOT NULL",
+)
+_SWEEP_EVERY: Final = 4 * 1024 * 1024
+"""Bytes a process writes between two looks for what is over its time, where there is no limit."""
+_NAMED: Final = "namespace = :namespace AND key = :key"
+_READ: Final = f"SELECT value, expires, format, checksum FROM ctxguard_records WHERE {_NAMED}"
+_ADD: Final = """INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value)
+    VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)
+    ON CONFLICT (namespace, key) """
+_OVERWRITE: Final = """DO UPDATE SET seq = nextval(pg_get_serial_sequence('ctxguard_records', 'seq')),
+    format = excluded.format, written = excluded.written, expires = excluded.expires,
+    size = excluded.size, checksum = excluded.checksum, value = excluded.value"""
+_LIVE: Final = "(expires IS NULL OR expires > :now)"
+_EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
+    SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq DESC) AS total FROM ctxguard_records) AS newest_first
+    WHERE total > :limit)"""
+
+
+class PostgresStore:
+    """Keep values in one PostgreSQL table; safe for many threads, processes and machines, and across a fork.
+
+    Args:
+        url: `postgresql://user:password@host:port/database`, and whatever SQLAlchemy's psycopg dialect takes besides.
+        max_bytes: bytes of values, keys and namespaces to hold, over all namespaces; beyond, what is over its time goes
+            first and then the oldest. So that writers do not queue, each process looks after as many bytes of its own
+            as a sixty-fourth of the limit, and at `sweep()`: in between each process may pass the limit by that much.
+            None means no limit.
+        connect_timeout: seconds to wait for the server.
+        clock: tells the time in seconds.
+
+    Raises:
+        StoreError: the server cannot be reached, or the table can be neither found nor made.
+        ConfigError: `max_bytes` is not above 0.
+        ImportError: the extra `postgres` is not installed.
+    """
+
+    def __init__(
+        self, url: str, *, max_bytes: int | None = None, connect_timeout: int = 10, clock: Clock = time.time
+    ) -> None:
+        check_limit(max_bytes)
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self._engine = _create_engine(url, connect_timeout)
+        self._pid = os.getpid()
+        self._unswept = 0
+        with self._transaction("opened") as connection:
+            self._prepare(connection)
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        """Return the value, or None where there is none (or its time is over).
+
+        Raises:
+            StoreError: the table cannot be read, or the name cannot be used.
+        """
+        check_names(namespace, key)
+        with self._transaction("read") as connection:
+            return self._live(connection, _READ, namespace, key)
+
+    def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever.
+
+        Raises:
+            StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
+            ConfigError: `ttl` is not above 0.
+        """
+        record = self._new_record(namespace, key, value, ttl)
+        with self._transaction("written") as connection:
+            self._write(connection, record, _OVERWRITE)
+        self._make_room(size_of(namespace, key, value))
+
+    def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
+        """Write the value unless there is one; return the value that stands there now (first writer wins).
+
+        Raises:
+            StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
+            ConfigError: `ttl` is not above 0.
+        """
+        record = self._new_record(namespace, key, value, ttl)
+        standing: bytes | None = None
+        while standing is None:  # again where the record that stood in the way was deleted in between
+            with self._transaction("written") as connection:
+                standing = self._add(connection, record)
+        if standing is value:
+            self._make_room(size_of(namespace, key, value))
+        return standing
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Delete one value; True where there was one.
+
+        Raises:
+            StoreError: the table cannot be written, or the name cannot be used.
+        """
+        check_names(namespace, key)
+        with self._transaction("written") as connection:
+            was_live = self._live(connection, _READ + " FOR UPDATE", namespace, key) is not None
+            _named(connection, f"DELETE FROM ctxguard_records WHERE {_NAMED}", namespace, key)
+            return was_live
+
+    def delete_namespace(self, namespace: str) -> int:
+        """Delete every value of a namespace; return how many there were.
+
+        Raises:
+            StoreError: the table cannot be written, or the name cannot be used.
+        """
+        check_names(namespace)
+        query = f"DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING {_LIVE}"
+        with self._transaction("written") as connection:
+            return sum(live for (live,) in _run(connection, query, namespace=namespace, now=self._clock()))
+
+    def keys(self, namespace: str) -> Iterator[str]:
+        """Walk the keys of a namespace as they are now, the one written longest ago first.
+
+        Raises:
+            StoreError: the table cannot be read, or the name cannot be used.
+        """
+        check_names(namespace)
+        query = f"SELECT key FROM ctxguard_records WHERE namespace = :namespace AND {_LIVE} ORDER BY seq"
+        with self._transaction("read") as connection:
+            return iter([key for (key,) in _run(connection, query, namespace=namespace, now=self._clock())])
+
+    def usage(self) -> list[NamespaceUsage]:
+        """Return what each namespace holds, by name.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        query = (
+            "SELECT namespace, count(*), sum(size)::bigint, min(written), max(written) FROM ctxguard_records "
+            f'WHERE {_LIVE} GROUP BY namespace ORDER BY namespace COLLATE "C"'
+        )
+        with self._transaction("read") as connection:
+            return [NamespaceUsage(*tuple(row)) for row in _run(connection, query, now=self._clock())]
+
+    def sweep(self) -> Swept:
+        """Take out what is over its time or over the size limit; nothing where another process is at it.
+
+        Raises:
+            StoreError: the table cannot be written.
+        """
+        self._unswept = 0
+        with self._transaction("written") as connection:
+            if not _run(connection, "SELECT pg_try_advisory_xact_lock(:lock)", lock=_LOCK).scalar_one():
+                return Swept(0, 0)
+            over = _run(connection, "DELETE FROM ctxguard_records WHERE expires <= :now", now=self._clock()).rowcount
+            beyond = 0 if self.max_bytes is None else _run(connection, _EVICT, limit=self.max_bytes).rowcount
+            return Swept(over, beyond)
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._engine.dispose(close=self._pid == os.getpid())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._engine.url.render_as_string(hide_password=True)!r})"
+
+    @contextmanager
+    def _transaction(self, done: str) -> Iterator[Connection]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        self._leave_connections_of_parent()
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise self._failure(done, error) from error
+
+    def _leave_connections_of_parent(self) -> None:
+        """Start a pool of our own after a fork; a socket shared with the parent would mix up both sessions."""
+        if self._pid != os.getpid():
+            self._engine.dispose(close=False)
+            self._pid = os.getpid()
+
+    def _failure(self, done: str, error: SQLAlchemyError) -> StoreError:
+        """Say it in one line, without the statement: its parameters are the values."""
+        cause = getattr(error, "orig", None) or error
+        text = " ".join(str(cause).split())
+        place = self._engine.url.render_as_string(hide_password=True)
+        return StoreError(f"store {place} cannot be {done}: {text}; check the server, the user's rights and the URL")
+
+    def _prepare(self, connection: Connection) -> None:
+        if _run(connection, "SELECT to_regclass('ctxguard_records')").scalar_one() is not None:
+            return
+        _run(connection, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+        for statement in _SCHEMA:
+            _run(connection, statement)
+
+    def _new_record(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
+        check_limit(self.max_bytes, size_of(namespace, key, value))
+        return new_record(namespace, key, value, expiry(self._clock(), ttl))
+
+    def _add(self, connection: Connection, record: Record) -> bytes | None:
+        """Return the value that stands now, or None where the record that was in the way is gone again."""
+        if self._write(connection, record, "DO NOTHING"):
+            return record.value
+        row = _named(connection, _READ + " FOR UPDATE", record.namespace, record.key).one_or_none()
+        if row is None:
+            return None
+        standing = Record(record.namespace, record.key, *tuple(row)).live(self._clock())
+        if standing is None:
+            self._write(connection, record, _OVERWRITE)
+        return record.value if standing is None else standing
+
+    def _write(self, connection: Connection, record: Record, on_conflict: str) -> int:
+        size = size_of(record.namespace, record.key, record.value)
+        return _run(connection, _ADD + on_conflict, **asdict(record), size=size, written=self._clock()).rowcount
+
+    def _live(self, connection: Connection, query: str, namespace: str, key: str) -> bytes | None:
+        row = _named(connection, query, namespace, key).one_or_none()
+        return None if row is None else Record(namespace, key, *tuple(row)).live(self._clock())
+
+    def _make_room(self, size: int) -> None:
+        """Look after every sixty-fourth of the limit; a lost update of the count only shifts the next look."""
+        self._unswept += size
+        step = _SWEEP_EVERY if self.max_bytes is None else self.max_bytes // 64
+        if self._unswept >= step:
+            self.sweep()
+
+
+def _create_engine(url: str, connect_timeout: int) -> Engine:
+    try:
+        from sqlalchemy import create_engine, make_url
+        from sqlalchemy.exc import ArgumentError
+
+        parsed = make_url(url).set(drivername="postgresql+psycopg")
+        return create_engine(
+            parsed, pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": connect_timeout}
+        )
+    except ImportError as error:
+        raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
+    except ArgumentError as error:
+        raise StoreError(
+            "the store's URL cannot be read; it looks like postgresql://user:password@host/database"
+        ) from error
+
+
+def _named(connection: Connection, statement: str, namespace: str, key: str) -> CursorResult[Any]:
+    return _run(connection, statement, namespace=namespace, key=key)
+
+
+def _run(connection: Connection, statement: str, **parameters: object) -> CursorResult[Any]:
+    from sqlalchemy import text
+
+    return connection.execute(text(statement), parameters)

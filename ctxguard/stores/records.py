@@ -1,0 +1,123 @@
+"""How a record is written down, and how a reader knows that it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ctxguard.errors import ConfigError, StoreError
+
+__all__ = ["FORMAT", "MAX_NAME_BYTES", "Record", "check_limit", "check_names", "expiry", "new_record", "size_of"]
+
+FORMAT: Final = 1
+"""Number of the record format written here; a reader skips what has a higher one."""
+MAX_NAME_BYTES: Final = 1_024
+"""Bytes a namespace or a key may have; PostgreSQL's index takes 2,704 for both together."""
+
+_log: Final = logging.getLogger("ctxguard.stores")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Hold one value as it lies in a database.
+
+    Attributes:
+        namespace: first half of its name.
+        key: second half of its name.
+        value: the bytes that were handed over.
+        expires: when its time is over, in seconds since 1970; None means never.
+        format: number of the format it was written in.
+        checksum: BLAKE2b over everything above.
+    """
+
+    namespace: str
+    key: str
+    value: bytes
+    expires: float | None
+    format: int
+    checksum: bytes
+
+    def live(self, now: float) -> bytes | None:
+        """Return the value, or None where its time is over or it cannot be trusted; the latter is logged."""
+        fault = self._fault()
+        if fault is None:
+            return None if self.expires is not None and self.expires <= now else self.value
+        _log.warning("skipped record %.80r of namespace %.80r: %s", self.key, self.namespace, fault)
+        return None
+
+    def _fault(self) -> str | None:
+        if isinstance(self.format, int) and self.format > FORMAT:
+            return f"its format is {self.format} and this version reads up to {FORMAT}; update ctxguard-stabilizer"
+        if not isinstance(self.value, bytes) or self.checksum != _checksum(
+            self.namespace, self.key, self.value, self.expires, self.format
+        ):
+            return "it is damaged (its checksum does not fit); it will be written anew, or delete it"
+        return None
+
+
+def new_record(namespace: str, key: str, value: bytes, expires: float | None) -> Record:
+    """Return the record of a value in the current format.
+
+    Raises:
+        StoreError: the namespace or the key cannot be used as a name.
+    """
+    check_names(namespace, key)
+    return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
+
+
+def _checksum(namespace: str, key: str, value: bytes, expires: float | None, number: int) -> bytes:
+    digest = hashlib.blake2b(repr((number, namespace, key, expires)).encode(), digest_size=16)
+    digest.update(value)
+    return digest.digest()
+
+
+def size_of(namespace: str, key: str, value: bytes) -> int:
+    """Return the bytes a record counts for: its value, its key and its namespace."""
+    return len(value) + len(key.encode()) + len(namespace.encode())
+
+
+def check_names(*names: str) -> None:
+    """Refuse a namespace or a key that not every database can take.
+
+    Raises:
+        StoreError: a name is empty, too long, has a NUL in it or is no Unicode text.
+    """
+    for name in names:
+        try:
+            length = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise StoreError(f"name {name[:80]!r} has a lone surrogate in it; use what UTF-8 can write") from error
+        if not 0 < length <= MAX_NAME_BYTES or "\0" in name:
+            raise StoreError(
+                f"name {name[:80]!r} has {length} bytes; a namespace or key has 1 to {MAX_NAME_BYTES} and no NUL"
+            )
+
+
+def expiry(now: float, ttl: float | None) -> float | None:
+    """Return when a record written now ends.
+
+    Raises:
+        ConfigError: `ttl` is not above 0 seconds.
+    """
+    if ttl is None:
+        return None
+    if not ttl > 0:
+        raise ConfigError(f"ttl must be above 0 seconds, not {ttl}; None keeps the record for ever", setting="ttl")
+    return float(now + ttl)
+
+
+def check_limit(max_bytes: int | None, size: int | None = None) -> None:
+    """Refuse a size limit that is none, or a record that alone is over it.
+
+    Raises:
+        ConfigError: the limit is not above 0.
+        StoreError: the record is larger than the limit.
+    """
+    if max_bytes is None:
+        return
+    if max_bytes <= 0:
+        raise ConfigError(f"max_bytes must be above 0, not {max_bytes}; None means no limit", setting="max_bytes")
+    if size is not None and size > max_bytes:
+        raise StoreError(f"a record of {size} bytes does not fit into a store of {max_bytes}; raise max_bytes")

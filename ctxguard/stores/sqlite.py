@@ -1,0 +1,329 @@
+"""The default store: one SQLite file, shared by threads and processes, with nothing to set up.
+
+Write-ahead logging lets readers go on while one process writes (https://sqlite.org/wal.html). A commit outlives the
+process; the last ones before a power cut may be lost, never torn (`synchronous=NORMAL`). What is deleted is overwritten
+with zeros (`secure_delete`), and the file is made readable for its owner alone: what lies in it may be personal.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import Final, Self
+
+from ctxguard.errors import StoreError
+from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
+from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record, size_of
+
+__all__ = ["SQLiteStore"]
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS ctxguard_records (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace TEXT NOT NULL, key TEXT NOT NULL,
+    format INTEGER NOT NULL, written REAL NOT NULL, expires REAL,
+    size INTEGER NOT NULL, checksum BLOB NOT NULL, value BLOB NOT NULL,
+    UNIQUE (namespace, key)
+);
+CREATE INDEX IF NOT EXISTS ctxguard_expires ON ctxguard_records (expires) WHERE expires IS NOT NULL;
+CREATE TABLE IF NOT EXISTS ctxguard_total (id INTEGER PRIMARY KEY CHECK (id = 1), bytes INTEGER NOT NULL);
+INSERT OR IGNORE INTO ctxguard_total VALUES (1, 0);
+CREATE TRIGGER IF NOT EXISTS ctxguard_added AFTER INSERT ON ctxguard_records
+    BEGIN UPDATE ctxguard_total SET bytes = bytes + new.size; END;
+CREATE TRIGGER IF NOT EXISTS ctxguard_removed AFTER DELETE ON ctxguard_records
+    BEGIN UPDATE ctxguard_total SET bytes = bytes - old.size; END;
+"""
+_OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
+_READ: Final = "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = ? AND key = ?"
+_WRITE: Final = (
+    "INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = ? AND key = ?"
+_LIVE: Final = "(expires IS NULL OR expires > ?)"
+_REMEDIES: Final = (
+    (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
+    (("full",), "free some space on the disk, or set max_bytes"),
+    (("readonly", "unable to open"), "its folder must be there, and both writable for this user"),
+    (("not a database", "malformed"), "it is damaged or something else; move it away to start anew"),
+)
+_INHERITED: Final[list[sqlite3.Connection]] = []
+"""Connections a forked child got from its parent; SQLite forbids the child even to close them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Hold what belongs to one process: its connection, and the lock its threads take turns by."""
+
+    connection: sqlite3.Connection
+    pid: int = field(default_factory=os.getpid)
+    lock: RLock = field(default_factory=RLock)
+
+
+def _read_text(data: bytes) -> str:
+    """Read a name even where it is damaged, so that one record cannot hide the others."""
+    return data.decode("utf-8", "replace")
+
+
+class SQLiteStore:
+    """Keep values in one SQLite file; safe for many threads and processes, and across a fork.
+
+    Args:
+        path: the file; it is made where it is missing (its folder is not).
+        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond, what is over its
+            time goes first and then the oldest. Give values that must stay (a vault) a file of their own. None means
+            no limit.
+        busy_timeout: seconds to wait for a process that is writing.
+        clock: tells the time in seconds.
+
+    Raises:
+        StoreError: the file cannot be opened, or is no SQLite database.
+        ConfigError: `max_bytes` is not above 0.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_bytes: int | None = None,
+        busy_timeout: float = 30.0,
+        clock: Clock = time.time,
+    ) -> None:
+        check_limit(max_bytes)
+        self.path = Path(path)
+        self.max_bytes = max_bytes
+        self.busy_timeout = busy_timeout
+        self._clock = clock
+        self._session: _Session | None = None
+        with self._using("opened"):
+            pass
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        """Return the value, or None where there is none (or its time is over).
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        check_names(namespace, key)
+        with self._using("read") as connection:
+            return self._live(connection, namespace, key)
+
+    def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever.
+
+        Raises:
+            StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
+            ConfigError: `ttl` is not above 0.
+        """
+        record = self._new_record(namespace, key, value, ttl)
+        with self._writing() as connection:
+            self._write(connection, record)
+
+    def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
+        """Write the value unless there is one; return the value that stands there now (first writer wins).
+
+        Raises:
+            StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
+            ConfigError: `ttl` is not above 0.
+        """
+        record = self._new_record(namespace, key, value, ttl)
+        with self._using("read") as connection:
+            standing = self._live(connection, namespace, key)
+        if standing is not None:
+            return standing
+        with self._writing() as connection:
+            standing = self._live(connection, namespace, key)
+            if standing is None:
+                self._write(connection, record)
+            return value if standing is None else standing
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Delete one value; True where there was one.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        check_names(namespace, key)
+        with self._writing() as connection:
+            was_live = self._live(connection, namespace, key) is not None
+            connection.execute(_DELETE, (namespace, key))
+            return was_live
+
+    def delete_namespace(self, namespace: str) -> int:
+        """Delete every value of a namespace; return how many there were.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        check_names(namespace)
+        with self._writing() as connection:
+            live = len(self._keys(connection, namespace))
+            connection.execute("DELETE FROM ctxguard_records WHERE namespace = ?", (namespace,))
+            return live
+
+    def keys(self, namespace: str) -> Iterator[str]:
+        """Walk the keys of a namespace as they are now, the one written longest ago first.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        check_names(namespace)
+        with self._using("read") as connection:
+            return iter(self._keys(connection, namespace))
+
+    def usage(self) -> list[NamespaceUsage]:
+        """Return what each namespace holds, by name.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        query = (
+            "SELECT namespace, count(*), sum(size), min(written), max(written) FROM ctxguard_records "
+            f"WHERE {_LIVE} GROUP BY namespace ORDER BY namespace"
+        )
+        with self._using("read") as connection:
+            return [NamespaceUsage(*row) for row in connection.execute(query, (self._clock(),))]
+
+    def sweep(self) -> Swept:
+        """Take out what is over its time or over the size limit, and give the space back to the disk.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._writing() as connection:
+            swept = self._make_room(connection)
+        with self._using("written") as connection:
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return swept
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if session.pid != os.getpid():
+            _INHERITED.append(session.connection)
+            return
+        with session.lock:
+            session.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({str(self.path)!r})"
+
+    @contextmanager
+    def _using(self, done: str) -> Iterator[sqlite3.Connection]:
+        try:
+            session = self._session
+            if session is None or session.pid != os.getpid():
+                session = self._open(session)
+            with session.lock:
+                yield session.connection
+        except sqlite3.Error as error:
+            raise self._failure(done, error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._using("written") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(
+                    sqlite3.Error
+                ):  # a full disk has rolled it back already; the first error is the one to see
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _open(self, earlier: _Session | None) -> _Session:
+        if earlier is not None:
+            _INHERITED.append(earlier.connection)
+        with suppress(OSError):  # SQLite names the trouble better, on the next line
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._session = session = _Session(connection)
+        return session
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = _read_text
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        self._log_ahead(connection)
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA secure_delete=ON")
+        found = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ctxguard\\_%' ESCAPE '\\'")
+        if found.fetchone()[0] < _OBJECTS:
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        """Turn write-ahead logging on; SQLite does not wait by itself while several processes do so at once."""
+        until = time.monotonic() + self.busy_timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _failure(self, done: str, error: sqlite3.Error) -> StoreError:
+        text = " ".join(str(error).split())
+        remedy = next((remedy for words, remedy in _REMEDIES if any(word in text for word in words)), "see the cause")
+        return StoreError(f"store {self.path} cannot be {done}: {text}; {remedy}")
+
+    def _new_record(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
+        check_limit(self.max_bytes, size_of(namespace, key, value))
+        return new_record(namespace, key, value, expiry(self._clock(), ttl))
+
+    def _live(self, connection: sqlite3.Connection, namespace: str, key: str) -> bytes | None:
+        row = connection.execute(_READ, (namespace, key)).fetchone()
+        return None if row is None else Record(namespace, key, *row).live(self._clock())
+
+    def _keys(self, connection: sqlite3.Connection, namespace: str) -> list[str]:
+        query = f"SELECT key FROM ctxguard_records WHERE namespace = ? AND {_LIVE} ORDER BY seq"
+        return [key for (key,) in connection.execute(query, (namespace, self._clock()))]
+
+    def _write(self, connection: sqlite3.Connection, record: Record) -> None:
+        size = size_of(record.namespace, record.key, record.value)
+        connection.execute(_DELETE, (record.namespace, record.key))
+        row = (record.namespace, record.key, record.format, self._clock(), record.expires, size)
+        connection.execute(_WRITE, (*row, record.checksum, record.value))
+        self._make_room(connection)
+
+    def _make_room(self, connection: sqlite3.Connection) -> Swept:
+        expired = connection.execute("DELETE FROM ctxguard_records WHERE expires <= ?", (self._clock(),)).rowcount
+        return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
+
+    def _evict(self, connection: sqlite3.Connection, limit: int) -> int:
+        (total,) = connection.execute("SELECT bytes FROM ctxguard_total").fetchone()
+        last, evicted = 0, 0
+        oldest = connection.execute("SELECT seq, size FROM ctxguard_records ORDER BY seq")
+        while total > limit and (row := oldest.fetchone()) is not None:
+            last, evicted, total = row[0], evicted + 1, total - row[1]
+        oldest.close()
+        connection.execute("DELETE FROM ctxguard_records WHERE seq <= ?", (last,))
+        return evicted
