@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import Measured, fit, measure
 from ctxguard.content.views import Bounded, Count, FileType, Limits, Shape, Source, TruncationInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["bound", "show"]
 
@@ -98,5 +100,5 @@ def _shape(source: Source, file_type: FileType, limits: Limits) -> tuple[Shape, 
 def _processor(file_type: FileType) -> Callable[[Source, Limits], Shape]:
     module, name = _PROCESSORS.get(file_type, ("texts", "TextShape"))
     return cast(
-        Callable[[Source, Limits], Shape], getattr(import_module(f"ctxguard.content.processors.{module}"), name)
+        "Callable[[Source, Limits], Shape]", getattr(import_module(f"ctxguard.content.processors.{module}"), name)
     )

@@ -76,7 +76,7 @@ def fit(shape: Shape, max_tokens: int | None, count: Count, ratio: float) -> Vie
         else:
             high = room
         room = _next(room, low, high, max_tokens / max(1, tokens))
-        if room == low or high is not None and high - low < 8:
+        if room == low or (high is not None and high - low < 8):
             break
     return best or _smallest(shape, max_tokens, count)
 

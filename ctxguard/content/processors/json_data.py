@@ -25,7 +25,7 @@ def parse_json(text: str) -> Tree:
         ValueError: it is not JSON, or nested deeper than the parser goes.
     """
     try:
-        return cast(Tree, json.loads(text, parse_int=Number, parse_float=Number))
+        return cast("Tree", json.loads(text, parse_int=Number, parse_float=Number))
     except RecursionError:
         raise ValueError("nested too deep to be read") from None
 
@@ -107,14 +107,14 @@ class JsonShape:
     def _noted(self, tree: Tree, cuts: Cuts) -> Tree:
         text = self._note(cuts)
         if isinstance(tree, dict):
-            return {**tree, mark_key(cast(dict[str, Tree], self._tree)): text}
+            return {**tree, mark_key(cast("dict[str, Tree]", self._tree)): text}
         if isinstance(tree, list):
             return _with_item(tree, f"{MARK} {text}")
         return f"{tree} {MARK} {text}" if isinstance(tree, str) and not isinstance(tree, Number) else tree
 
     def _marked(self, tree: Tree) -> bool:
         if isinstance(tree, dict):
-            return mark_key(cast(dict[str, Tree], self._tree)) in tree
+            return mark_key(cast("dict[str, Tree]", self._tree)) in tree
         return isinstance(tree, list) and any(_is_mark(item) for item in tree)
 
     def _is_full(self, tree: dict[str, Tree] | list[Tree]) -> bool:
@@ -125,7 +125,7 @@ class JsonShape:
         limits = self._limits
         if isinstance(self._tree, dict):
             return replace(limits, keys=max(1, len(self._tree) - 1))
-        return replace(limits, items=max(1, len(cast(list[Tree], self._tree)) - 1))
+        return replace(limits, items=max(1, len(cast("list[Tree]", self._tree)) - 1))
 
     def _info(self, cuts: Cuts) -> TruncationInfo:
         top = isinstance(self._tree, dict | list)

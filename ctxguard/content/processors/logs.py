@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.texts import shorten, shorten_lines
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["LogShape", "error_rank"]
 

@@ -7,10 +7,13 @@ others. Objects keep their keys first, arrays their head and tail, strings their
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ctxguard.content.views import Limits
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ctxguard.content.views import Limits
 
 __all__ = ["MARK", "Cuts", "Number", "Tree", "mark_key", "measure", "render", "shrink"]
 

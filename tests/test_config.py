@@ -1,0 +1,225 @@
+"""One tree of settings: documented names and defaults, one file, environment overrides, errors that name the remedy."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from ctxguard.config import (
+    CompactionConfig,
+    CompressionLevel,
+    ContextConfig,
+    TruncationConfig,
+    get_truncation_config,
+    load_context_config,
+)
+from ctxguard.errors import ConfigError
+
+DOCUMENTED = {
+    "max_tokens_per_file": 5000,
+    "max_total_output": 50000,
+    "max_lines": 200,
+    "max_line_length": 1000,
+    "max_nesting_depth": 5,
+    "max_array_items": 50,
+    "max_object_keys": 50,
+    "max_string_value_length": 500,
+    "max_columns": 50,
+    "max_cell_length": 500,
+    "rows_head": 20,
+    "rows_tail": 10,
+    "enabled": True,
+    "strategy": "sliding_window",
+    "window_size": 15,
+    "preserve_errors": True,
+    "preserve_screenshots": True,
+    "compression_level": "medium",
+    "truncate_snapshots": True,
+    "max_snapshot_depth": 3,
+    "summarize_console": True,
+    "auto_checkpoint": True,
+    "checkpoint_phases": ["login", "cart", "checkout"],
+    "max_checkpoint_size": 500,
+    "importance_threshold": 0.3,
+    "merge_similar": True,
+    "keep_error_context": 5,
+    "prompts_dir": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "default"), DOCUMENTED.items())
+def test_documented_field_has_its_default_and_is_a_keyword(name, default):
+    assert getattr(ContextConfig(), name) == default
+    assert getattr(ContextConfig(**{name: default}), name) == default
+
+
+def test_sections_have_their_defaults():
+    config = ContextConfig()
+    assert (config.compaction.max_tokens, config.compaction.target_tokens) == (120_000, 40_000)
+    assert config.stabilizer.model_dump() == {
+        "budget": None,
+        "policy": "agent",
+        "keep_recent": 2,
+        "target": 0.5,
+        "counter": "auto",
+        "model": None,
+        "provider": None,
+        "store": None,
+    }
+
+
+def test_config_is_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        ContextConfig().max_lines = 3
+
+
+def test_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="unknown setting 'max_linse'; did you mean 'max_lines'") as caught:
+        ContextConfig(max_linse=3)
+    assert caught.value.setting == "max_linse"
+
+
+def test_unknown_name_in_a_section_is_refused_with_the_nearest_of_that_section():
+    with pytest.raises(ConfigError, match=r"stabilizer: unknown setting 'budgte'; did you mean 'budget'") as caught:
+        ContextConfig(stabilizer={"budgte": 3})
+    assert caught.value.setting == "stabilizer.budgte"
+    with pytest.raises(ConfigError, match=r"truncation\.own: unknown setting 'rows_haed'; did you mean 'rows_head'"):
+        ContextConfig(truncation={"own": {"rows_haed": 3}})
+
+
+def test_model_validate_refuses_in_the_same_words():
+    with pytest.raises(ConfigError, match="did you mean 'window_size'"):
+        ContextConfig.model_validate({"windw_size": 3})
+
+
+@pytest.mark.parametrize(
+    "values", [{"max_lines": 0}, {"max_lines": "many"}, {"strategy": "magic"}, {"importance_threshold": 2}]
+)
+def test_value_out_of_range_is_one_line_that_names_the_setting(values):
+    with pytest.raises(ConfigError) as caught:
+        ContextConfig(**values)
+    assert next(iter(values)) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_compaction_target_must_be_below_its_threshold():
+    assert CompactionConfig(max_tokens=500, target_tokens=200).target_tokens == 200
+    with pytest.raises(ConfigError, match="must be below max_tokens"):
+        CompactionConfig(max_tokens=100, target_tokens=100)
+
+
+def test_defaults_without_a_file():
+    assert load_context_config() == ContextConfig()
+
+
+def test_ctxguard_yaml_comes_before_config_yaml(tmp_path):
+    (tmp_path / "config.yaml").write_text("max_lines: 7\n")
+    assert load_context_config().max_lines == 7
+    (tmp_path / "ctxguard.yaml").write_text("max_lines: 8\nstabilizer: {budget: 9000}\n")
+    config = load_context_config()
+    assert (config.max_lines, config.stabilizer.budget) == (8, 9000)
+
+
+def test_section_of_a_shared_file_is_used_and_its_neighbours_are_left_alone(tmp_path):
+    (tmp_path / "config.yaml").write_text("database: {host: x}\nctxguard:\n  max_lines: 9\n")
+    assert load_context_config().max_lines == 9
+
+
+def test_a_config_yaml_of_another_program_is_no_error(tmp_path):
+    (tmp_path / "config.yaml").write_text("database: {host: x}\nport: 80\n")
+    assert load_context_config() == ContextConfig()
+
+
+def test_a_config_yaml_of_ours_with_a_typo_is_an_error(tmp_path):
+    (tmp_path / "config.yaml").write_text("max_line: 9\nport: 80\n")
+    with pytest.raises(ConfigError, match="did you mean 'max_line"):
+        load_context_config()
+
+
+def test_result_is_cached_until_the_file_or_the_environment_changes(tmp_path, monkeypatch):
+    file = tmp_path / "ctxguard.yaml"
+    file.write_text("max_lines: 8\n")
+    first = load_context_config()
+    assert load_context_config() is first
+    assert load_context_config(file) is not None
+    file.write_text("max_lines: 88\n")
+    assert load_context_config().max_lines == 88
+    monkeypatch.setenv("CTXGUARD_MAX_LINES", "5")
+    assert load_context_config().max_lines == 5
+    monkeypatch.delenv("CTXGUARD_MAX_LINES")
+    assert load_context_config().max_lines == 88
+
+
+def test_environment_overrides_sections_lists_switches_and_nothing(tmp_path, monkeypatch):
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 1, policy: chat}\n")
+    monkeypatch.setenv("CTXGUARD_STABILIZER__BUDGET", "8000")
+    monkeypatch.setenv("CTXGUARD_CHECKPOINT_PHASES", "a, b")
+    monkeypatch.setenv("CTXGUARD_MERGE_SIMILAR", "false")
+    monkeypatch.setenv("CTXGUARD_STABILIZER__MODEL", "none")
+    config = load_context_config()
+    assert (config.stabilizer.budget, config.stabilizer.policy, config.stabilizer.model) == (8000, "chat", None)
+    assert config.checkpoint_phases == ["a", "b"]
+    assert config.merge_similar is False
+
+
+def test_environment_variable_near_to_a_setting_is_refused_and_a_foreign_one_ignored(monkeypatch):
+    monkeypatch.setenv("CTXGUARD_VAULT_KEY", "x")
+    assert load_context_config() == ContextConfig()
+    monkeypatch.setenv("CTXGUARD_MAX_LINEZ", "3")
+    with pytest.raises(ConfigError, match="did you mean 'max_lines'"):
+        load_context_config()
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "just words", "a: &x [*x]\nmax_lines: {", "\0"])
+def test_unreadable_file_is_a_one_line_error_that_names_it(tmp_path, text):
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="broken.yaml") as caught:
+        load_context_config(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_named_file_and_folder_are_errors(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_context_config(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="directory"):
+        load_context_config(tmp_path)
+
+
+def test_empty_file_means_defaults(tmp_path):
+    (tmp_path / "ctxguard.yaml").write_text("")
+    assert load_context_config() == ContextConfig()
+
+
+def test_presets_are_there_and_ones_own_are_added(tmp_path):
+    assert {"default", "sql_query", "log_search"} <= set(ContextConfig().truncation)
+    (tmp_path / "ctxguard.yaml").write_text(
+        "truncation:\n  sql_query: {rows_head: 3}\n  own: {max_preview_tokens: 77}\n"
+    )
+    assert get_truncation_config("own").max_preview_tokens == 77
+    changed = get_truncation_config("sql_query")
+    assert changed.rows_head == 3
+    assert changed.rows_tail == ContextConfig().truncation["sql_query"].rows_tail
+    assert get_truncation_config("default") == TruncationConfig()
+
+
+def test_preset_objects_are_taken_as_they_are():
+    own = TruncationConfig(rows_head=1)
+    config = ContextConfig(truncation={"own": own, "default": own})
+    assert get_truncation_config("own", config=config) == own
+    assert get_truncation_config("default", config=config) == own
+
+
+def test_unknown_preset_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'sql_query'"):
+        get_truncation_config("sql_qery")
+
+
+def test_compression_levels_compare_with_their_documented_spelling():
+    assert ContextConfig(compression_level="high").compression_level is CompressionLevel.HIGH
