@@ -1,0 +1,70 @@
+"""Keep long LLM conversations inside the budget, free of personal data, valid, and cheap to re-send."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, Part, ToolCall, exchanges
+    from ctxguard.config import ContextConfig, load_context_config
+    from ctxguard.errors import BudgetExceededError, CtxguardError
+    from ctxguard.pii import mask_pii, validate_no_pii
+    from ctxguard.policies import stabilize_context
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Draft, Stabilized, Stabilizer, Stage
+    from ctxguard.tokens import TokenCounter
+    from ctxguard.truncate import estimate_tokens, truncate_messages
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Artifact",
+    "BudgetExceededError",
+    "ContextConfig",
+    "CtxguardError",
+    "Draft",
+    "Exchange",
+    "Kind",
+    "Lifetime",
+    "Part",
+    "Report",
+    "Stabilized",
+    "Stabilizer",
+    "Stage",
+    "TokenCounter",
+    "ToolCall",
+    "estimate_tokens",
+    "exchanges",
+    "load_context_config",
+    "mask_pii",
+    "stabilize_context",
+    "truncate_messages",
+    "validate_no_pii",
+]
+
+_HOMES = {
+    "ctxguard.artifacts": ("Artifact", "Exchange", "Kind", "Lifetime", "Part", "ToolCall", "exchanges"),
+    "ctxguard.config": ("ContextConfig", "load_context_config"),
+    "ctxguard.errors": ("BudgetExceededError", "CtxguardError"),
+    "ctxguard.pii": ("mask_pii", "validate_no_pii"),
+    "ctxguard.policies": ("stabilize_context",),
+    "ctxguard.report": ("Report",),
+    "ctxguard.stabilizer": ("Draft", "Stabilized", "Stabilizer", "Stage"),
+    "ctxguard.tokens": ("TokenCounter",),
+    "ctxguard.truncate": ("estimate_tokens", "truncate_messages"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used; importing the package itself stays cheap."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'ctxguard' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -419,9 +419,19 @@ class ArtifactCounter:
         return count
 
     def artifact(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact: its own `token_count` where it has one, else counted with its framing."""
+        """Return the tokens of an artifact: its own `token_count` where it has one, else counted with its framing.
+
+        A changed copy of one with a count of its own is counted in proportion, on the same basis.
+        """
         if artifact.token_count is not None:
             return artifact.token_count
+        origin = artifact.origin
+        if origin is None or origin.token_count is None:
+            return self.measured(artifact)
+        return -(-origin.token_count * self.measured(artifact) // max(self.measured(origin), 1))
+
+    def measured(self, artifact: Artifact) -> int:
+        """Return the tokens of an artifact as counted, with its framing, whatever count it came with."""
         content = artifact.content
         total = MESSAGE_TOKENS
         if isinstance(content, str):

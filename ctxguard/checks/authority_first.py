@@ -1,0 +1,31 @@
+"""What has authority stands first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxguard.artifacts import Kind
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+
+__all__ = ["AuthorityFirst"]
+
+
+class AuthorityFirst:
+    """Hold where system artifacts stand before task artifacts, and both before all others.
+
+    Strict chat templates refuse a system message anywhere else, and models weigh what stands first.
+    """
+
+    name = "AuthorityFirst"
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        highest = 0
+        for position, artifact in enumerate(draft.artifacts):
+            rank = _RANK.get(artifact.kind, 2)
+            if rank < highest:
+                yield Finding(f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]")
+            highest = max(highest, rank)
+
+
+_RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}

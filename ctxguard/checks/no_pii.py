@@ -1,0 +1,66 @@
+"""No personal data leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+from ctxguard.tokens import TextCache
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector, Span
+
+__all__ = ["NoPII"]
+
+
+class NoPII:
+    """Hold where no rule matches in any text of the result: contents, tool-call arguments, names.
+
+    The texts are scanned on a path of its own, not by what masked them. A verdict is remembered by the text it was
+    passed on, so that only texts that are new in the session cost a scan.
+
+    Args:
+        rules: None means the rules of the masking stages that ran, or nothing where none ran.
+    """
+
+    name = "NoPII"
+
+    def __init__(self, rules: Detector | None = None) -> None:
+        self.rules = rules
+        self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        for detector in (self.rules,) if self.rules is not None else draft.detectors:
+            yield from self._findings(draft, detector)
+
+    def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
+        clean = self._verdicts(detector)
+        for position, artifact in enumerate(draft.artifacts):
+            content = artifact.content
+            if type(content) is str and not artifact.calls and clean.get(content):
+                continue
+            for slot, text in artifact.texts():
+                if not text or clean.get(text):
+                    continue
+                spans = scan(detector, text)
+                if not spans:
+                    clean.put(text, True)
+                for span in spans:
+                    yield Finding(f"{span.label} was found", f"artifacts[{position}].{slot}[{span.start}:{span.end}]")
+
+    def _verdicts(self, detector: Detector) -> TextCache[bool]:
+        known = self._clean.get(id(detector))
+        if known is None or known[0] is not detector:
+            if len(self._clean) > 16:
+                self._clean.clear()
+            known = self._clean[id(detector)] = (detector, TextCache(16_000_000))
+        return known[1]
+
+
+def scan(detector: Detector, text: str) -> Sequence[Span]:
+    """Find by the independent path where a detector has one (`scan`), else by `find`."""
+    independent = getattr(detector, "scan", None)
+    spans: Sequence[Span] = independent(text) if independent is not None else detector.find(text)
+    return spans

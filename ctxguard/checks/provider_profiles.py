@@ -1,0 +1,88 @@
+"""The order of roles that each provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import ConfigError
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+
+__all__ = ["PROVIDERS", "ProviderProfile", "provider_profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProfile:
+    """Hold where the roles stand as a provider wants them.
+
+    Attributes:
+        name: of the check, `ProviderProfile(openai)` and so on.
+        starts_with_user: the first message after the system prompt must be the user's. Anthropic's and Gemini's rule;
+            Bedrock and strict chat templates have it too.
+        alternates: user and assistant take turns (strict templates of local models; the others merge or accept runs).
+        ids: every call and every result carries an id (OpenAI, Anthropic; Gemini pairs by order).
+        ends_with_input: the last message is not the assistant's own (Anthropic's recent models and strict templates
+            take no prefilled reply).
+    """
+
+    name: str
+    starts_with_user: bool
+    alternates: bool
+    ids: bool
+    ends_with_input: bool
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        body = [(p, a) for p, a in enumerate(draft.artifacts) if a.kind is not Kind.SYSTEM]
+        if not body:
+            return
+        first, last = body[0], body[-1]
+        if self.starts_with_user and first[1].kind not in (Kind.USER, Kind.TASK):
+            yield Finding(f"the first message is of kind {first[1].kind}, not user", f"artifacts[{first[0]}]")
+        if self.ends_with_input and last[1].kind is Kind.ASSISTANT and not last[1].calls:
+            yield Finding("the last message is the assistant's", f"artifacts[{last[0]}]")
+        if self.ids:
+            yield from _missing_ids(body)
+        if self.alternates:
+            yield from _same_role_twice(body)
+
+
+def _missing_ids(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
+    for position, artifact in body:
+        for number, call in enumerate(artifact.calls):
+            if call.id is None:
+                yield Finding("a tool call has no id", f"artifacts[{position}].calls[{number}]")
+        if artifact.kind is Kind.TOOL and artifact.answers is None:
+            yield Finding("a tool result has no id of its call", f"artifacts[{position}]")
+
+
+def _same_role_twice(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
+    previous = None
+    for position, artifact in body:
+        role = Kind.USER if artifact.kind is Kind.TASK else artifact.kind
+        if role is previous and role is not Kind.TOOL:
+            yield Finding(f"two {role} messages in a row", f"artifacts[{position}]")
+        previous = role
+
+
+PROVIDERS: Final = {
+    "openai": ProviderProfile("ProviderProfile(openai)", False, False, True, False),
+    "anthropic": ProviderProfile("ProviderProfile(anthropic)", True, False, True, True),
+    "gemini": ProviderProfile("ProviderProfile(gemini)", True, False, False, False),
+    "strict": ProviderProfile("ProviderProfile(strict)", True, True, True, True),
+}
+"""The profiles by name. Sources: the providers' error texts and SDK docstrings, as of November 2026."""
+
+
+def provider_profile(provider: str) -> ProviderProfile:
+    """Return the profile of a provider.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    try:
+        return PROVIDERS[provider]
+    except KeyError:
+        raise ConfigError(f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}", setting="provider") from None

@@ -1,0 +1,29 @@
+"""The latest messages are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxguard.artifacts import Kind
+from ctxguard.protection import recent_messages
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+
+__all__ = ["RecentKept"]
+
+
+class RecentKept:
+    """Hold where the latest `keep_recent` messages and the last user message of the history are in the result."""
+
+    name = "RecentKept"
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        wanted = recent_messages(draft.history, draft.keep_recent)
+        last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
+        if last_user is not None and not any(a is last_user for a in wanted):
+            wanted.append(last_user)
+        there = {id(artifact.root) for artifact in draft.artifacts}
+        for artifact in wanted:
+            if id(artifact.root) not in there and artifact.lifetime is None:
+                position = next(p for p, a in enumerate(draft.history) if a is artifact)
+                yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")

@@ -1,0 +1,50 @@
+"""Nothing of the instructions is lost: control has not degraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxguard.artifacts import Artifact
+from ctxguard.protection import AUTHORITY
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+
+__all__ = ["SystemIntact"]
+
+
+class SystemIntact:
+    """Hold where every system and task artifact of the history is in the result, in order, changed by masking alone.
+
+    An artifact with a lifetime of its own may have expired.
+    """
+
+    name = "SystemIntact"
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
+        latest = {kind: -1 for kind in AUTHORITY}
+        for position, artifact in enumerate(draft.history):
+            if artifact.kind not in AUTHORITY or artifact.lifetime is not None:
+                continue
+            path = f"history[{position}]"
+            if id(artifact.root) not in there:
+                yield Finding(f"a {artifact.kind} artifact is missing", path)
+                continue
+            place, now = there[id(artifact.root)]
+            if now is not artifact and not _only_masked(draft, artifact, now):
+                yield Finding(f"a {artifact.kind} artifact was altered", path)
+            if place < latest[artifact.kind]:
+                yield Finding(f"a {artifact.kind} artifact lost its order", path)
+            latest[artifact.kind] = max(latest[artifact.kind], place)
+
+
+def _only_masked(draft: Draft, was: Artifact, now: Artifact) -> bool:
+    """Tell whether every change of an artifact was made by masking."""
+    root = id(was.root)
+    actions = {
+        change.action
+        for change in draft.changes
+        for after in change.after
+        if id(after.root) == root and after is not was and not any(after is b for b in change.before)
+    }
+    return actions <= {"masked", "kept"}

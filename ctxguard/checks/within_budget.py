@@ -1,0 +1,24 @@
+"""The budget holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxguard.report import Finding
+from ctxguard.stabilizer import Draft
+
+__all__ = ["WithinBudget"]
+
+
+class WithinBudget:
+    """Hold where everything sent takes at most the budget, by the counter in use.
+
+    Every provider refuses or silently cuts a prompt that exceeds the model's window.
+    """
+
+    name = "WithinBudget"
+
+    def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        tokens = draft.tokens
+        if tokens > draft.budget:
+            yield Finding(f"{tokens} tokens exceed the budget of {draft.budget}", "artifacts")

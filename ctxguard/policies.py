@@ -1,0 +1,176 @@
+"""Named chains, so that a first user writes one word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.artifacts import Artifact, Lifetime
+from ctxguard.errors import ConfigError
+from ctxguard.stabilizer import Stabilizer, Stage
+from ctxguard.stages import (
+    BoundToolOutput,
+    DropVerboseOutput,
+    ExpireLifetimes,
+    FillBudget,
+    MaskPII,
+    OrderByAuthority,
+    RepairExchanges,
+    StableWindow,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxguard.pii import Detector
+    from ctxguard.stores import Store
+
+__all__ = ["POLICIES", "agent_stages", "chat_stages", "from_config", "from_policy", "long_session_stages", "stabilize_context"]
+
+Rules = "Detector | Sequence[Detector] | None"
+
+
+def chat_stages(
+    *,
+    target: float = 0.5,
+    rules: Detector | Sequence[Detector] | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+) -> list[Stage]:
+    """Return the chain for chats with few tools: outputs may take half of what the budget leaves."""
+    return agent_stages(target=target, rules=rules, lifetimes=lifetimes, output_share=0.5)
+
+
+def agent_stages(
+    *,
+    target: float = 0.5,
+    rules: Detector | Sequence[Detector] | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    output_share: float = 0.25,
+    store: Store | None = None,
+) -> list[Stage]:
+    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order.
+
+    Args:
+        target: share of the budget that a cut frees down to.
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
+        lifetimes: by kind or tool name, see `ExpireLifetimes`.
+        output_share: most that one tool output may take of what the budget leaves.
+        store: where full tool outputs go.
+    """
+    return [
+        RepairExchanges(),
+        ExpireLifetimes(lifetimes),
+        MaskPII(rules),
+        BoundToolOutput(share=output_share, exchange_share=min(1.0, 2 * output_share), store=store),
+        StableWindow(target=target),
+        OrderByAuthority(),
+    ]
+
+
+def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
+    """Return the chain of the long-session PRD: mask runs of digits, keep what must stay, fill with what fits.
+
+    Args:
+        rules: what counts as personal data; None means `ctxguard.pii.DIGITS`, any run of three or more digits.
+    """
+    from ctxguard.pii import DIGITS
+
+    return [
+        RepairExchanges(),
+        ExpireLifetimes(),
+        MaskPII(DIGITS if rules is None else rules),
+        FillBudget(),
+        OrderByAuthority(),
+    ]
+
+
+def pattern_stages(
+    *, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256
+) -> list[Stage]:
+    """Return the chain of the context stabilizer pattern: mask, drop verbose tool outputs, fill from the oldest.
+
+    Args:
+        rules: what counts as personal data; None means the standard set with the plain SSN shape.
+        verbose_output: tool outputs above it go, in tokens.
+    """
+    from ctxguard.pii import SSN, STANDARD
+
+    return [
+        MaskPII(SSN | STANDARD if rules is None else rules),
+        DropVerboseOutput(verbose_output),
+        FillBudget(order="oldest", strict=True),
+        OrderByAuthority(),
+    ]
+
+
+POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
+    "chat": chat_stages,
+    "agent": agent_stages,
+    "long_session": long_session_stages,
+    "pattern": pattern_stages,
+}
+"""The chains by name. Each takes its own settings by keyword."""
+
+
+def from_policy(policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
+    """Return a stabilizer of a named policy.
+
+    Args:
+        policy: a key of `POLICIES`.
+        budget: see `Stabilizer`.
+        settings: of the chain or of `Stabilizer`, told apart by name.
+
+    Raises:
+        ConfigError: no such policy, or a setting that neither takes.
+    """
+    import inspect
+
+    if policy not in POLICIES:
+        raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
+    stages_of = POLICIES[policy]
+    own = set(inspect.signature(stages_of).parameters)
+    general = set(inspect.signature(Stabilizer).parameters) - {"budget", "stages"}
+    unknown = sorted(set(settings) - own - general)
+    if unknown:
+        raise ConfigError(
+            f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
+            setting=unknown[0],
+        )
+    chain = stages_of(**{name: value for name, value in settings.items() if name in own})
+    rest = {name: value for name, value in settings.items() if name in general and name not in own}
+    return Stabilizer(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
+
+
+def from_config(path: str | Path | None = None) -> Stabilizer:
+    """Return the stabilizer that a configuration file describes, see `Stabilizer.from_config`."""
+    from ctxguard.config import load_context_config
+
+    section = load_context_config(path).stabilizer
+    if section.budget is None:
+        raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+    return from_policy(
+        section.policy,
+        budget=section.budget,
+        keep_recent=section.keep_recent,
+        counter=section.counter,
+        model=section.model,
+        provider=section.provider,
+        **({} if section.policy == "long_session" else {"target": section.target}),
+    )
+
+
+def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact]:
+    """Return the stabilized context of a history, as the context stabilizer pattern describes it.
+
+    The system prompt and the newest message always stay; personal data is masked everywhere; tool outputs above 256
+    tokens go; the rest is added from the oldest on while it fits.
+
+    Args:
+        history: the artifacts, oldest first; those without a `token_count` are counted.
+        budget: tokens that the result may take.
+
+    Raises:
+        BudgetExceededError: the system prompt and the newest message do not fit.
+    """
+    return Stabilizer(budget, stages=pattern_stages(), keep_recent=1, keep_task=False).stabilize(history).artifacts

@@ -1,0 +1,79 @@
+"""What must stay: system and task, pins, the latest messages, the last user message, the last exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.stabilizer import Draft
+
+__all__ = ["AUTHORITY", "MESSAGES", "Unit", "recent_messages", "task_of", "units"]
+
+AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
+"""Kinds that stand first and are never dropped."""
+MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
+"""Kinds that count as messages: what a person or the model said."""
+TASK_SHARE: Final = 4
+"""The first user message is the task unless it takes more than one part in four of the budget."""
+
+
+@dataclass(slots=True)
+class Unit:
+    """Hold the place and the cost of one exchange in a repaired history.
+
+    Attributes:
+        start: position of its first artifact.
+        end: position after its last one.
+        tokens: what it costs.
+        user: whether it is a user message.
+        message: whether it holds a user or assistant message.
+        pinned: whether it must stay.
+    """
+
+    start: int
+    end: int
+    tokens: int
+    user: bool
+    message: bool
+    pinned: bool
+
+
+def units(draft: Draft) -> list[Unit]:
+    """Cut a draft into exchanges, leaving out what has authority. Results stand behind their call by now."""
+    count = draft.counter.artifact
+    found: list[Unit] = []
+    calling = False
+    for position, artifact in enumerate(draft.artifacts):
+        kind = artifact.kind
+        if kind is Kind.SYSTEM or kind is Kind.TASK:
+            continue
+        if kind is Kind.TOOL and calling and found[-1].end == position:
+            unit = found[-1]
+            unit.end = position + 1
+            unit.tokens += count(artifact)
+            unit.pinned = unit.pinned or artifact.pinned
+            continue
+        calling = bool(artifact.calls)
+        user = kind is Kind.USER
+        found.append(
+            Unit(position, position + 1, count(artifact), user, user or kind is Kind.ASSISTANT, artifact.pinned)
+        )
+    return found
+
+
+def task_of(draft: Draft) -> Artifact | None:
+    """Return the first user message where it is kept as the task: by setting, and if it is not too large."""
+    if not draft.keep_task:
+        return None
+    first = next((a for a in draft.artifacts if a.kind is Kind.USER), None)
+    if first is None or draft.counter.artifact(first) * TASK_SHARE > draft.budget:
+        return None
+    return first
+
+
+def recent_messages(artifacts: Sequence[Artifact], keep: int) -> list[Artifact]:
+    """Return the latest `keep` messages, newest first."""
+    return list(islice((a for a in reversed(artifacts) if a.kind in MESSAGES), keep))

@@ -1,0 +1,465 @@
+"""The one loop: stages make a draft, checks judge it, the report tells what happened.
+
+The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
+`Stabilizer.astabilize` are two small drivers of it (the pattern of httpx's auth flows).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError, SummarizerError
+from ctxguard.report import Action, Change, CheckResult, Cut, Report
+from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.checks import Check
+    from ctxguard.pii import Detector
+
+__all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the driver to call a function that the core may not call itself: a summarizer, a store.
+
+    Attributes:
+        function: sync or async.
+        args: its arguments.
+        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
+    """
+
+    function: Callable[..., object]
+    args: tuple[object, ...] = ()
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Hold the context being drafted. Stages take one and give another; nothing in it is ever mutated.
+
+    Attributes:
+        artifacts: what the context holds by now.
+        budget: tokens that everything sent may take, `overhead` included.
+        counter: counts artifacts.
+        history: what came in, for stages and checks that look back.
+        overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
+        keep_recent: how many of the latest messages must stay.
+        keep_task: whether the first user message stays as the task.
+        masks: maskers of the stages so far, for whatever later stages write.
+        detectors: what those maskers look for, for the check.
+        cut: the last cut, where a stage made one.
+        changes: what the stages have changed, in order.
+        details: figures of a stage for the report, by stage name (scores, for example).
+    """
+
+    artifacts: tuple[Artifact, ...]
+    budget: int
+    counter: ArtifactCounter
+    history: tuple[Artifact, ...] = ()
+    overhead: int = 0
+    keep_recent: int = 2
+    keep_task: bool = True
+    masks: tuple[Callable[[str], str], ...] = ()
+    detectors: tuple[Detector, ...] = ()
+    cut: Cut | None = None
+    changes: tuple[Change, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all that would be sent."""
+        return self.overhead + self.counter.artifacts(self.artifacts)
+
+    def mask(self, text: str) -> str:
+        """Mask a text that a stage writes itself, by the rules of the masking stages before it."""
+        for mask in self.masks:
+            text = mask(text)
+        return text
+
+    def revise(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        reason: str | Mapping[int, str] = "",
+        action: Action | None = None,
+    ) -> Draft:
+        """Return a draft with other artifacts; what became of each is worked out by identity.
+
+        An artifact that is gone counts as dropped, a changed copy of one as `action`, a new one as `action` too.
+
+        Args:
+            artifacts: the new content: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
+            reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
+            action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
+        """
+        after = tuple(artifacts)
+        if len(after) == len(self.artifacts) and all(map(_is, after, self.artifacts)):
+            return self
+        change = Change(before=self.artifacts, after=after, action=action, reason=reason)
+        return replace(self, artifacts=after, changes=(*self.changes, change))
+
+
+def _is(left: object, right: object) -> bool:
+    return left is right
+
+
+StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
+
+
+class Stage(Protocol):
+    """Change a draft: a pure function of it. It does no I/O and reads no clock; a generator may yield `Ask`s."""
+
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the new draft, or a generator that returns it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stabilized:
+    """Hold the result: the context and the report on how it came about."""
+
+    artifacts: list[Artifact]
+    report: Report
+
+
+OnFailure = Literal["report", "raise"]
+
+
+class Stabilizer:
+    """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
+
+    Args:
+        budget: tokens that everything sent may take; or a share of the model's window as `"80%"`, where the caller
+            or the adapter names the window with each call.
+        stages: the chain, in order; None means the chain of the `agent` policy.
+        checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
+        keep_recent: latest user and assistant messages that always stay.
+        keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
+        target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
+        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`.
+        counter: see `ctxguard.tokens.find_counter`.
+        model: name of the model, to choose the vocabulary.
+        reserve: tokens of the budget to leave for the reply.
+        on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        TokenizerError: the counter that is named is not on this machine.
+    """
+
+    def __init__(
+        self,
+        budget: int | str,
+        *,
+        stages: Sequence[Stage] | None = None,
+        checks: Sequence[Check] | None = None,
+        keep_recent: int = 2,
+        keep_task: bool = True,
+        target: float = 0.5,
+        provider: str | None = None,
+        counter: str | TokenCounter | Callable[[str], int] = "auto",
+        model: str | None = None,
+        reserve: int = 0,
+        on_failure: OnFailure = "report",
+    ) -> None:
+        from ctxguard.checks import ALL_CHECKS, provider_profile
+        from ctxguard.policies import agent_stages
+
+        self.budget = _valid_budget(budget)
+        if keep_recent < 0:
+            raise ConfigError(f"keep_recent must be 0 or more, not {keep_recent}", setting="keep_recent")
+        if reserve < 0:
+            raise ConfigError(f"reserve must be 0 or more tokens, not {reserve}", setting="reserve")
+        if on_failure not in ("report", "raise"):
+            raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
+        self.stages: tuple[Stage, ...] = tuple(agent_stages(target=target) if stages is None else stages)
+        profile = () if provider is None else (provider_profile(provider),)
+        self.checks: tuple[Check, ...] = (*(ALL_CHECKS if checks is None else checks), *profile)
+        self.keep_recent = keep_recent
+        self.keep_task = keep_task
+        self.reserve = reserve
+        self.on_failure: OnFailure = on_failure
+        self.counter = ArtifactCounter(find_counter(counter, model=model))
+
+    @classmethod
+    def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
+        """Return a stabilizer of a named policy.
+
+        Args:
+            policy: one of `ctxguard.policies.POLICIES`.
+            budget: see `Stabilizer`.
+            settings: of the policy (`target`, `rules`, …) or of `Stabilizer`.
+
+        Raises:
+            ConfigError: no such policy or setting.
+        """
+        from ctxguard.policies import from_policy
+
+        return from_policy(policy, budget=budget, **settings)
+
+    @classmethod
+    def from_config(cls, path: str | Path | None = None) -> Stabilizer:
+        """Return the stabilizer that a configuration file describes.
+
+        Args:
+            path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
+
+        Raises:
+            ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
+        """
+        from ctxguard.policies import from_config
+
+        return from_config(path)
+
+    def stabilize(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Stabilized:
+        """Return the stabilized context of a history and the report. The history is not changed.
+
+        Args:
+            artifacts: the whole history up to now.
+            tools: tool schemas that are sent along, to be counted.
+            overhead: tokens sent beside artifacts and tools.
+            window: the model's context window in tokens, where the budget is a share of it.
+
+        Raises:
+            BudgetExceededError: what must stay does not fit.
+            HistoryError: an item is no artifact.
+            CheckFailedError: a check failed and `on_failure="raise"`.
+        """
+        flow = self._flow(artifacts, tools, overhead, window)
+        return _drive(flow)
+
+    async def astabilize(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Stabilized:
+        """Do what `stabilize` does where summarizers or stores are async."""
+        flow = self._flow(artifacts, tools, overhead, window)
+        return await _adrive(flow)
+
+    def plan(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Report:
+        """Return the report of a dry run: what `stabilize` would do. Nothing is written anywhere.
+
+        Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
+        """
+        return _drive(self._flow(artifacts, tools, overhead, window), answer=_refuse).report
+
+    def budget_for(self, window: int | None = None) -> int:
+        """Return the budget in tokens, the reserve taken off.
+
+        Raises:
+            ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
+        """
+        if isinstance(self.budget, int):
+            tokens = self.budget
+        elif window is None:
+            raise ConfigError(
+                f"a budget of {self.budget!r} needs the model's window, and it is not known here; "
+                "give the budget in tokens, or name window=…",
+                setting="budget",
+            )
+        else:
+            tokens = int(window * float(self.budget[:-1]) / 100)
+        if tokens <= self.reserve:
+            raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
+        return tokens - self.reserve
+
+    def _flow(
+        self,
+        artifacts: Iterable[Artifact],
+        tools: Sequence[Mapping[str, object]] | None,
+        overhead: int,
+        window: int | None,
+    ) -> Generator[Ask, object, Stabilized]:
+        history = _checked(artifacts)
+        draft = Draft(
+            artifacts=history,
+            budget=self.budget_for(window),
+            counter=self.counter,
+            history=history,
+            overhead=overhead + self.counter.tools(tools),
+            keep_recent=self.keep_recent,
+            keep_task=self.keep_task,
+        )
+        for stage in self.stages:
+            before = len(draft.changes)
+            outcome = stage(draft)
+            draft = (yield from outcome) if isinstance(outcome, Generator) else outcome
+            draft = _named(draft, before, stage)
+        tokens = draft.tokens
+        if tokens > draft.budget:
+            raise _exceeded(draft, tokens)
+        results = tuple(CheckResult(check.name, tuple(check(draft))) for check in self.checks)
+        report = Report(draft, tokens_after=tokens, checks=results)
+        if self.on_failure == "raise" and not report.ok:
+            raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
+        return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
+
+
+def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
+    """Give a changed copy a count of its own where the artifact came with one."""
+    origin = artifact.origin
+    if origin is None or origin.token_count is None or artifact.token_count is not None:
+        return artifact
+    return replace(artifact, token_count=counter.artifact(artifact))
+
+
+def stage_name(stage: Stage) -> str:
+    """Return what reports call a stage: its `name`, else its function's or class's."""
+    return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)
+
+
+def _named(draft: Draft, before: int, stage: Stage) -> Draft:
+    if len(draft.changes) == before:
+        return draft
+    name = stage_name(stage)
+    changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[before:])
+    return replace(draft, changes=draft.changes[:before] + changes)
+
+
+def _checked(artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    try:
+        history = tuple(artifacts)
+    except TypeError:
+        raise HistoryError(f"a list of artifacts is wanted, not {type(artifacts).__name__}") from None
+    if len(set(map(id, history))) != len(history):
+        history = _told_apart(history)
+    for position, artifact in enumerate(history):
+        if type(artifact) is not Artifact and not isinstance(artifact, Artifact):
+            raise HistoryError(
+                f"an Artifact is wanted, not {type(artifact).__name__}; native messages go through an adapter "
+                "(ctxguard_openai.stabilize_messages for a list of dicts)",
+                position=position,
+            )
+    return history
+
+
+def _told_apart(history: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+    """Copy what stands in a history twice as one object: decisions go by identity."""
+    seen: set[int] = set()
+    distinct = []
+    for artifact in history:
+        distinct.append(replace(artifact) if id(artifact) in seen else artifact)
+        seen.add(id(artifact))
+    return tuple(distinct)
+
+
+def _valid_budget(budget: int | str) -> int | str:
+    if isinstance(budget, str):
+        share = budget.strip()
+        try:
+            value = float(share.removesuffix("%"))
+        except ValueError:
+            value = 0.0
+        if not share.endswith("%") or not 0 < value <= 100:
+            raise ConfigError(
+                f"a budget is a number of tokens or a share such as '80%', not {budget!r}", setting="budget"
+            )
+        return share
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise ConfigError(f"a budget is a whole number of tokens, not {budget!r}", setting="budget")
+    if budget < 1:
+        raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
+    return budget
+
+
+def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:
+    parts: dict[str, int] = {"overhead": draft.overhead}
+    for artifact in draft.artifacts:
+        name = "pinned" if artifact.pinned and artifact.kind not in (Kind.SYSTEM, Kind.TASK) else artifact.kind.value
+        parts[name] = parts.get(name, 0) + draft.counter.artifact(artifact)
+    return BudgetExceededError(tokens, draft.budget, parts)
+
+
+Answer: TypeAlias = Callable[[Ask], object]
+
+
+def _drive(flow: Generator[Ask, object, Stabilized], *, answer: Answer | None = None) -> Stabilized:
+    """Run a flow to its end, calling what it asks for."""
+    call = answer or _call
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = call(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Stabilized = stop.value
+        return result
+
+
+async def _adrive(flow: Generator[Ask, object, Stabilized]) -> Stabilized:
+    """Run a flow to its end, awaiting what it asks for."""
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = await _acall(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Stabilized = stop.value
+        return result
+
+
+def _refuse(ask: Ask) -> object:
+    raise SummarizerError("a dry run asks for nothing")
+
+
+def _call(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        raise SummarizerError(
+            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
+        )
+    if ask.timeout is None:
+        return _not_awaitable(ask.function(*ask.args))
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ctxguard-ask")
+    try:
+        return _not_awaitable(pool.submit(ask.function, *ask.args).result(ask.timeout))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _not_awaitable(reply: object) -> object:
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function gave an awaitable and stabilize() is not async; use astabilize()")
+    return reply
+
+
+async def _acall(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.to_thread(ask.function, *ask.args), ask.timeout)
+    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

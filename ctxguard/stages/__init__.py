@@ -1,0 +1,22 @@
+"""The stages, each a callable `Draft -> Draft`: usable alone, replaceable, in any order that makes sense."""
+
+from __future__ import annotations
+
+from ctxguard.stages.bound_tool_output import BoundToolOutput
+from ctxguard.stages.expire_lifetimes import ExpireLifetimes
+from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
+from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.order_by_authority import OrderByAuthority
+from ctxguard.stages.repair_exchanges import RepairExchanges
+from ctxguard.stages.stable_window import StableWindow
+
+__all__ = [
+    "BoundToolOutput",
+    "DropVerboseOutput",
+    "ExpireLifetimes",
+    "FillBudget",
+    "MaskPII",
+    "OrderByAuthority",
+    "RepairExchanges",
+    "StableWindow",
+]

@@ -1,0 +1,187 @@
+"""Make tool outputs fit when they are first seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.errors import ConfigError
+from ctxguard.protection import AUTHORITY
+from ctxguard.stabilizer import Ask, Draft
+from ctxguard.tokens import ArtifactCounter, TextCache
+
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
+
+__all__ = ["BoundToolOutput", "bounded", "handle_of"]
+
+FLOOR: Final = 64
+"""Tokens that a tool output is left in any case: enough for a marker and a few lines."""
+NAMESPACE: Final = "tool-output"
+"""Where full outputs stand in a store."""
+
+
+class BoundToolOutput:
+    """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
+
+    The limit of an output depends on itself and on what stands before it alone: `share` of the budget that system,
+    task and the pins before it leave; outputs of parallel calls share `exchange_share` of that among them. So an output is
+    bounded when it is first seen and never changed later.
+
+    Args:
+        max_tokens: a limit that holds beside the shares; None means none.
+        share: most that one output may take of what the budget leaves.
+        exchange_share: most that all outputs of one exchange may take of it together.
+        tools: limits in tokens by name of the tool, in place of the shares.
+        store: where full outputs go; markers then name a handle. None keeps none.
+
+    Raises:
+        ConfigError: a limit or share is out of range.
+    """
+
+    name = "BoundToolOutput"
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int | None = None,
+        share: float = 0.25,
+        exchange_share: float = 0.5,
+        tools: Mapping[str, int] | None = None,
+        store: Store | None = None,
+    ) -> None:
+        if not 0 < share <= 1 or not 0 < exchange_share <= 1:
+            raise ConfigError("share and exchange_share must be above 0 and at most 1", setting="share")
+        limits = [*(tools or {}).values(), *(() if max_tokens is None else (max_tokens,))]
+        if any(limit < 1 for limit in limits):
+            raise ConfigError("a limit must be 1 token or more", setting="max_tokens")
+        self.max_tokens = max_tokens
+        self.share = share
+        self.exchange_share = exchange_share
+        self.tools = dict(tools or {})
+        self.store = store
+        self._stored: TextCache[bool] = TextCache(4_000_000)
+
+    def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
+        limits = self._limits(draft)
+        if not limits:
+            return draft
+        full = {id(draft.artifacts[p]): handle_of(draft.artifacts[p].text) for p in limits} if self.store else {}
+        artifacts = [
+            bounded(a, limits[p], draft, handle=full.get(id(a))) if p in limits else a
+            for p, a in enumerate(draft.artifacts)
+        ]
+        reasons = {id(draft.artifacts[p]): f"over its limit of {limit} tokens" for p, limit in limits.items()}
+        result = draft.revise(artifacts, action="bounded", reason=reasons)
+        if self.store is None or result is draft:
+            return result
+        return self._keep(draft, result, full, self.store)
+
+    def _limits(self, draft: Draft) -> dict[int, int]:
+        """Return the limits of the outputs that exceed theirs, by position."""
+        count = draft.counter.artifact
+        fixed = draft.overhead + sum(count(a) for a in draft.artifacts if a.kind in AUTHORITY)
+        limits: dict[int, int] = {}
+        names: dict[str | None, str] = {}
+        remaining, waiting = 0.0, 0
+        for position, artifact in enumerate(draft.artifacts):
+            if artifact.kind is not Kind.TOOL:
+                if artifact.pinned and artifact.kind not in AUTHORITY:
+                    fixed += count(artifact)
+                if artifact.calls:
+                    names = {call.id: call.name for call in artifact.calls}
+                    waiting = len(artifact.calls)
+                    remaining = self.exchange_share * max(draft.budget - fixed, 0)
+                continue
+            limit = self._limit(artifact, names, draft.budget - fixed, remaining / max(waiting, 1))
+            tokens = count(artifact)
+            if tokens > limit and not artifact.pinned:
+                limits[position] = limit
+            remaining -= min(tokens, limit)
+            waiting -= 1
+        return limits
+
+    def _limit(self, artifact: Artifact, names: Mapping[str | None, str], room: int, allowance: float) -> int:
+        own = self.tools.get(artifact.name or names.get(artifact.answers, ""))
+        if own is not None:
+            return own
+        limit = max(FLOOR, int(min(self.share * room, max(allowance, 0))))
+        return limit if self.max_tokens is None else min(limit, self.max_tokens)
+
+    def _keep(
+        self, before: Draft, after: Draft, full: Mapping[int, str], store: Store
+    ) -> Generator[Ask, object, Draft]:
+        for was, now in zip(before.artifacts, after.artifacts, strict=True):
+            handle = full.get(id(was))
+            if was is not now and handle is not None and not self._stored.get(handle):
+                yield Ask(store.put_new, (NAMESPACE, handle, was.text.encode("utf-8", "surrogatepass")))
+                self._stored.put(handle, True)
+        return after
+
+
+_LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
+
+
+def handle_of(text: str) -> str:
+    """Return the handle of a text: letters only, so that no rule takes it for a number; the same text, the same handle."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    return digest.encode().translate(_LETTERS).decode()
+
+
+_BOUNDED: TextCache[dict[tuple[int, str | None, str], str]] = TextCache(32_000_000)
+"""Bounded views by text; they change speed, never results."""
+
+
+def bounded(artifact: Artifact, max_tokens: int, draft: Draft, *, handle: str | None = None) -> Artifact:
+    """Return an artifact that takes at most `max_tokens`, framing included, as far as its texts can give.
+
+    Media and signed parts stay as they are. What is shown is masked again: a cut can bring digits together.
+    """
+    counter = draft.counter
+    claimed = counter.artifact(artifact)
+    if claimed <= max_tokens:
+        return artifact
+    measured = counter.measured(artifact)
+    excess = measured - max_tokens * measured // claimed
+    if isinstance(artifact.content, str):
+        room = counter.text(artifact.content) - excess
+        return artifact.revised(content=bounded_text(artifact.content, room, draft, handle=handle))
+    parts: list[Part] = []
+    for part in artifact.content:
+        text = part.text
+        if excess > 0 and text and part.editable:
+            shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle)
+            excess -= counter.text(text) - counter.text(shown)
+            part = Part(part.kind, shown)
+        parts.append(part)
+    return artifact.revised(content=tuple(parts))
+
+
+def bounded_text(text: str, max_tokens: int, draft: Draft, *, handle: str | None = None) -> str:
+    """Return a masked view of a text within `max_tokens`; an empty text where not even a marker fits."""
+    if max_tokens < 1:
+        return ""
+    key = (max_tokens, handle, draft.counter.counter.name)
+    known = _BOUNDED.get(text) or {}
+    if not draft.masks and key in known:
+        return known[key]
+    view = known.get(key) or _view(text, max_tokens, draft.counter, handle)
+    _BOUNDED.put(text, {**known, key: view})
+    for attempt in range(1, 5):
+        shown = draft.mask(view)
+        if draft.counter.text(shown) <= max_tokens:
+            return shown
+        view = _view(text, max(1, max_tokens - attempt * (max_tokens // 5 + 1)), draft.counter, handle)
+    return ""
+
+
+def _view(text: str, max_tokens: int, counter: ArtifactCounter, handle: str | None) -> str:
+    from ctxguard.content import bound
+
+    return bound(text, max_tokens, count=_count(counter), handle=handle).content
+
+
+def _count(counter: ArtifactCounter) -> Callable[[str], int]:
+    return counter.counter.count

@@ -1,0 +1,71 @@
+"""Drop what has outlived its use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
+from ctxguard.stabilizer import Draft
+
+__all__ = ["ExpireLifetimes"]
+
+
+class ExpireLifetimes:
+    """Drop artifacts whose lifetime is over, each with its whole exchange.
+
+    Args:
+        rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without one of their own; a tool's
+            name comes before the kind.
+    """
+
+    name = "ExpireLifetimes"
+
+    def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
+        self.rules = dict(rules or {})
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
+            return draft
+        ages = _ages(draft.artifacts)
+        last_seen = _last_events(draft.artifacts)
+        gone: dict[int, str] = {}
+        for exchange in exchanges(draft.artifacts):
+            why = self._over(exchange, ages, last_seen)
+            if why and not exchange.open:
+                gone.update((id(artifact), why) for artifact in exchange.artifacts)
+        return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
+
+    def _over(self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int]) -> str:
+        for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
+            lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
+            if lifetime is None or artifact.pinned:
+                continue
+            if lifetime.turns is not None and ages[position] >= lifetime.turns:
+                return f"lived {lifetime.turns} turns"
+            if lifetime.until is not None and last_seen.get(lifetime.until, -1) > position:
+                return f"lived until {lifetime.until!r}"
+        return ""
+
+    def _by_rule(self, artifact: Artifact, exchange: Exchange) -> Lifetime | None:
+        if not self.rules:
+            return None
+        if artifact.kind is Kind.TOOL:
+            calls = {call.id: call.name for call in exchange.artifacts[0].calls}
+            name = artifact.name or calls.get(artifact.answers)
+            if name in self.rules:
+                return self.rules[name]
+        return self.rules.get(artifact.kind.value)
+
+
+def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
+    """Return how many turns have begun since each artifact came."""
+    total = 0
+    turns = []
+    for artifact in artifacts:
+        total += artifact.kind is Kind.USER
+        turns.append(total)
+    return [total - turn for turn in turns]
+
+
+def _last_events(artifacts: tuple[Artifact, ...]) -> dict[str, int]:
+    return {event: position for position, artifact in enumerate(artifacts) for event in artifact.events}

@@ -1,0 +1,107 @@
+"""Fit a history by filling: what must stay first, then whatever else still fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.protection import AUTHORITY, Unit, recent_messages, units
+from ctxguard.stabilizer import Draft
+
+__all__ = ["DropVerboseOutput", "FillBudget"]
+
+
+class FillBudget:
+    """Keep system, task, pins and the latest messages, then add other exchanges while they fit.
+
+    The heuristics of the long-session PRD (FR3): simple and predictable, at the price of a prompt prefix that changes
+    whenever the selection does. `StableWindow` is the better choice where prompts are cached.
+
+    Args:
+        order: `newest` adds the latest exchanges first, `oldest` the earliest.
+        strict: leave at least one token of the budget free while adding, as the walkthrough of the pattern does.
+
+    Raises:
+        ConfigError: `order` is neither.
+        BudgetExceededError: (when called) what must stay does not fit.
+    """
+
+    name = "FillBudget"
+
+    def __init__(self, *, order: Literal["newest", "oldest"] = "newest", strict: bool = False) -> None:
+        if order not in ("newest", "oldest"):
+            raise ConfigError(f"order is 'newest' or 'oldest', not {order!r}", setting="order")
+        self.order = order
+        self.strict = strict
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        if draft.tokens <= draft.budget - self.strict:
+            return draft
+        found = units(draft)
+        must = self._must_stay(draft, found)
+        authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
+        taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
+        if taken > draft.budget:
+            raise _exceeded(draft, found, must, taken)
+        kept = set(must)
+        rest = [n for n in range(len(found)) if n not in kept]
+        for number in rest if self.order == "oldest" else reversed(rest):
+            if taken + found[number].tokens + self.strict <= draft.budget:
+                kept.add(number)
+                taken += found[number].tokens
+        gone = {p for n, u in enumerate(found) if n not in kept for p in range(u.start, u.end)}
+        return draft.revise(
+            (a for p, a in enumerate(draft.artifacts) if p not in gone), reason="did not fit into what was left"
+        )
+
+    def _must_stay(self, draft: Draft, found: list[Unit]) -> list[int]:
+        recent = {id(a) for a in recent_messages(draft.artifacts, draft.keep_recent)}
+        last_user = max((n for n, u in enumerate(found) if u.user), default=None)
+        return [
+            n
+            for n, u in enumerate(found)
+            if u.pinned
+            or n in (last_user, len(found) - 1)
+            or any(id(a) in recent for a in draft.artifacts[u.start : u.end])
+        ]
+
+
+def _exceeded(draft: Draft, found: list[Unit], must: list[int], taken: int) -> BudgetExceededError:
+    parts = {"tools and framing": draft.overhead}
+    for kind in AUTHORITY:
+        parts[kind.value] = draft.counter.artifacts(a for a in draft.artifacts if a.kind is kind)
+    parts["pinned"] = sum(found[n].tokens for n in must if found[n].pinned)
+    parts["recent messages"] = sum(found[n].tokens for n in must if not found[n].pinned)
+    return BudgetExceededError(taken, draft.budget, parts)
+
+
+class DropVerboseOutput:
+    """Drop tool outputs above a limit that have no call in the history to pair with.
+
+    An output that answers a call cannot go alone; its text is replaced by a note of how much there was.
+
+    Args:
+        max_tokens: outputs above it go, in tokens.
+    """
+
+    name = "DropVerboseOutput"
+
+    def __init__(self, max_tokens: int = 256) -> None:
+        if max_tokens < 1:
+            raise ConfigError(f"max_tokens must be 1 or more, not {max_tokens}", setting="max_tokens")
+        self.max_tokens = max_tokens
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        paired = {p for u in units(draft) if u.end - u.start > 1 for p in range(u.start + 1, u.end)}
+        artifacts: list[Artifact] = []
+        for position, artifact in enumerate(draft.artifacts):
+            tokens = draft.counter.artifact(artifact)
+            if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned:
+                artifacts.append(artifact)
+            elif position in paired:
+                note = draft.mask(f"[tool output of {tokens} tokens left out]")
+                artifacts.append(artifact.revised(content=note))
+        reason = f"a tool output of more than {self.max_tokens} tokens"
+        return replace(draft.revise(artifacts, action="bounded", reason=reason))

@@ -1,0 +1,67 @@
+"""Mask personal data in everything that leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ctxguard.artifacts import Artifact, Kind, Slot
+from ctxguard.stabilizer import Draft
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector, Masker, MaskSession
+
+__all__ = ["MaskPII"]
+
+
+class MaskPII:
+    """Mask every text slot by the active rules: contents, tool-call arguments, names. System prompts too.
+
+    What an artifact becomes depends on itself and on what came before it, so it never changes from turn to turn.
+
+    Args:
+        rules: one detector or several; None means `ctxguard.pii.STANDARD`.
+        masker: a masker of one's own (strategies, vault), in place of `rules`.
+    """
+
+    name = "MaskPII"
+
+    def __init__(
+        self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None
+    ) -> None:
+        self._rules = rules
+        self._masker = masker
+
+    @property
+    def masker(self) -> Masker:
+        """The masker, made when it is first wanted."""
+        if self._masker is None:
+            from ctxguard.pii import STANDARD, Masker
+
+            self._masker = Masker(STANDARD if self._rules is None else self._rules)
+        return self._masker
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        session = self.masker.session()
+        masked = [_masked(artifact, session) for artifact in draft.artifacts]
+        draft = replace(
+            draft,
+            masks=(*draft.masks, session.text),
+            detectors=(*draft.detectors, *self.masker.detectors),
+        )
+        return draft.revise(masked, action="masked", reason="holds personal data")
+
+
+def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
+    content = artifact.content
+    if type(content) is str and not artifact.calls and (artifact.name is None or artifact.kind is Kind.TOOL):
+        text = session.text(content)
+        return artifact if text is content or text == content else artifact.revised(content=text)
+
+    def change(slot: Slot, text: str) -> str:
+        if slot == "arguments":
+            return session.arguments(text)
+        return session.name(text) if slot == "name" else session.text(text)
+
+    return artifact.edit(change)

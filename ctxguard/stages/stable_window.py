@@ -1,0 +1,304 @@
+"""Fit a history into the budget so that prompts keep their prefix: cut rarely, cut deep, stay there.
+
+The window is a fold over the exchanges. When one more exchange does not fit, the window's beginning moves up until
+only `target` of the budget is taken, and stays there until the budget is hit again. The fold looks at nothing but the
+history, so every call repeats the decisions of the calls before it, and prompts only grow between two cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.protection import AUTHORITY, Unit, task_of, units
+from ctxguard.report import Cut
+from ctxguard.stabilizer import Draft
+from ctxguard.stages.bound_tool_output import bounded, bounded_text
+
+__all__ = ["StableWindow"]
+
+_FLOORS: Final = (64, 24, 8)
+"""Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
+
+
+class StableWindow:
+    """Drop the oldest exchanges when the budget is hit, down to `target`, and stay there until the next hit.
+
+    System, task, pins, the user message that opened the turn, the latest messages and the last exchange stay. Where
+    these alone exceed the budget, their tool outputs are squeezed, then arguments and texts, the last user message
+    never.
+
+    Args:
+        target: share of the budget that a cut frees down to, above 0 and at most 1.
+
+    Raises:
+        ConfigError: `target` is out of range.
+        BudgetExceededError: (when called) what must stay does not fit even so.
+    """
+
+    name = "StableWindow"
+
+    def __init__(self, *, target: float = 0.5) -> None:
+        if not 0 < target <= 1:
+            raise ConfigError(f"target is a share of the budget above 0 and at most 1, not {target}", setting="target")
+        self.target = target
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        if draft.tokens <= draft.budget:
+            return draft  # no earlier call can have hit the budget either: tokens only add up
+        window = _Window(draft, int(self.target * draft.budget))
+        window.run()
+        return window.result()
+
+
+@dataclass(slots=True)
+class _Window:
+    """Run the fold over one draft."""
+
+    draft: Draft
+    goal: int
+    units: list[Unit] = field(init=False)
+    squeezed: dict[int, Artifact] = field(default_factory=dict)
+    begin: int = 0
+    left_at: int = 0
+    cut_at: int | None = None
+    given_up: set[int] = field(default_factory=set)
+    fixed: int = 0
+    tokens: int = 0
+    _last_user: list[int | None] = field(default_factory=list)
+    _messages: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        draft = self.draft
+        self.units = units(draft)
+        self.fixed = draft.overhead
+        task = task_of(draft)
+        for unit in self.units:
+            unit.pinned = unit.pinned or draft.artifacts[unit.start] is task
+
+    def run(self) -> None:
+        """Take the units in one by one, as the calls of the session did."""
+        authority = self._authority()
+        user: int | None = None
+        for number, unit in enumerate(self.units):
+            self.fixed += authority[number]
+            self._last_user.append(user)
+            if unit.user:
+                user = number
+            if unit.message:
+                self._messages.append(number)
+            if unit.pinned:
+                self.fixed += unit.tokens
+            else:
+                self.tokens += unit.tokens
+            if self._total() > self.draft.budget:
+                self._cut(number)
+        self.fixed += authority[-1]
+        if self._total() > self.draft.budget and self.units:
+            self._cut(len(self.units) - 1)
+        if self._total() > self.draft.budget:
+            raise self._exceeded()
+
+    def _authority(self) -> list[int]:
+        """Return the tokens of system and task artifacts that stand before each unit, and behind the last one."""
+        draft = self.draft
+        starts = [unit.start for unit in self.units]
+        tokens = [0] * (len(starts) + 1)
+        number = 0
+        for position, artifact in enumerate(draft.artifacts):
+            if artifact.kind in AUTHORITY:
+                while number < len(starts) and starts[number] < position:
+                    number += 1
+                tokens[number] += draft.counter.artifact(artifact)
+        return tokens
+
+    def _anchor(self, begin: int) -> int | None:
+        """Return the user message that opened the turn a window begins in, where it is not in the window itself."""
+        if begin >= len(self._last_user) or self.units[begin].user:
+            return None
+        anchor = self._last_user[begin]
+        return None if anchor in self.given_up else anchor
+
+    def _total(self) -> int:
+        anchor = self._anchor(self.begin)
+        extra = 0 if anchor is None or self.units[anchor].pinned else self.units[anchor].tokens
+        return self.fixed + self.tokens + extra
+
+    def _cut(self, number: int) -> None:
+        """Move the beginning up to the goal, as far as the latest messages allow; squeeze where that is not enough."""
+        keep = self.draft.keep_recent
+        recent = self._messages[-keep] if 0 < keep <= len(self._messages) else (0 if keep else number)
+        limit = min(number, recent) if len(self._messages) >= keep else 0
+        left = self.begin
+        while self.begin < limit and (self._total() > self.goal or self._starts_badly()):
+            if not self.units[self.begin].pinned:
+                self.tokens -= self.units[self.begin].tokens
+            self.begin += 1
+        if self.begin != left:
+            self.left_at, self.cut_at = left, number
+        if self._total() > self.draft.budget:
+            self._squeeze(number)
+            self.left_at, self.cut_at = left, number
+
+    def _starts_badly(self) -> bool:
+        return not self.units[self.begin].user and self._anchor(self.begin) is None
+
+    def _squeeze(self, number: int) -> None:
+        """Make the texts of the window smaller, tool outputs first, until it fits or nothing is left to give."""
+        anchor = self._anchor(self.begin)
+        kept = [*(() if anchor is None else (self.units[anchor],)), *self.units[self.begin : number + 1]]
+        positions = [p for u in kept if not u.pinned for p in range(u.start, u.end)]
+        last_user = next((p for p in reversed(positions) if self._kind(p) is Kind.USER), None)
+        tools = [p for p in positions if self._kind(p) is Kind.TOOL]
+        spoken = [p for p in positions if self._kind(p) is Kind.ASSISTANT]
+        asked = [p for p in positions if self._kind(p) is Kind.USER and p != last_user]
+        for group, floors in ((tools, _FLOORS[:2]), (spoken, _FLOORS), (asked, _FLOORS), (tools, _FLOORS)):
+            for floor in floors:
+                excess = self._total() - self.draft.budget
+                if excess <= 0:
+                    return
+                self._shrink(group, excess, floor)
+        self._give_up_anchor()
+
+    def _give_up_anchor(self) -> None:
+        """Let an opening message that media keep large go, where the task before it still starts the context."""
+        anchor = self._anchor(self.begin)
+        opened = any(u.pinned and u.user for u in self.units[: self.begin])
+        if anchor is not None and opened and self._total() > self.draft.budget and not self.units[anchor].pinned:
+            self.given_up.add(anchor)
+
+    def _kind(self, position: int) -> Kind:
+        return self.draft.artifacts[position].kind
+
+    def _shrink(self, positions: list[int], excess: int, floor: int) -> None:
+        tokens = {p: self.draft.counter.artifact(self._now(p)) for p in positions}
+        cap = _water_level(tokens.values(), sum(tokens.values()) - excess, floor)
+        for position in positions:
+            if tokens[position] > cap:
+                self._replace(position, _squeeze_to(self._now(position), cap, self.draft, self._is_open(position)))
+
+    def _is_open(self, position: int) -> bool:
+        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
+        calls = self.draft.artifacts[position].calls
+        following = self.draft.artifacts[position + 1 : position + 1 + len(calls)]
+        return bool(calls) and sum(a.kind is Kind.TOOL for a in following) < len(calls)
+
+    def _now(self, position: int) -> Artifact:
+        return self.squeezed.get(position, self.draft.artifacts[position])
+
+    def _replace(self, position: int, artifact: Artifact) -> None:
+        saved = self.draft.counter.artifact(self._now(position)) - self.draft.counter.artifact(artifact)
+        if saved <= 0:
+            return
+        self.squeezed[position] = artifact
+        number = next(n for n in range(len(self.units) - 1, -1, -1) if self.units[n].start <= position)
+        self.units[number].tokens -= saved
+        if number >= self.begin:
+            self.tokens -= saved
+
+    def _exceeded(self) -> BudgetExceededError:
+        draft, count = self.draft, self.draft.counter.artifact
+        task = task_of(draft)
+        last_user = max((u.start for u in self.units if u.user), default=None)
+        last = self.units[-1] if self.units else None
+        parts = dict.fromkeys(
+            ("system", "task", "pinned", "last user message", "last exchange", "recent messages", "tools and framing"), 0
+        )
+        parts["tools and framing"] = draft.overhead
+        for position, artifact in self._kept():
+            tokens = count(artifact)
+            if artifact.kind in AUTHORITY:
+                parts[artifact.kind.value] += tokens
+            elif artifact.root is (task and task.root):
+                parts["task"] += tokens
+            elif artifact.pinned:
+                parts["pinned"] += tokens
+            elif position == last_user:
+                parts["last user message"] += tokens
+            elif last is not None and last.start <= position < last.end:
+                parts["last exchange"] += tokens
+            else:
+                parts["recent messages"] += tokens
+        return BudgetExceededError(sum(parts.values()), draft.budget, parts)
+
+    def _kept(self) -> Iterable[tuple[int, Artifact]]:
+        """Walk what stays, in order, with its position in the draft."""
+        anchor = self._anchor(self.begin)
+        gone = (u for n, u in enumerate(self.units[: self.begin]) if not u.pinned and n != anchor)
+        dropped = {p for u in gone for p in range(u.start, u.end)}
+        for position, artifact in enumerate(self.draft.artifacts):
+            if position not in dropped:
+                yield position, self.squeezed.get(position, artifact)
+
+    def result(self) -> Draft:
+        """Return the draft that the window leaves, with the last cut noted."""
+        draft = self.draft
+        kept = list(self._kept())
+        reasons = {id(draft.artifacts[p]): "what must stay did not fit" for p in self.squeezed}
+        for unit in self.units[: self.begin]:
+            for artifact in draft.artifacts[unit.start : unit.end]:
+                reasons.setdefault(id(artifact), "older than the window")
+        fitted = draft.revise((a for _, a in kept), action="bounded", reason=reasons)
+        return replace(fitted, cut=self._noted([p for p, _ in kept], [a for _, a in kept]))
+
+    def _noted(self, positions: list[int], artifacts: list[Artifact]) -> Cut | None:
+        if self.cut_at is None:
+            return self.draft.cut
+        cut, left = self.units[self.cut_at], self.units[self.left_at]
+        order = sorted(range(len(artifacts)), key=lambda n: artifacts[n].kind not in AUTHORITY)
+        stable = sum(1 for n in order if artifacts[n].kind in AUTHORITY or positions[n] < left.start)
+        last_reply = max((u.start for u in self.units if self._kind(u.start) is Kind.ASSISTANT), default=None)
+        return Cut(
+            at=cut.start,
+            position=stable,
+            fresh=last_reply is not None and cut.start >= last_reply,
+            rebilled=sum(self.draft.counter.artifact(artifacts[n]) for n in order[stable:]),
+        )
+
+
+def _water_level(tokens: Iterable[int], room: int, floor: int) -> int:
+    """Return the largest cap, `floor` at least, under which capped sizes add up to at most `room`."""
+    sizes = sorted(tokens)
+    for number, size in enumerate(sizes):
+        share = room // (len(sizes) - number)
+        if size > share:
+            return max(floor, share)
+        room -= size
+    return max(floor, sizes[-1] if sizes else floor)
+
+
+def _squeeze_to(artifact: Artifact, cap: int, draft: Draft, is_open: bool) -> Artifact:
+    """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
+    squeezed = bounded(artifact, cap, draft)
+    count = draft.counter
+    if is_open or count.artifact(squeezed) <= cap:
+        return squeezed
+    excess = count.artifact(squeezed) - cap
+    calls = []
+    for call in squeezed.calls:
+        room = count.text(call.arguments)
+        shorter = _shorter_call(call, max(4, room - excess), draft)
+        excess -= room - count.text(shorter.arguments)
+        calls.append(shorter)
+    return squeezed.revised(calls=tuple(calls)) if squeezed.calls else squeezed
+
+
+def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
+    """Return a call with shorter arguments that are still a JSON object, if they were one."""
+    if draft.counter.text(call.arguments) <= max_tokens:
+        return call
+    shorter = bounded_text(call.arguments, max_tokens, draft)
+    return replace(call, arguments=shorter if is_json_object(shorter) or not is_json_object(call.arguments) else "{}")
+
+
+def is_json_object(text: str) -> bool:
+    """Tell whether a text is a JSON object."""
+    import json
+
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
