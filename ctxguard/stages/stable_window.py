@@ -161,13 +161,16 @@ class _Window:
                 if excess <= 0:
                     return
                 self._shrink(group, excess, floor)
-        self._give_up_anchor()
+        self._give_up_anchor(number)
 
-    def _give_up_anchor(self) -> None:
-        """Let an opening message that media keep large go, where the task before it still starts the context."""
+    def _give_up_anchor(self, number: int) -> None:
+        """Let an opening message that media keep large go, where the task starts the context and it is not the last."""
         anchor = self._anchor(self.begin)
-        opened = any(u.pinned and u.user for u in self.units[: self.begin])
-        if anchor is not None and opened and self._total() > self.draft.budget and not self.units[anchor].pinned:
+        if anchor is None or self.units[anchor].pinned or self._total() <= self.draft.budget:
+            return
+        task_before = any(u.pinned and u.user for u in self.units[: self.begin])
+        newer = any(u.user for u in self.units[anchor + 1 : number + 1])
+        if task_before and newer:
             self.given_up.add(anchor)
 
     def _kind(self, position: int) -> Kind:
