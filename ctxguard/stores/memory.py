@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import check_limit, check_names, expiry, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
 
 __all__ = ["MemoryStore"]
 

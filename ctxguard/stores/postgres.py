@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ctxguard.errors import StoreError
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record, size_of
+from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
     from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -36,15 +37,22 @@ _SCHEMA: Final = (
 )
 _SWEEP_EVERY: Final = 4 * 1024 * 1024
 """Bytes a process writes between two looks for what is over its time, where there is no limit."""
-_NAMED: Final = "namespace = :namespace AND key = :key"
-_READ: Final = f"SELECT value, expires, format, checksum FROM ctxguard_records WHERE {_NAMED}"
+_READ: Final = (
+    "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
+)
+_KEYS: Final = """SELECT key FROM ctxguard_records
+    WHERE namespace = :namespace AND (expires IS NULL OR expires > :now) ORDER BY seq"""
+_USAGE: Final = """SELECT namespace, count(*), sum(size)::bigint, min(written), max(written) FROM ctxguard_records
+    WHERE expires IS NULL OR expires > :now GROUP BY namespace ORDER BY namespace COLLATE "C" """
+_DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
+_CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING expires IS NULL OR expires > :now"
 _ADD: Final = """INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value)
     VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)
     ON CONFLICT (namespace, key) """
 _OVERWRITE: Final = """DO UPDATE SET seq = nextval(pg_get_serial_sequence('ctxguard_records', 'seq')),
     format = excluded.format, written = excluded.written, expires = excluded.expires,
     size = excluded.size, checksum = excluded.checksum, value = excluded.value"""
-_LIVE: Final = "(expires IS NULL OR expires > :now)"
+_EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= :now"
 _EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
     SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq DESC) AS total FROM ctxguard_records) AS newest_first
     WHERE total > :limit)"""
@@ -97,10 +105,10 @@ class PostgresStore:
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = self._new_record(namespace, key, value, ttl)
+        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
         with self._transaction("written") as connection:
             self._write(connection, record, _OVERWRITE)
-        self._make_room(size_of(namespace, key, value))
+        self._make_room(record.size)
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
         """Write the value unless there is one; return the value that stands there now (first writer wins).
@@ -109,13 +117,13 @@ class PostgresStore:
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = self._new_record(namespace, key, value, ttl)
+        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
         standing: bytes | None = None
         while standing is None:  # again where the record that stood in the way was deleted in between
             with self._transaction("written") as connection:
                 standing = self._add(connection, record)
         if standing is value:
-            self._make_room(size_of(namespace, key, value))
+            self._make_room(record.size)
         return standing
 
     def delete(self, namespace: str, key: str) -> bool:
@@ -127,7 +135,7 @@ class PostgresStore:
         check_names(namespace, key)
         with self._transaction("written") as connection:
             was_live = self._live(connection, _READ + " FOR UPDATE", namespace, key) is not None
-            _named(connection, f"DELETE FROM ctxguard_records WHERE {_NAMED}", namespace, key)
+            _named(connection, _DELETE, namespace, key)
             return was_live
 
     def delete_namespace(self, namespace: str) -> int:
@@ -137,9 +145,8 @@ class PostgresStore:
             StoreError: the table cannot be written, or the name cannot be used.
         """
         check_names(namespace)
-        query = f"DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING {_LIVE}"
         with self._transaction("written") as connection:
-            return sum(live for (live,) in _run(connection, query, namespace=namespace, now=self._clock()))
+            return sum(live for (live,) in _run(connection, _CLEAR, namespace=namespace, now=self._clock()))
 
     def keys(self, namespace: str) -> Iterator[str]:
         """Walk the keys of a namespace as they are now, the one written longest ago first.
@@ -148,9 +155,8 @@ class PostgresStore:
             StoreError: the table cannot be read, or the name cannot be used.
         """
         check_names(namespace)
-        query = f"SELECT key FROM ctxguard_records WHERE namespace = :namespace AND {_LIVE} ORDER BY seq"
         with self._transaction("read") as connection:
-            return iter([key for (key,) in _run(connection, query, namespace=namespace, now=self._clock())])
+            return iter([key for (key,) in _run(connection, _KEYS, namespace=namespace, now=self._clock())])
 
     def usage(self) -> list[NamespaceUsage]:
         """Return what each namespace holds, by name.
@@ -158,12 +164,8 @@ class PostgresStore:
         Raises:
             StoreError: the table cannot be read.
         """
-        query = (
-            "SELECT namespace, count(*), sum(size)::bigint, min(written), max(written) FROM ctxguard_records "
-            f'WHERE {_LIVE} GROUP BY namespace ORDER BY namespace COLLATE "C"'
-        )
         with self._transaction("read") as connection:
-            return [NamespaceUsage(*tuple(row)) for row in _run(connection, query, now=self._clock())]
+            return [NamespaceUsage(*tuple(row)) for row in _run(connection, _USAGE, now=self._clock())]
 
     def sweep(self) -> Swept:
         """Take out what is over its time or over the size limit; nothing where another process is at it.
@@ -175,7 +177,7 @@ class PostgresStore:
         with self._transaction("written") as connection:
             if not _run(connection, "SELECT pg_try_advisory_xact_lock(:lock)", lock=_LOCK).scalar_one():
                 return Swept(0, 0)
-            over = _run(connection, "DELETE FROM ctxguard_records WHERE expires <= :now", now=self._clock()).rowcount
+            over = _run(connection, _EXPIRE, now=self._clock()).rowcount
             beyond = 0 if self.max_bytes is None else _run(connection, _EVICT, limit=self.max_bytes).rowcount
             return Swept(over, beyond)
 
@@ -225,10 +227,6 @@ class PostgresStore:
         for statement in _SCHEMA:
             _run(connection, statement)
 
-    def _new_record(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
-        check_limit(self.max_bytes, size_of(namespace, key, value))
-        return new_record(namespace, key, value, expiry(self._clock(), ttl))
-
     def _add(self, connection: Connection, record: Record) -> bytes | None:
         """Return the value that stands now, or None where the record that was in the way is gone again."""
         if self._write(connection, record, "DO NOTHING"):
@@ -242,8 +240,7 @@ class PostgresStore:
         return record.value if standing is None else standing
 
     def _write(self, connection: Connection, record: Record, on_conflict: str) -> int:
-        size = size_of(record.namespace, record.key, record.value)
-        return _run(connection, _ADD + on_conflict, **asdict(record), size=size, written=self._clock()).rowcount
+        return _run(connection, _ADD + on_conflict, **asdict(record), size=record.size, written=self._clock()).rowcount
 
     def _live(self, connection: Connection, query: str, namespace: str, key: str) -> bytes | None:
         row = _named(connection, query, namespace, key).one_or_none()
@@ -268,7 +265,7 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         )
     except ImportError as error:
         raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise StoreError(
             "the store's URL cannot be read; it looks like postgresql://user:password@host/database"
         ) from error

@@ -39,6 +39,11 @@ class Record:
     format: int
     checksum: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes it counts for."""
+        return size_of(self.namespace, self.key, self.value)
+
     def live(self, now: float) -> bytes | None:
         """Return the value, or None where its time is over or it cannot be trusted; the latter is logged."""
         fault = self._fault()
@@ -57,13 +62,14 @@ class Record:
         return None
 
 
-def new_record(namespace: str, key: str, value: bytes, expires: float | None) -> Record:
+def new_record(namespace: str, key: str, value: bytes, expires: float | None, max_bytes: int | None = None) -> Record:
     """Return the record of a value in the current format.
 
     Raises:
-        StoreError: the namespace or the key cannot be used as a name.
+        StoreError: the namespace or the key cannot be used as a name, or the record alone is over `max_bytes`.
     """
     check_names(namespace, key)
+    check_limit(max_bytes, size_of(namespace, key, value))
     return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
 
 

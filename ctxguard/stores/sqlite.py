@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ctxguard.errors import StoreError
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record, size_of
+from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
 
 __all__ = ["SQLiteStore"]
 
@@ -47,7 +49,12 @@ _WRITE: Final = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = ? AND key = ?"
-_LIVE: Final = "(expires IS NULL OR expires > ?)"
+_CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = ?"
+_EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= ?"
+_KEYS: Final = """SELECT key FROM ctxguard_records
+    WHERE namespace = ? AND (expires IS NULL OR expires > ?) ORDER BY seq"""
+_USAGE: Final = """SELECT namespace, count(*), sum(size), min(written), max(written) FROM ctxguard_records
+    WHERE expires IS NULL OR expires > ? GROUP BY namespace ORDER BY namespace"""
 _REMEDIES: Final = (
     (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
     (("full",), "free some space on the disk, or set max_bytes"),
@@ -122,7 +129,7 @@ class SQLiteStore:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = self._new_record(namespace, key, value, ttl)
+        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
         with self._writing() as connection:
             self._write(connection, record)
 
@@ -133,7 +140,7 @@ class SQLiteStore:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = self._new_record(namespace, key, value, ttl)
+        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
         with self._using("read") as connection:
             standing = self._live(connection, namespace, key)
         if standing is not None:
@@ -165,7 +172,7 @@ class SQLiteStore:
         check_names(namespace)
         with self._writing() as connection:
             live = len(self._keys(connection, namespace))
-            connection.execute("DELETE FROM ctxguard_records WHERE namespace = ?", (namespace,))
+            connection.execute(_CLEAR, (namespace,))
             return live
 
     def keys(self, namespace: str) -> Iterator[str]:
@@ -184,12 +191,8 @@ class SQLiteStore:
         Raises:
             StoreError: the file cannot be read.
         """
-        query = (
-            "SELECT namespace, count(*), sum(size), min(written), max(written) FROM ctxguard_records "
-            f"WHERE {_LIVE} GROUP BY namespace ORDER BY namespace"
-        )
         with self._using("read") as connection:
-            return [NamespaceUsage(*row) for row in connection.execute(query, (self._clock(),))]
+            return [NamespaceUsage(*row) for row in connection.execute(_USAGE, (self._clock(),))]
 
     def sweep(self) -> Swept:
         """Take out what is over its time or over the size limit, and give the space back to the disk.
@@ -200,8 +203,8 @@ class SQLiteStore:
         with self._writing() as connection:
             swept = self._make_room(connection)
         with self._using("written") as connection:
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # As a script: `execute` would step once, and each step gives back one page.
+            connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
         return swept
 
     def close(self) -> None:
@@ -269,7 +272,8 @@ class SQLiteStore:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = _read_text
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:  # later it would only wait for the write lock
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._log_ahead(connection)
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA secure_delete=ON")
@@ -295,27 +299,21 @@ class SQLiteStore:
         remedy = next((remedy for words, remedy in _REMEDIES if any(word in text for word in words)), "see the cause")
         return StoreError(f"store {self.path} cannot be {done}: {text}; {remedy}")
 
-    def _new_record(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
-        check_limit(self.max_bytes, size_of(namespace, key, value))
-        return new_record(namespace, key, value, expiry(self._clock(), ttl))
-
     def _live(self, connection: sqlite3.Connection, namespace: str, key: str) -> bytes | None:
         row = connection.execute(_READ, (namespace, key)).fetchone()
         return None if row is None else Record(namespace, key, *row).live(self._clock())
 
     def _keys(self, connection: sqlite3.Connection, namespace: str) -> list[str]:
-        query = f"SELECT key FROM ctxguard_records WHERE namespace = ? AND {_LIVE} ORDER BY seq"
-        return [key for (key,) in connection.execute(query, (namespace, self._clock()))]
+        return [key for (key,) in connection.execute(_KEYS, (namespace, self._clock()))]
 
     def _write(self, connection: sqlite3.Connection, record: Record) -> None:
-        size = size_of(record.namespace, record.key, record.value)
         connection.execute(_DELETE, (record.namespace, record.key))
-        row = (record.namespace, record.key, record.format, self._clock(), record.expires, size)
+        row = (record.namespace, record.key, record.format, self._clock(), record.expires, record.size)
         connection.execute(_WRITE, (*row, record.checksum, record.value))
         self._make_room(connection)
 
     def _make_room(self, connection: sqlite3.Connection) -> Swept:
-        expired = connection.execute("DELETE FROM ctxguard_records WHERE expires <= ?", (self._clock(),)).rowcount
+        expired = connection.execute(_EXPIRE, (self._clock(),)).rowcount
         return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
 
     def _evict(self, connection: sqlite3.Connection, limit: int) -> int:

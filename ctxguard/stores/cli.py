@@ -1,0 +1,79 @@
+"""`ctxguard store`: look into a store, and tidy it up."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ctxguard.errors import CtxguardError, StoreError
+from ctxguard.stores import AnyStore, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["app"]
+
+app = typer.Typer(name="store", help="Look into a store of results, summaries and checkpoints, and tidy it up.")
+Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a postgresql:// URL.")]
+
+
+@contextmanager
+def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
+    """Open a store that is there; every trouble is one line on stderr and exit code 2."""
+    try:
+        if "://" not in place and not Path(place).is_file():
+            raise StoreError(f"{place}: no such store; name an SQLite file or a postgresql:// URL")
+        with open_store(place, max_bytes=max_bytes) as store:
+            yield store
+    except (CtxguardError, ImportError) as error:
+        typer.echo(f"ctxguard store: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+@app.command("ls")
+def list_records(
+    place: Place, namespace: Annotated[str | None, typer.Argument(help="List the keys of this namespace.")] = None
+) -> None:
+    """List the namespaces of a store, or the keys of one of them, the oldest first."""
+    with _opened(place) as store:
+        if namespace is not None:
+            for key in store.keys(namespace):
+                typer.echo(key)
+            return
+        for usage in store.usage():
+            span = f"{_when(usage.oldest)} .. {_when(usage.newest)}"
+            typer.echo(f"{usage.namespace}\t{usage.records} records\t{usage.size} bytes\t{span}")
+
+
+@app.command("show")
+def show_record(place: Place, namespace: str, key: str) -> None:
+    """Write the value of a record to standard output, byte for byte."""
+    with _opened(place) as store:
+        value = store.get(namespace, key)
+        if value is None:
+            raise StoreError(f"{place}: no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
+        sys.stdout.buffer.write(value)
+        sys.stdout.buffer.flush()
+
+
+@app.command("gc")
+def collect_garbage(
+    place: Place,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Delete the oldest records beyond this many bytes.")
+    ] = None,
+) -> None:
+    """Delete records whose time is over, and the oldest beyond a size limit."""
+    with _opened(place, max_bytes=max_bytes) as store:
+        swept = store.sweep()
+        left = sum(usage.size for usage in store.usage())
+    typer.echo(f"deleted {swept.expired} expired and {swept.evicted} oldest records; {left} bytes left")

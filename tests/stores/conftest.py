@@ -1,0 +1,138 @@
+"""Stores to test: in memory, in SQLite, and in a PostgreSQL that is started for the session, where one is to be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ctxguard.stores import AnyStore, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Clock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A server of our own in a folder of its own, reached through a unix socket there."""
+
+    folder: Path
+    programs: Path
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://ctxguard@/postgres?host={self.folder}"
+
+    def run(self, *command: str) -> None:
+        as_user = ["runuser", "-u", "nobody", "--"] if os.geteuid() == 0 else []
+        subprocess.run([*as_user, self.programs / command[0], *command[1:]], cwd="/", check=True, capture_output=True)
+
+    def create(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "nobody")
+        self.run("initdb", "-D", f"{self.folder}/data", "-U", "ctxguard", "-A", "trust", "-E", "UTF8", "--no-sync")
+
+    def start(self) -> None:
+        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off -c max_connections=50"
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-o", options, "-l", f"{self.folder}/log", "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-m", "immediate", "stop")
+
+
+def find_postgres() -> Path | None:
+    """The folder of PostgreSQL's programs: on the path, where Debian puts them, or in a package that carries them."""
+    places = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "pg_ctl").exists() and (place / "postgres").exists()), None)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    pytest.importorskip("sqlalchemy", reason="PostgresStore: sqlalchemy is not installed")
+    pytest.importorskip("psycopg", reason="PostgresStore: psycopg is not installed")
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("PostgresStore: no initdb and postgres on PATH or in /usr/lib/postgresql")
+    if os.geteuid() == 0 and shutil.which("runuser") is None:
+        pytest.skip("PostgresStore: PostgreSQL does not run as root, and there is no runuser")
+    with tempfile.TemporaryDirectory(prefix="ctxguard-pg-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), programs)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty store."""
+    from sqlalchemy import create_engine, text
+
+    yield postgres_server.url
+    engine = create_engine(postgres_server.url.replace("postgresql", "postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS ctxguard_records"))
+    engine.dispose()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is: each kind in turn."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return ":memory:" if request.param == "memory" else str(tmp_path / "store.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is that several processes share."""
+    return request.getfixturevalue("postgres_url") if request.param == "postgres" else str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def opening(place: str, clock: Clock) -> Iterator[Callable[..., AnyStore]]:
+    opened: list[AnyStore] = []
+
+    def open_it(**settings: int | None) -> AnyStore:
+        opened.append(open_store(place, clock=clock, **settings))
+        return opened[-1]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(opening: Callable[..., AnyStore]) -> AnyStore:
+    return opening()
+
+
+def wait_until(holds: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)

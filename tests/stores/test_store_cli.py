@@ -1,0 +1,59 @@
+"""`ctxguard store` on real stores."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from ctxguard.stores import open_store
+from ctxguard.stores.cli import app
+from typer.testing import CliRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def filled(shared_place: str) -> str:
+    with open_store(shared_place, clock=lambda: time.time() - 100) as store:
+        store.put("handles", "b", b"first")
+        store.put("handles", "a", bytes(range(256)))
+        store.put("vault", "k", b"over", ttl=50)
+    return shared_place
+
+
+def test_ls_lists_namespaces_and_keys(filled: str) -> None:
+    listed = runner.invoke(app, ["ls", filled])
+    assert listed.exit_code == 0
+    assert listed.stdout.startswith("handles\t2 records\t277 bytes\t")
+    assert runner.invoke(app, ["ls", filled, "handles"]).stdout == "b\na\n"
+    assert runner.invoke(app, ["ls", filled, "nothing"]).stdout == ""
+
+
+def test_show_writes_the_bytes_as_they_are(filled: str) -> None:
+    assert runner.invoke(app, ["show", filled, "handles", "a"]).stdout_bytes == bytes(range(256))
+
+
+def test_gc_deletes_what_is_over_and_what_is_too_much(filled: str) -> None:
+    assert "deleted 1 expired and 0 oldest records; 277 bytes left" in runner.invoke(app, ["gc", filled]).stdout
+    swept = runner.invoke(app, ["gc", filled, "--max-bytes", "270"])
+    assert "deleted 0 expired and 1 oldest records; 264 bytes left" in swept.stdout
+
+
+@pytest.mark.parametrize("command", [["ls", "missing.db"], ["gc", "redis://x"], ["show", "missing.db", "n", "k"]])
+def test_trouble_is_one_line_and_exit_code_2(command: list[str], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed = runner.invoke(app, command)
+    assert failed.exit_code == 2
+    assert failed.stderr.startswith("ctxguard store: ")
+    assert failed.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_that_is_not_there_is_named(filled: str) -> None:
+    failed = runner.invoke(app, ["show", filled, "handles", "zzz"])
+    assert failed.exit_code == 2
+    assert "no record 'zzz' in namespace 'handles'" in failed.stderr
