@@ -17,8 +17,16 @@ __all__ = ["bound", "show"]
 
 NO_LIMITS: Final = Limits()
 _PROCESSORS: Final = {
+    FileType.CODE: ("source", "CodeShape"),
+    FileType.CONSOLE: ("consoles", "ConsoleShape"),
+    FileType.CSV: ("tables", "TableShape"),
+    FileType.HTML: ("html_page", "HtmlShape"),
     FileType.JSON: ("json_data", "JsonShape"),
+    FileType.JSONL: ("json_lines", "JsonLinesShape"),
     FileType.LOG: ("logs", "LogShape"),
+    FileType.SNAPSHOT: ("snapshots", "SnapshotShape"),
+    FileType.XML: ("xml_data", "XmlShape"),
+    FileType.YAML: ("yaml_data", "YamlShape"),
 }
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.views import FileType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["detect"]
 
@@ -19,20 +23,22 @@ _LEVEL = re.compile(
 )
 _RUN = re.compile(
     r"^Traceback \(most recent call last\)|^={5,} .{3,60} ={5,}$|^Exception in thread|^panic: |^npm ERR!"
-    r"|^\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?i:exit (?:code|status)\W+\d)|^(?:FAILED|ERROR)\b",
+    r"|^\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?i:exit (?:code|status)\W+\d)|^(?:FAILED|ERROR)\b"
+    r"|^Ran \d+ tests? in |^(?:OK|FAILED) \(",
     re.MULTILINE,
 )
 _CODE = re.compile(
-    r"^\s*(?:def \w+\(.*\).*:|class \w+.*[:{]|(?:async )?function\b.*\{|import [\w.{*]|from [\w.]+ import|#include|package \w"
-    r"|func \w*.*\{|(?:pub |public |private |static |export |const |let |var )+\w.*|fn \w+|return\b.*;?|if \(?.*[:{]$|for .*[:{]$|[})\]]+;?$)"
+    r"^\s*(?:def \w+\(.*\).*:|class \w+.*[:{]|(?:async )?function\b.*\{|import [\w.{*]|from [\w.]+ import|#include"
+    r"|package \w|func \w*.*\{|(?:pub |public |private |static |export |const |let |var )+\w.*|fn \w+|return\b.*;?"
+    r"|if \(?.*[:{]$|for .*[:{]$|[})\]]+;?$)"
 )
 _SNAPSHOT = re.compile(
-    r"^\s*- (?:generic|link|button|heading|text(?:box)?|img|list(?:item)?|paragraph|navigation|main|banner|document|region"
-    r"|combobox|checkbox|radio|table|row|cell|form|search(?:box)?|contentinfo|article|menu(?:item)?|tab|dialog|group)\b"
-    r"|\[ref=\w+\]|^\s*\[\d+\]\s*(?:<\w|[A-Z]?\w+ ['\"])|^\s*uid=\w+ \w+|\bRootWebArea\b"
+    r"^\s*- (?:generic|link|button|heading|text(?:box)?|img|list(?:item)?|paragraph|navigation|main|banner|document"
+    r"|region|combobox|checkbox|radio|table|row|cell|form|search(?:box)?|contentinfo|article|menu(?:item)?|tab|dialog"
+    r"|group)\b|\[ref=\w+\]|^\s*\[\d+\]\s*(?:<\w|[A-Z]?\w+ ['\"])|^\s*uid=\w+ \w+|\bRootWebArea\b"
 )
 _CONSOLE = re.compile(
-    r"^\s*(?:- )?\[(?:LOG|ERROR|WARN|WARNING|INFO|DEBUG|VERBOSE|PAGEERROR)\]|^(?:console\.)(?:log|error|warn|info|debug)\b",
+    r"^\s*(?:- )?\[(?:LOG|ERROR|WARN|WARNING|INFO|DEBUG|VERBOSE|PAGEERROR)\]|^console\.(?:log|error|warn|info|debug)\b",
     re.IGNORECASE,
 )
 _YAML = re.compile(r"^(?:\s*- )?\s*[\w.\"'/-]+:(?: \S.*| ?[|>]-?)?$|^\s*- \S|^---$|^\s*#|^\s*$")
@@ -47,16 +53,17 @@ def detect(text: str) -> FileType:
     """
     start = text[:_LOOK].lstrip("\ufeff \t\r\n")
     if start[:1] in ("{", "["):
-        return _bracketed(start, len(text) > _LOOK)
+        return _bracketed(start)
     if start[:1] == "<" and re.match(r"<[!?A-Za-z]", start):
         return _tagged(start)
     lines = [line for line in start.splitlines() if line.strip()]
     if len(text) > _LOOK:
         lines = lines[:-1]
+        start += "\n" + text[-_LOOK // 4 :]
     return _by_lines(lines[:200], start)
 
 
-def _bracketed(start: str, more: bool) -> FileType:
+def _bracketed(start: str) -> FileType:
     lines = [line.strip() for line in start.splitlines() if line.strip()]
     if _share(lines[:50], _CONSOLE) > 0.5:
         return FileType.CONSOLE
@@ -90,19 +97,10 @@ def _tagged(start: str) -> FileType:
 def _by_lines(lines: list[str], start: str) -> FileType:
     if not lines:
         return FileType.TEXT
-    if _share(lines, _CONSOLE) > 0.4:
-        return FileType.CONSOLE
-    if _share(lines, _SNAPSHOT) > 0.4:
-        return FileType.SNAPSHOT
-    if _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3 or _RUN.search(start):
-        return FileType.LOG
-    if _is_table(lines):
-        return FileType.CSV
-    if _share(lines, _CODE) > 0.25:
-        return FileType.CODE
-    if _is_yaml(lines):
-        return FileType.YAML
-    return FileType.MARKDOWN if _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ") else FileType.TEXT
+    for file_type, matches in _TESTS:
+        if matches(lines, start):
+            return file_type
+    return FileType.TEXT
 
 
 def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
@@ -125,3 +123,23 @@ def _is_table(lines: list[str]) -> bool:
 def _is_yaml(lines: list[str]) -> bool:
     keys = sum(1 for line in lines if re.match(r"\s*(?:- )?[\w.\"'/-]+:(?:\s|$)", line))
     return keys >= 2 and keys > 0.3 * len(lines) and _share(lines, _YAML) > 0.9
+
+
+def _is_markdown(lines: list[str], start: str) -> bool:
+    return _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")
+
+
+def _is_log(lines: list[str], start: str) -> bool:
+    return _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3 or _RUN.search(start) is not None
+
+
+_TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
+    (FileType.CONSOLE, lambda lines, _: _share(lines, _CONSOLE) > 0.4),
+    (FileType.SNAPSHOT, lambda lines, _: _share(lines, _SNAPSHOT) > 0.4),
+    (FileType.LOG, _is_log),
+    (FileType.CSV, lambda lines, _: _is_table(lines)),
+    (FileType.CODE, lambda lines, _: _share(lines, _CODE) > 0.25),
+    (FileType.YAML, lambda lines, _: _is_yaml(lines)),
+    (FileType.MARKDOWN, _is_markdown),
+)
+"""In this order: a log may look like a table, a table like YAML."""

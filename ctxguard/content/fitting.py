@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ctxguard.content.views import Count, Shape, TruncationInfo, View
 
@@ -25,9 +25,9 @@ class Measured:
     """
 
     tokens: int
-    exact: bool
-    over: bool
     ratio: float
+    exact: bool = field(kw_only=True)
+    over: bool = field(kw_only=True)
 
 
 def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
@@ -40,10 +40,11 @@ def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
     while max_tokens is not None and length < len(text) // 2:
         tokens = count(text[:length])
         if tokens > max_tokens * 1.25 + 32:
-            return Measured(round(tokens * len(text) / length), False, True, length / tokens)
+            return Measured(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
         length *= 4
     tokens = count(text)
-    return Measured(tokens, True, max_tokens is not None and tokens > max_tokens, len(text) / max(1, tokens))
+    over = max_tokens is not None and tokens > max_tokens
+    return Measured(tokens, len(text) / max(1, tokens), exact=True, over=over)
 
 
 def fit(shape: Shape, max_tokens: int | None, count: Count, ratio: float) -> View:
@@ -97,7 +98,7 @@ def _smallest(shape: Shape, max_tokens: int, count: Count) -> View:
         tokens = count(text)
         if tokens <= max_tokens:
             return _counted(replace(smallest, text=text, cut=True), tokens)
-    return View("", True, TruncationInfo(truncated=True))
+    return View("", cut=True, info=TruncationInfo(truncated=True))
 
 
 def _counted(view: View, tokens: int) -> View:

@@ -169,8 +169,8 @@ class View:
     """
 
     text: str
-    cut: bool
-    info: TruncationInfo = field(default_factory=TruncationInfo)
+    cut: bool = field(kw_only=True)
+    info: TruncationInfo = field(default_factory=TruncationInfo, kw_only=True)
 
 
 class Shape(Protocol):

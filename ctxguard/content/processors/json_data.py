@@ -40,17 +40,17 @@ def parse_start(text: str) -> Tree:
     safe: tuple[int, str] | None = None
     last = ""
     for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token in "[{":
-            closers.append("]" if token == "[" else "}")
+        sign = match[0]
+        if sign in "[{":
+            closers.append("]" if sign == "[" else "}")
             if len(closers) > _MAX_OPEN:
                 break
-        elif token in "]}":
-            if not closers or closers.pop() != token:
+        elif sign in "]}":
+            if not closers or closers.pop() != sign:
                 break
-        elif token == "," and last:
+        elif sign == "," and last:
             safe = (match.start(), "".join(reversed(closers)))
-        last = token
+        last = sign
         if not closers:
             safe = (match.end(), "")
             break
@@ -82,10 +82,10 @@ class JsonShape:
         tree, cuts = shrink(self._tree, room, self._limits, reserve=len(marker) + 10)
         cut = cuts.any or self._partial
         if not cut:
-            return View(self._source.text, False, self._info(cuts))
+            return View(self._source.text, cut=False, info=self._info(cuts))
         if isinstance(tree, dict | list) and not self._marked(tree) and self._is_full(tree):
             tree, cuts = shrink(self._tree, room, self._one_less(), reserve=len(marker) + 10)
-        return View(render(self._noted(tree, cuts)), True, self._info(cuts))
+        return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
 
     def resorts(self) -> tuple[str, ...]:
         """Return the note alone in a container of the same kind, then the empty container."""

@@ -85,7 +85,7 @@ class LogShape:
         fits = self._source.gap is None and len(text) <= room
         if fits and (limits.lines is None or self._total <= limits.lines):
             shown = shorten_lines(text, limits.line_length)
-            return View(shown, shown != text, self._info(self._total))
+            return View(shown, cut=shown != text, info=self._info(self._total))
         marker = self._marker(self._total)
         chosen = self._chosen(max(0, room - len(marker) - 1))
         return self._written(sorted(chosen), _length(room, limits))
@@ -95,7 +95,7 @@ class LogShape:
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
     def _chosen(self, room: int) -> set[tuple[int, int]]:
-        picker = _Picker(room, self._limits, self._source)
+        picker = _Picker(room, self._limits)
         firsts, repeats = _without_repeats(self._hits)
         errors = [hit for hit in firsts if hit.rank == 3]
         tight = sum(picker.cost(hit.start, hit.end) for hit in errors) > room
@@ -141,21 +141,21 @@ class LogShape:
         for start, stop in spans:
             if start > end or (self._source.gap is not None and end <= self._source.gap <= start and end):
                 lines.append(self._gap(end, start))
-            lines.append(shorten(self._text[start:stop], length))
+            lines.append(self._short(self._text[start:stop], length))
             shown += 1
             end = stop + 1
         if end < len(self._text):
             lines.append(self._gap(end, len(self._text)))
         lines.append(self._marker(shown))
-        return View("\n".join(lines), True, self._info(shown))
+        return View("\n".join(lines), cut=True, info=self._info(shown))
 
     def _gap(self, start: int, end: int) -> str:
         gap = self._source.gap
         if gap is not None and start <= gap <= end:
-            return "[… lines not read]"
+            return self._sign("… lines not read")
         missing = self._text.count("\n", start, end) + (end == len(self._text) and not self._text.endswith("\n"))
         folded = self._folded(start, end, missing)
-        return f"[… {missing} line{'s' if missing != 1 else ''}{folded}]"
+        return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{folded}")
 
     def _folded(self, start: int, end: int, missing: int) -> str:
         """Say so where all missing lines are like the line before them."""
@@ -168,7 +168,13 @@ class LogShape:
 
     def _marker(self, shown: int) -> str:
         about = "" if self._source.exact else "about "
-        return f"[{note(f'{shown} of {about}{self._total} lines shown', self._source.handle)}]"
+        return self._sign(note(f"{shown} of {about}{self._total} lines shown", self._source.handle))
+
+    def _short(self, line: str, length: int) -> str:
+        return shorten(line, length)
+
+    def _sign(self, text: str) -> str:
+        return f"[{text}]"
 
     def _info(self, shown: int) -> TruncationInfo:
         return TruncationInfo(lines_shown=shown, lines_total=self._total, totals_exact=self._source.exact)
@@ -177,7 +183,7 @@ class LogShape:
 class _Picker:
     """Take spans while there is room for them and for the gap signs between them."""
 
-    def __init__(self, room: int, limits: Limits, source: Source) -> None:
+    def __init__(self, room: int, limits: Limits) -> None:
         self.spans: set[tuple[int, int]] = set()
         self._room = room
         self._length = _length(room, limits)
@@ -222,7 +228,8 @@ def _template(line: str) -> str:
 
 def _without_repeats(hits: Iterable[_Hit]) -> tuple[list[_Hit], list[_Hit]]:
     seen: set[str] = set()
-    firsts, repeats = [], []
+    firsts: list[_Hit] = []
+    repeats: list[_Hit] = []
     for hit in hits:
         (repeats if hit.template in seen else firsts).append(hit)
         seen.add(hit.template)

@@ -49,7 +49,7 @@ class TextShape:
         text = self._source.text
         whole = self._source.gap is None and len(text) <= room
         if whole and (self._lines is None or self._total <= self._lines):
-            return View(text, self._shortened, self._info(self._total))
+            return View(text, cut=self._shortened, info=self._info(self._total))
         spare = len(self._marker("lines 1-99999 and 99999-999999 of 999999 shown")) + 2
         free = max(0, room - spare)
         head = self._head(int(free * _HEAD_SHARE))
@@ -88,7 +88,7 @@ class TextShape:
             shown = f"first {len(head)} and last {len(tail)} of {self._source.total} characters shown"
         marker = self._marker(shown)
         body = head + ("" if not head or head.endswith("\n") else "\n") + marker
-        return View(body + ("\n" + tail if tail else ""), True, self._info(first + last))
+        return View(body + ("\n" + tail if tail else ""), cut=True, info=self._info(first + last))
 
     def _marker(self, shown: str) -> str:
         return f"[{note(shown, self._source.handle)}]"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ctxguard.content.views import Limits
 
-__all__ = ["MARK", "Cuts", "Number", "Tree", "mark_key", "measure", "render", "shrink"]
+__all__ = ["MARK", "Cuts", "Number", "Tree", "head_and_tail", "mark_key", "measure", "render", "share_out", "shrink"]
 
 MARK = "…"
 """Key of the entry that says what an object does not show; doubled until the object has no such key."""
@@ -167,10 +167,10 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
 def _chosen(items: Sequence[Tree], room: int, limit: int | None) -> tuple[int, int]:
     """Choose how many items to show from the head and from the tail."""
     allowed = _allowed(len(items), limit)
-    if allowed == len(items) and measure(list(items), room) <= room:
+    if not items or (allowed == len(items) and measure(list(items), room) <= room):
         return len(items), 0
     sizes = sorted(measure(item, max(8, room)) for item in (*items[:6], *items[-3:]))
-    return _split(len(items), sizes[len(sizes) // 2], room, allowed)
+    return head_and_tail(len(items), sizes[len(sizes) // 2], room, allowed)
 
 
 def _allowed(count: int, limit: int | None) -> int:
@@ -178,7 +178,15 @@ def _allowed(count: int, limit: int | None) -> int:
     return count if limit is None or count <= limit else max(0, limit - 1)
 
 
-def _split(count: int, typical: int, room: int, allowed: int) -> tuple[int, int]:
+def head_and_tail(count: int, typical: int, room: int, allowed: int) -> tuple[int, int]:
+    """Return how many entries to show from the head and from the tail, at least three if each takes a third.
+
+    Args:
+        count: entries there are.
+        typical: characters of a usual one.
+        room: characters for all.
+        allowed: entries that may be shown.
+    """
     fit = (room - _MARKER_ROOM) // (min(typical, max(24, room // 3)) + 1)
     shown = max(0, min(allowed, fit))
     tail = 0 if shown == count else shown // 3
@@ -212,7 +220,7 @@ def _chosen_keys(node: dict[str, Tree], room: int, limit: int | None) -> list[st
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
         sizes = sorted(len(key) + 4 + measure(node[key], max(8, room)) for key in sample)
-        head, tail = _split(len(keys), sizes[len(sizes) // 2], room, allowed)
+        head, tail = head_and_tail(len(keys), sizes[len(sizes) // 2], room, allowed)
         return [*keys[:head], *keys[len(keys) - tail :]]
     return _keys_that_fit(node, keys[:allowed], room)
 
@@ -240,15 +248,14 @@ def mark_key(node: Mapping[str, object]) -> str:
 
 
 def _shares(nodes: Sequence[Tree], room: int) -> list[int]:
-    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
     cap = max(8, room)
-    sizes = [measure(node, cap) for node in nodes]
-    shares, left = [0] * len(nodes), max(0, room)
-    for place, index in enumerate(_by_size(sizes)):
-        shares[index] = min(sizes[index], left // (len(nodes) - place))
+    return share_out([measure(node, cap) for node in nodes], room)
+
+
+def share_out(sizes: Sequence[int], room: int) -> list[int]:
+    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
+    shares, left = [0] * len(sizes), max(0, room)
+    for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], left // (len(sizes) - place))
         left -= shares[index]
     return shares
-
-
-def _by_size(sizes: Sequence[int]) -> Iterable[int]:
-    return sorted(range(len(sizes)), key=sizes.__getitem__)

@@ -1,0 +1,258 @@
+"""Show a table: header always, head and tail rows, wide cells and columns cut; the result parses like the whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ctxguard.content.processors.texts import shorten
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["TableShape", "find_delimiter"]
+
+_WHOLE = 1_000_000
+_WINDOW = 262_144
+_DELIMITERS = ",\t;|"
+_CELLS = (500, 200, 80, 40, 20, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One record: its text without the line's end, and its cells."""
+
+    raw: str
+    cells: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """How a view is drawn: columns shown, characters of a cell (None: all)."""
+
+    columns: int
+    cell: int | None
+
+
+class TableShape:
+    """Show a CSV or TSV text.
+
+    The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
+
+    Args:
+        source: the text.
+        limits: `columns`, `cell`, `rows_head` and `rows_tail` count.
+
+    Raises:
+        ValueError: the text cannot be read as a table.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source, self._limits = _with_line_feeds(source), limits
+        text = self._source.text
+        self._end = "\r\n" if "\r\n" in text[:_WINDOW] else "\n"
+        self._delimiter = find_delimiter(text[:65_536])
+        windowed = self._source.gap is not None or len(text) > _WHOLE
+        try:
+            self._head, self._tail = self._windows() if windowed else ([*_records(text, self._delimiter)], [])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+        if not self._head:
+            raise ValueError("no rows")
+        self._windowed = windowed
+        self._header = self._head[0]
+        self._rows = self._head[1:]
+        self._total = self._count() if windowed else len(self._rows)
+        self._columns = max(len(self._header.cells), *(len(row.cells) for row in self._rows[:50]), 1)
+
+    def view(self, room: int) -> View:
+        """Return the header and as many rows as there is room for, two from the head for one from the tail."""
+        marker = self._marker(0, 0, _Frame(1, None)) + "9" * 24
+        frame = self._frame(room - len(marker))
+        free = room - len(marker) - frame.columns - len(self._head_line(frame)) - 1
+        head, tail = self._fill(free, frame)
+        shown = len(head) + len(tail)
+        missing = shown < self._total
+        changed = frame.columns < self._columns or self._shortened([*head, *tail], frame)
+        changed = changed or self._head_line(frame) != self._header.raw
+        if not missing and not changed:
+            return View(self._source.text, cut=False, info=self._info(shown, frame, 0))
+        lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
+        lines.append(self._marker(len(head), len(tail), frame))
+        lines.extend(self._line(row, frame) for row in tail)
+        return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, changed))
+
+    def resorts(self) -> tuple[str, ...]:
+        """Return the first column's name with the total, then only the handle or the total."""
+        name = shorten(self._header.cells[0] if self._header.cells else "", 20)
+        first = _written([name], self._delimiter)
+        rows = f"# 0 of {self._total} rows"
+        handle = self._source.handle
+        long = f"{rows} - handle {handle}" if handle else rows
+        return f"{first}\n{long}\n", f"{first}\n# {handle or f'{self._total} rows'}\n", rows, "#"
+
+    def _frame(self, room: int) -> _Frame:
+        """Narrow the cells, then the columns, until the header and two rows find room; names of columns stay whole."""
+        limit = self._limits.columns
+        frame = _Frame(self._columns if limit is None else min(self._columns, limit), self._limits.cell)
+        sample = [*self._rows[:1], *(self._tail or self._rows)[-1:]]
+        while True:
+            free = room - len(self._head_line(frame)) - frame.columns
+            for cell in (frame.cell, *(size for size in _CELLS if frame.cell is None or size < frame.cell)):
+                narrow = _Frame(frame.columns, cell)
+                if sum(len(self._line(row, narrow)) + 1 for row in sample) <= free:
+                    return narrow
+            if frame.columns == 1:
+                return _Frame(1, _CELLS[-1])
+            frame = replace(frame, columns=min(frame.columns - 1, frame.columns * 4 // 5))
+
+    def _head_line(self, frame: _Frame) -> str:
+        return self._line(self._header, replace(frame, cell=self._limits.cell if frame.columns > 1 else frame.cell))
+
+    def _fill(self, room: int, frame: _Frame) -> tuple[list[_Record], list[_Record]]:
+        limits, ends = self._limits, self._tail if self._windowed else self._rows
+        most_head, most_tail = limits.rows_head, limits.rows_tail
+        if most_head is None or most_tail is None or self._total <= most_head + most_tail + 1:
+            most_head = most_tail = self._total
+        whole = self._total == len(self._rows) and self._total <= most_head
+        if whole and sum(len(self._line(row, frame)) + 1 for row in self._rows) <= room + self._spare(frame):
+            return self._rows, []
+        head: list[_Record] = []
+        tail: list[_Record] = []
+        while len(head) + len(tail) < self._total:
+            from_tail = len(tail) < min(most_tail, len(ends)) and (len(head) > 2 * len(tail) or len(head) >= most_head)
+            if not from_tail and (len(head) >= most_head or len(head) >= len(self._rows)):
+                break
+            row = ends[-1 - len(tail)] if from_tail else self._rows[len(head)]
+            room -= len(self._line(row, frame)) + len(self._end)
+            if room < 0:
+                break
+            (tail if from_tail else head).append(row)
+        return head, tail[::-1]
+
+    def _spare(self, frame: _Frame) -> int:
+        return len(self._marker(99999, 99999, frame)) if not self._shortened(self._rows[:1], frame) else 0
+
+    def _line(self, row: _Record, frame: _Frame) -> str:
+        if frame.columns >= len(row.cells) and not self._shortened([row], frame):
+            return row.raw
+        cells = row.cells[: frame.columns]
+        return _written([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
+
+    def _shortened(self, rows: Sequence[_Record], frame: _Frame) -> int:
+        """Count the cells that a frame shortens."""
+        if frame.cell is None:
+            return 0
+        return sum(len(cell) > frame.cell for row in rows for cell in row.cells[: frame.columns])
+
+    def _marker(self, head: int, tail: int, frame: _Frame) -> str:
+        exact = self._source.exact
+        about = "" if exact else "about "
+        first = ("1" if head == 1 else f"1-{head}") if head else ""
+        last = f"the last {tail}" if tail else ""
+        if tail and exact:
+            last = f"{self._total}" if tail == 1 else f"{self._total - tail + 1}-{self._total}"
+        shown = " and ".join(part for part in (first, last) if part) or "none"
+        text = f"# rows {shown} of {about}{self._total} shown"
+        if frame.columns < self._columns:
+            text += f" - columns 1-{frame.columns} of {self._columns}"
+        if self._source.handle:
+            text += f" - full text: handle {self._source.handle}"
+        return text + self._delimiter * (frame.columns - 1)
+
+    def _info(self, shown: int, frame: _Frame, cells: int) -> TruncationInfo:
+        return TruncationInfo(
+            rows_shown=shown,
+            rows_total=self._total,
+            columns_shown=frame.columns,
+            columns_total=self._columns,
+            cells_truncated=int(cells),
+            totals_exact=self._source.exact,
+        )
+
+    def _windows(self) -> tuple[list[_Record], list[_Record]]:
+        """Read the first and the last rows of a large text."""
+        text = self._source.text
+        stop = min(_WINDOW, self._source.head_end)
+        end = text.rfind("\n", 0, stop)
+        if end < 0:
+            raise ValueError("the first row is longer than what is read of a large table")
+        head = [*_records(text[: end + 1], self._delimiter)]
+        if len(head) > 1:
+            head = head[:-1]
+        start = max(len(text) - _WINDOW, self._source.tail_start, end + 1)
+        return head, _aligned(text[start:], self._delimiter, len(head[0].cells))
+
+    def _count(self) -> int:
+        """Count the rows: line breaks outside quotes."""
+        source = self._source
+        if source.gap is not None:
+            seen = len(self._head) / max(1, sum(len(row.raw) + 1 for row in self._head))
+            return source.lines - 1 if source.lines is not None else max(1, round(seen * source.total)) - 1
+        text = source.text.rstrip("\r\n")
+        if '"' not in text:
+            return text.count("\n")
+        return sum(part.count("\n") for part in text.split('"')[::2])
+
+
+def find_delimiter(text: str) -> str:
+    """Return the separator under which the first rows have the same number of cells, the most of them."""
+    best, score = ",", 0.0
+    lines = text.splitlines(keepends=True)[:60]
+    for delimiter in _DELIMITERS:
+        try:
+            widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:
+            continue
+        usual = max(set(widths), key=widths.count, default=1)
+        points = widths.count(usual) / max(1, len(widths)) * (1 + min(usual, 10) / 20) if usual > 1 else 0
+        if points > score:
+            best, score = delimiter, points
+    return best
+
+
+def _records(text: str, delimiter: str) -> Iterator[_Record]:
+    """Read the records of a text, each with the very characters it is written in; empty lines are left out."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
+    start = 0
+    for cells in reader:
+        raw = "\n".join(lines[start : reader.line_num]).removesuffix("\r")
+        start = reader.line_num
+        if cells:
+            yield _Record(raw, cells)
+
+
+def _aligned(text: str, delimiter: str, columns: int) -> list[_Record]:
+    """Read the records of a text that starts somewhere inside one: from the first line that gives the right width."""
+    at = text.find("\n")
+    for _ in range(40):
+        if at < 0:
+            return []
+        try:
+            records = [*_records(text[at + 1 : at + 65_536], delimiter)][:8]
+            if records and all(len(record.cells) == columns for record in records[:-1]):
+                return [*_records(text[at + 1 :], delimiter)]
+        except csv.Error:
+            pass
+        at = text.find("\n", at + 1)
+    return []
+
+
+def _with_line_feeds(source: Source) -> Source:
+    """Turn the line ends of old Macs, which no reader of rows takes, into line feeds."""
+    text = source.text
+    if "\r" not in text[:_WINDOW] or "\n" in text[:_WINDOW]:
+        return source
+    return replace(source, text=text.replace("\r", "\n"))
+
+
+def _written(cells: Sequence[str], delimiter: str) -> str:
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, lineterminator="").writerow(cells)
+    return out.getvalue()
