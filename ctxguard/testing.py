@@ -1,0 +1,247 @@
+"""Test your own adapters and stages: generated histories, the laws, and the suite that every adapter passes.
+
+Needs Hypothesis: `pip install 'ctxguard-stabilizer[testing]'`.
+
+```python
+class TestMyAdapter(AdapterConformance):
+    adapter = MyAdapter()
+
+    def native(self, history):            # artifacts -> a history of your framework
+        return [my_message(artifact) for artifact in history]
+```
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+try:
+    from hypothesis import HealthCheck, assume, given, settings
+    from hypothesis import strategies as st
+except ImportError as error:  # pragma: no cover - hypothesis is always there where our own tests run
+    raise ImportError("ctxguard.testing needs Hypothesis: pip install 'ctxguard-stabilizer[testing]'") from error
+
+from ctxguard.adapters import Adapter, stabilize_native
+from ctxguard.artifacts import Artifact, Kind, ToolCall, pair
+from ctxguard.errors import AdapterError, BudgetExceededError
+from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["AdapterConformance", "broken_histories", "histories", "law_findings"]
+
+_WORDS = ("order", "refund", "error", "file", "deploy", "budget", "Zürich", "見積", "the", "a", "4", "ok", "\n", "{}", "é")
+
+
+def _texts(most: int = 60) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(_WORDS), min_size=1, max_size=most).map(" ".join)
+
+
+@st.composite
+def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
+    count = draw(st.integers(1, 4))
+    base = 0 if reuse_ids else step * 10
+    calls = tuple(
+        ToolCall(draw(st.sampled_from(["search", "read_file", "run"])), '{"q": "' + str(n) + '"}', f"call_{base + n}")
+        for n in range(count)
+    )
+    results = [
+        Artifact(Kind.TOOL, draw(_texts(120)), answers=call.id) for call in draw(st.permutations(calls))
+    ]
+    return [Artifact(Kind.ASSISTANT, draw(st.sampled_from(["", "Let me look."])), calls=calls), *results]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
+    """Generate valid histories: an optional system prompt, turns of tool exchanges and replies, perhaps an open end.
+
+    Calls are parallel, results come in any order, ids may repeat across steps.
+    """
+    reuse = draw(st.booleans())
+    history = [Artifact(Kind.SYSTEM, "You are a helpful assistant.")] if draw(st.booleans()) else []
+    step = 0
+    for turn in range(draw(st.integers(1, max_turns))):
+        history.append(Artifact(Kind.USER, f"Question {turn}: " + draw(_texts())))
+        for _ in range(draw(st.integers(0, 4))):
+            history += draw(_exchange(step, reuse_ids=reuse))
+            step += 1
+        if draw(st.integers(0, 3)):
+            history.append(Artifact(Kind.ASSISTANT, draw(_texts(120))))
+    return history
+
+
+@st.composite
+def broken_histories(draw: st.DrawFn) -> list[Artifact]:
+    """Generate histories as crashes and careless trims leave them: items lost, doubled, moved, without ids."""
+    history = list(draw(histories()))
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(len(history) - 1, 0)))
+        match draw(st.sampled_from(["lose", "double", "move", "no id"])):
+            case "lose" if len(history) > 1:
+                history.pop(place)
+            case "double":
+                history.insert(place, history[place])
+            case "move":
+                history.insert(draw(st.integers(0, len(history) - 1)), history.pop(place))
+            case _:
+                item = history[place]
+                calls = tuple(ToolCall(call.name, call.arguments) for call in item.calls)
+                history[place] = Artifact(item.kind, item.content, calls=calls)
+    return history
+
+
+def law_findings(
+    history: Sequence[Artifact], result: Sequence[Artifact], stabilizer: Stabilizer, *, overhead: int = 0
+) -> list[str]:
+    """Return which of the structural laws a result breaks: budget, pairs, authority, the latest messages.
+
+    Args:
+        history: what went in.
+        result: what came out.
+        stabilizer: what did it.
+        overhead: tokens sent beside the artifacts.
+    """
+    findings = []
+    tokens = overhead + stabilizer.counter.artifacts(result)
+    if tokens > stabilizer.budget_for():
+        findings.append(f"budget: {tokens} tokens of {stabilizer.budget_for()}")
+    findings += _pair_findings(result)
+    roots = {id(artifact.root) for artifact in result}
+    for name, wanted in _must_stay(history, stabilizer.keep_recent):
+        if id(wanted.root) not in roots:
+            findings.append(f"authority: {name} is missing")
+    ranks = [0 if a.kind is Kind.SYSTEM else 1 if a.kind is Kind.TASK else 2 for a in result]
+    if ranks != sorted(ranks):
+        findings.append("authority: system and task do not stand first")
+    return findings + _opening_findings(history, result)
+
+
+def _pair_findings(result: Sequence[Artifact]) -> list[str]:
+    found = pair(result)
+    findings = [f"pairs: orphan result at {p}" for p in (*found.orphans, *found.duplicates)]
+    last = len(result) - 1
+    while last >= 0 and last in found.owner:
+        last -= 1
+    return findings + [f"pairs: unanswered call at {p}" for p, _ in found.unanswered if p != last]
+
+
+def _must_stay(history: Sequence[Artifact], keep_recent: int) -> list[tuple[str, Artifact]]:
+    wanted = [(str(a.kind), a) for a in history if a.kind in (Kind.SYSTEM, Kind.TASK)]
+    messages = [a for a in history if a.kind in (Kind.USER, Kind.ASSISTANT)]
+    wanted += [("a recent message", a) for a in messages[len(messages) - min(keep_recent, len(messages)) :]]
+    users = [a for a in history if a.kind is Kind.USER]
+    return wanted + [("the last user message", a) for a in users[-1:]]
+
+
+def _opening_findings(history: Sequence[Artifact], result: Sequence[Artifact]) -> list[str]:
+    def first(artifacts: Sequence[Artifact]) -> Kind | None:
+        return next((a.kind for a in artifacts if a.kind not in (Kind.SYSTEM, Kind.TASK)), None)
+
+    if first(history) is Kind.USER and first(result) not in (Kind.USER, None):
+        return [f"authority: the context starts with a message of kind {first(result)}"]
+    return []
+
+
+_SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class AdapterConformance:
+    """Check an adapter against the contract: a lens that changes nothing but the texts that were edited.
+
+    Subclass it in a test module, set `adapter`, and say in `native` how a history of your framework is built. Where
+    your histories are no plain lists, say in `items` how to walk their messages.
+    """
+
+    adapter: ClassVar[Adapter[Any]]
+
+    def native(self, history: Sequence[Artifact]) -> Any:  # noqa: ANN401 - it is the framework's own type
+        """Return the history in the framework's own messages."""
+        raise AdapterError(f"{type(self).__name__} must say in native() how a history of its framework is built")
+
+    def items(self, native: Any) -> list[Any]:  # noqa: ANN401 - it is the framework's own type
+        """Return the messages of a native history."""
+        return list(native)
+
+    def unknown(self) -> Any:  # noqa: ANN401 - it is the framework's own type
+        """Return a native message of a kind that the adapter cannot know, or None if the framework has none."""
+        return None
+
+    @_SETTINGS
+    @given(history=histories())
+    def test_identity_without_edits_the_same_objects_come_back(self, history: list[Artifact]) -> None:
+        native = self.native(history)
+        written = self.adapter.write(native, self.adapter.read(native))
+        before, after = self.items(native), self.items(written)
+        assert len(before) == len(after)
+        assert all(was is now for was, now in zip(before, after, strict=True))
+
+    @_SETTINGS
+    @given(history=histories())
+    def test_parity_the_artifacts_are_those_of_the_history(self, history: list[Artifact]) -> None:
+        read = self.adapter.read(self.native(history))
+        assert [a.kind for a in read] == [a.kind for a in history]
+        assert [a.text for a in read] == [a.text for a in history]
+        assert [[(c.name, c.id) for c in a.calls] for a in read] == [
+            [(c.name, c.id) for c in a.calls] for a in history
+        ]
+        assert [a.answers for a in read] == [a.answers for a in history]
+
+    @_SETTINGS
+    @given(history=histories(), data=st.data())
+    def test_locality_an_edit_changes_its_message_and_nothing_else(
+        self, history: list[Artifact], data: st.DataObject
+    ) -> None:
+        native = self.native(history)
+        untouched = copy.deepcopy(native)
+        read = self.adapter.read(native)
+        places = [p for p, a in enumerate(read) if a.text]
+        assume(places)
+        place = data.draw(st.sampled_from(places))
+        edited = [
+            a.edit(lambda slot, text: text + " edited" if slot == "content" else text) if p == place else a
+            for p, a in enumerate(read)
+        ]
+        written = self.adapter.write(native, edited)
+        again = self.adapter.read(written)
+        assert [a.text for a in again] == [a.text for a in edited]
+        changed = [1 for was, now in zip(self.items(native), self.items(written), strict=True) if was is not now]
+        assert len(changed) == 1
+        assert self.items(native) == self.items(untouched), "the input was changed"
+
+    @_SETTINGS
+    @given(history=histories(), budget=st.integers(120, 1_500))
+    def test_laws_hold_and_the_result_is_stable(self, history: list[Artifact], budget: int) -> None:
+        native = self.native(history)
+        untouched = copy.deepcopy(native)
+        stabilizer = Stabilizer(budget, counter="estimate")
+        try:
+            once, report = stabilize_native(stabilizer, self.adapter, native)
+        except BudgetExceededError as error:
+            assert error.needed > error.budget == budget  # noqa: PT017 - nothing more to say about it
+            return
+        assert report.ok, str(report)
+        assert report.tokens_after <= budget
+        assert not _pair_findings(self.adapter.read(once))
+        twice, _ = stabilize_native(stabilizer, self.adapter, once)
+        assert self.items(twice) == self.items(once), "stabilising the result again changed it"
+        assert self.items(native) == self.items(untouched), "the input was changed"
+
+    @_SETTINGS
+    @given(history=broken_histories())
+    def test_broken_histories_come_out_paired(self, history: list[Artifact]) -> None:
+        native = self.native(history)
+        stabilizer = Stabilizer(100_000, counter="estimate")
+        once, report = stabilize_native(stabilizer, self.adapter, native)
+        assert report.ok, str(report)
+        assert not _pair_findings(self.adapter.read(once))
+
+    @_SETTINGS
+    @given(history=histories())
+    def test_unknown_kinds_pass_through_untouched(self, history: list[Artifact]) -> None:
+        unknown = self.unknown()
+        if unknown is None:
+            return
+        native = self.native(history)
+        native = [*self.items(native), unknown, *self.items(self.native([Artifact(Kind.USER, "and now?")]))]
+        written = self.adapter.write(native, self.adapter.read(native))
+        assert all(was is now for was, now in zip(native, self.items(written), strict=True))
