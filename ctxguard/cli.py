@@ -1,0 +1,199 @@
+"""The command line. Exit codes: 0 fine, 1 a check failed, 2 bad usage or unreadable input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from ctxguard.errors import CtxguardError
+
+if TYPE_CHECKING:
+    from ctxguard.harness import Session
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ctxguard",
+    help="Keep long LLM conversations inside the token budget, free of personal data, valid and cheap to re-send.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SessionFile = Annotated[str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")]
+Budget = Annotated[Optional[int], typer.Option("--budget", "-b", min=1, help="Tokens that the context may take.", show_default="8000, or that of the configuration")]
+Policy = Annotated[Optional[str], typer.Option("--policy", "-p", help="Named chain: agent, chat, long_session, pattern, …", show_default="agent")]
+AdapterName = Annotated[Optional[str], typer.Option("--adapter", "-a", help="Shape of the session; found out by looking unless named.")]
+Provider = Annotated[Optional[str], typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")]
+Counter = Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")]
+Config = Annotated[Optional[Path], typer.Option("--config", "-c", help="Configuration file; the options given here come before it.")]
+DEFAULT_BUDGET = 8_000
+
+
+class ReportFormat(StrEnum):
+    """Name the forms a report is printed in."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
+def _stabilizer(
+    budget: int | None, policy: str | None, provider: str | None, counter: str, config: Path | None = None
+) -> Stabilizer:
+    from ctxguard.stabilizer import Stabilizer
+
+    if config is not None and policy is None and budget is None:
+        return Stabilizer.from_config(config)
+    return Stabilizer.from_policy(policy or "agent", budget=budget or DEFAULT_BUDGET, provider=provider, counter=counter)
+
+
+def _out(text: str, output: Path | None = None) -> None:
+    if output is None:
+        sys.stdout.write(text + "\n")
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+def _show(report: Report, form: ReportFormat) -> str:
+    shown: dict[ReportFormat, Callable[[], str]] = {
+        ReportFormat.TEXT: lambda: str(report),
+        ReportFormat.JSON: lambda: report.to_json(indent=2),
+        ReportFormat.HTML: lambda: f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{report._repr_html_()}",  # noqa: SLF001 - the notebook's own hook
+    }
+    return shown[form]()
+
+
+def _each(path: str, adapter: str | None) -> list[Session]:
+    from ctxguard.harness import read_sessions
+
+    return list(read_sessions(path, adapter=adapter))
+
+
+@app.command()
+def stabilize(
+    session: SessionFile,
+    budget: Budget = None,
+    policy: Policy = None,
+    adapter: AdapterName = None,
+    provider: Provider = None,
+    counter: Counter = "auto",
+    config: Config = None,
+    report: Annotated[Optional[ReportFormat], typer.Option("--report", "-r", help="Print the report instead of the context.")] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write the stabilized context to this file.")] = None,
+) -> None:
+    """Stabilize a session: print its context, or the report on it.
+
+    With [bold]--output[/bold] the context goes to the file and the report is printed.
+    """
+    from ctxguard.adapters import stabilize_native
+
+    stabilizer = _stabilizer(budget, policy, provider, counter, config)
+    contexts, reports = [], []
+    for one in _each(session, adapter):
+        native, told = stabilize_native(stabilizer, one.adapter, one.native, tools=one.tools)
+        contexts.append(json.dumps(one.with_native(native), ensure_ascii=False, default=_plain))
+        reports.append(told)
+    if output is not None:
+        _out("\n".join(contexts), output)
+    if output is None and report is None:
+        _out("\n".join(contexts))
+    else:
+        _out("\n".join(_show(told, report or ReportFormat.TEXT) for told in reports))
+    if not all(told.ok for told in reports):
+        raise typer.Exit(1)
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if dump is not None else str(value)
+
+
+@app.command()
+def check(
+    session: SessionFile,
+    budget: Budget = None,
+    adapter: AdapterName = None,
+    provider: Provider = None,
+    counter: Counter = "auto",
+    pii: Annotated[bool, typer.Option("--pii/--no-pii", help="Also look for personal data: type and place, never the value.")] = False,
+) -> None:
+    """Validate a session without changing it; say what is wrong and exit with 1.
+
+    Checked are calls and results, the order of authority, the provider's role rules, and the budget where one is given.
+    """
+    from ctxguard.harness.checking import check_session
+
+    failed = 0
+    for one in _each(session, adapter):
+        for line in check_session(one, budget=budget, provider=provider, counter=counter, pii=pii):
+            failed += 1
+            _out(f"{one.id}: {line}")
+    if failed:
+        raise typer.Exit(1)
+    _out("ok")
+
+
+@app.command()
+def tokens(session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")], counter: Counter = "auto", model: Annotated[Optional[str], typer.Option("--model", help="Name of the model, to choose the vocabulary.")] = None) -> None:
+    """Count the tokens of a session or a text, and say with which counter and how exact."""
+    from ctxguard.harness.sessions import parse_records, parse_session, read_text
+    from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+
+    count = ArtifactCounter(find_counter(counter, model=model))
+    text = read_text(session)
+    try:
+        sessions = [parse_session(record, place=n) for n, (_, record) in enumerate(parse_records(text))]
+        total = sum(count.artifacts(s.read()) + count.tools(s.tools) + REPLY_TOKENS for s in sessions)
+        what = f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}"
+    except CtxguardError:
+        total, what = count.text(text), "plain text"
+    _out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
+
+
+@app.command()
+def demo(budget: Budget = None, report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT) -> None:
+    """Run the main job on a session that ships with the package: before, after, and the report."""
+    from ctxguard.demo import show_demo
+
+    show_demo(budget or 1_500, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
+
+
+@app.command()
+def adapters() -> None:
+    """List the installed adapters, and whether each can be used here."""
+    from ctxguard.adapters import adapter_names, find_adapter
+    from ctxguard.errors import AdapterError
+
+    for name in adapter_names():
+        try:
+            find_adapter(name)
+            _out(f"{name:<16} ready")
+        except AdapterError as error:
+            _out(f"{name:<16} {error}")
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on standard error and exit code 2."""
+    try:
+        app()
+    except CtxguardError as error:
+        sys.stderr.write(f"ctxguard: {error}\n")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

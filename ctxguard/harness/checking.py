@@ -1,0 +1,50 @@
+"""Judge a recorded session as it stands, changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
+from ctxguard.harness.sessions import Session
+from ctxguard.stabilizer import Draft
+from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+
+__all__ = ["check_session"]
+
+
+def check_session(
+    session: Session,
+    *,
+    budget: int | None = None,
+    provider: str | None = None,
+    counter: str = "auto",
+    pii: bool = False,
+) -> Iterator[str]:
+    """Walk what is wrong with a session, one line each: `check: message @ path`.
+
+    Args:
+        session: as recorded.
+        budget: tokens it may take; None means that any length is fine.
+        provider: also check the role rules of this provider.
+        counter: see `ctxguard.tokens.find_counter`.
+        pii: also look for personal data; type and place are said, never the value.
+
+    Raises:
+        ConfigError: no such provider or counter.
+    """
+    artifacts = tuple(session.read())
+    count = ArtifactCounter(find_counter(counter))
+    overhead = count.tools(session.tools) + REPLY_TOKENS
+    draft = Draft(artifacts, budget or 0, count, history=artifacts, overhead=overhead)
+    checks: list[Check] = [CallsArePaired(), AuthorityFirst()]
+    if budget is not None:
+        checks.append(WithinBudget())
+    if provider is not None:
+        checks.append(provider_profile(provider))
+    if pii:
+        from ctxguard.pii import STANDARD
+
+        checks.append(NoPII(STANDARD))
+    for check in checks:
+        for finding in check(draft):
+            yield f"{check.name}: {finding}"

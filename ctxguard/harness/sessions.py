@@ -1,0 +1,246 @@
+"""Recorded sessions: JSON, JSONL, gzipped or not, of any shape an installed adapter knows."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ctxguard.adapters import Adapter, adapter_names, find_adapter
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
+
+__all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text"]
+
+MAX_BYTES: Final = 1 << 30
+"""A session file that unpacks to more than this is refused, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Hold one recorded session.
+
+    Attributes:
+        id: its name in the file, or its place there.
+        native: the history as recorded.
+        adapter: reads and writes it.
+        tools: tool schemas that were sent along, or None.
+        wrap: the record it stood in, without its history; None for a bare list.
+    """
+
+    id: str
+    native: object
+    adapter: Adapter[object]
+    tools: Sequence[Mapping[str, object]] | None = None
+    wrap: Mapping[str, object] | None = None
+
+    def read(self) -> list[Artifact]:
+        """Return the artifacts of the history."""
+        return self.adapter.read(self.native)
+
+    def with_native(self, native: object) -> object:
+        """Return a changed history in the shape it was recorded in."""
+        if self.wrap is None:
+            return native
+        key = "artifacts" if isinstance(self.adapter, BundleAdapter) else "messages"
+        return {**self.wrap, key: native}
+
+
+class BundleAdapter:
+    """Read the bundles of the long-session harness: `{"id", "kind", "authority", "priority", "title", "content"}`.
+
+    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's. Fields beyond these are kept.
+    """
+
+    name = "bundle"
+
+    def read(self, native: object) -> list[Artifact]:
+        """Return the artifacts of a bundle's list.
+
+        Raises:
+            HistoryError: an item is no object with a known kind and a text.
+        """
+            if not isinstance(native, list):
+            raise HistoryError(f"a list of artifacts is wanted, not {type(native).__name__}")
+        return [_bundled(item, position) for position, item in enumerate(native)]
+
+    def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:  # type: ignore[override]  # a list is all it needs
+        """Return the items of these artifacts: the same objects where nothing was changed."""
+        del native
+        return [_unbundled(artifact) for artifact in artifacts]
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a list holds items with `kind` and `content`."""
+        return isinstance(native, list) and all(
+            isinstance(item, Mapping) and "kind" in item and "role" not in item for item in native
+        )
+
+
+def _bundled(item: object, position: int) -> Artifact:
+    if not isinstance(item, Mapping):
+        raise HistoryError(f"an object with 'kind' and 'content' is wanted, not {type(item).__name__}", position=position)
+    kind, authority, content = item.get("kind"), str(item.get("authority", "")), item.get("content")
+    if not isinstance(content, str):
+        raise HistoryError(f"'content' must be a text, not {type(content).__name__}", position=position)
+    try:
+        known = Kind.ASSISTANT if kind == "message" and authority.lower() in _SPOKEN_BY_MODEL else Kind(str(kind))
+    except ValueError:
+        raise HistoryError(f"unknown kind {kind!r}; known are {', '.join(Kind)}, message, tool_output", position=position) from None
+    identity = item.get("id")
+    return Artifact(known, content, id=None if identity is None else str(identity), source=item)
+
+
+_SPOKEN_BY_MODEL: Final = ("assistant", "ai", "model")
+
+
+def _unbundled(artifact: Artifact) -> object:
+    if artifact.source is None:
+        return {"id": artifact.id, "kind": artifact.kind.value, "content": artifact.text}
+    if artifact.origin is None:
+        return artifact.source
+    return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # a mapping by construction
+
+
+def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
+    """Walk the sessions of a file.
+
+    Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
+    list of messages, or an object with `messages` or `artifacts`, perhaps with `id` and `tools`.
+
+    Args:
+        path: the file; `-` is standard input.
+        adapter: name of the adapter; None finds out by looking.
+
+    Raises:
+        SessionFileError: the file cannot be read, or holds no session; says which line.
+        AdapterError: no such adapter.
+    """
+    name = str(path)
+    text = read_text(name)
+    records = parse_records(text, name)
+    if len(records) > 1 and all(isinstance(r, Mapping) and "role" in r for _, r in records):
+        records = [(1, [record for _, record in records])]
+    for place, (line, record) in enumerate(records):
+        try:
+            yield parse_session(record, adapter=adapter, place=place)
+        except AdapterError:
+            raise
+        except CtxguardError as error:
+            raise SessionFileError(name, str(error), line=line) from error
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, unpacked where it is gzipped; `-` is standard input.
+
+    Raises:
+        SessionFileError: it cannot be read, unpacks to too much, or is no UTF-8.
+    """
+    try:
+        data = sys.stdin.buffer.read(MAX_BYTES) if name == "-" else Path(name).read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = _unpacked(data)
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise SessionFileError(name, error.strerror or str(error)) from error
+    except (EOFError, zlib.error) as error:
+        raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
+    except UnicodeDecodeError as error:
+        raise SessionFileError(name, f"not UTF-8 text (byte {error.start})") from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(MAX_BYTES + 1)
+    if len(unpacked) > MAX_BYTES:
+        raise zlib.error(f"it unpacks to more than {MAX_BYTES} bytes")
+    return unpacked
+
+
+def parse_records(text: str, name: str = "-") -> list[tuple[int, object]]:
+    """Return the JSON values of a text, one or one a line, each with its line number.
+
+    Raises:
+        SessionFileError: it is no JSON; says which line.
+    """
+    if not text.strip():
+        raise SessionFileError(name, "the file is empty; a session is a list of messages")
+    try:
+        return [(1, _loads(text))]
+    except ValueError as whole:
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        if len(lines) == 1 or not lines[0][1].rstrip().endswith(("}", "]")):
+            raise SessionFileError(name, f"no valid JSON: {whole}") from None
+    return [(n, _line(name, n, line)) for n, line in lines]
+
+
+def _line(name: str, number: int, line: str) -> object:
+    try:
+        return _loads(line)
+    except ValueError as error:
+        raise SessionFileError(name, f"no valid JSON: {error}", line=number) from None
+
+
+def _loads(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply to be a session") from None
+
+
+def _refuse_constant(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON value; write null or a number")
+
+
+def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> Session:
+    """Return the session of one parsed record.
+
+    Args:
+        record: a list of messages, or an object with `messages` or `artifacts`.
+        adapter: name of the adapter; None finds out by looking.
+        place: number of the record, for its name where it has none.
+
+    Raises:
+        ConfigError: the record is neither.
+        AdapterError: no adapter knows the messages.
+    """
+    if isinstance(record, Mapping):
+        key = next((k for k in ("messages", "artifacts", "input") if isinstance(record.get(k), list)), None)
+        if key is None:
+            raise ConfigError(
+                "an object with a list of 'messages' or 'artifacts' is wanted; it has " + (", ".join(map(str, record)) or "no keys")
+            )
+        native: object = record[key]
+        tools = record.get("tools")
+        wrap = {k: v for k, v in record.items() if k != key}
+        named = str(record.get("id", place))
+        return Session(named, native, _adapter(native, adapter), tools if isinstance(tools, list) and tools else None, wrap)
+    if isinstance(record, list):
+        return Session(str(place), record, _adapter(record, adapter))
+    raise ConfigError(f"a list of messages is wanted, not {type(record).__name__}")
+
+
+def _adapter(native: object, name: str | None) -> Adapter[object]:
+    bundle: Adapter[object] = BundleAdapter()  # type: ignore[assignment]  # it takes any object and says what is wrong
+    if name == bundle.name:
+        return bundle
+    if name is not None:
+        return find_adapter(name)
+    if native == []:
+        return find_adapter("openai")
+    if bundle.detects(native):
+        return bundle
+    names = adapter_names()
+    for known in sorted(names, key=lambda n: n != "openai"):
+        try:
+            adapter = find_adapter(known)
+        except AdapterError:
+            continue  # its framework is not installed, so the file cannot be of its kind here
+        if adapter.detects(native):
+            return adapter
+    return find_adapter("openai")

@@ -1,0 +1,85 @@
+"""Two lean helpers for people who manage their history by hand: nothing here is automatic, nothing changes its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from ctxguard.errors import ConfigError, HistoryError, TokenizerError
+from ctxguard.tokens import TokenCounter, encoding_of, find_counter
+
+__all__ = ["estimate_tokens", "truncate_messages"]
+
+MESSAGE_TOKENS = 4
+CONVERSATION_TOKENS = 2
+CHARS_PER_TOKEN = 4
+
+Message = TypeVar("Message", bound=Mapping[str, object])
+
+
+def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-3.5-turbo") -> int:
+    """Return about how many tokens a list of OpenAI messages takes.
+
+    With the model's vocabulary at hand: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
+    content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Leave 10 to
+    20% of room when you compare it with a limit; other families than GPT count differently.
+
+    Args:
+        messages: dicts with `role`, `content` and whatever else; not changed.
+        model: name of the model, to choose the vocabulary.
+
+    Raises:
+        HistoryError: an item is no dict.
+    """
+    for position, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise HistoryError(f"a dict is wanted, not {type(message).__name__}", position=position)
+    counter = _counter(model)
+    if counter is None:
+        return sum(len(text) for message in messages for text in _texts(message)) // CHARS_PER_TOKEN
+    total = CONVERSATION_TOKENS
+    for message in messages:
+        total += MESSAGE_TOKENS + isinstance(message.get("role"), str)
+        total += sum(map(counter.count, _texts(message)))
+    return total
+
+
+def _counter(model: str) -> TokenCounter | None:
+    encoding = encoding_of(model)
+    try:
+        return None if encoding is None else find_counter(encoding)
+    except TokenizerError:
+        return None
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature
+    """Return the latest `keep` messages, with the system message in front of them.
+
+    A plain cut: it does not look at tool calls, so a result may lose its call. `Stabilizer` keeps pairs together.
+
+    Args:
+        messages: dicts with `role`; not changed.
+        keep: how many of the latest messages to keep, 0 or more.
+        preserve_system: keep the first message beside them where it is a system message.
+
+    Raises:
+        ConfigError: `keep` is negative.
+    """
+    if keep < 0:
+        raise ConfigError(f"keep must be 0 or more, not {keep}", setting="keep")
+    if len(messages) <= keep:
+        return list(messages)
+    recent = list(messages[len(messages) - keep :])
+    has_system = preserve_system and messages[0].get("role") == "system"
+    return [messages[0], *recent] if has_system else recent
