@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
+from typing import Literal
 
-from ctxguard.pii.placeholders import blank_placeholders, label_of, redaction
-from ctxguard.pii.spans import Span, resolve
+from ctxguard.errors import ConfigError
+from ctxguard.pii.engine import Engine, engine_of
+from ctxguard.pii.placeholders import label_of, redaction
+from ctxguard.pii.spans import Span
 
 __all__ = ["Rule", "RuleSet"]
 
@@ -20,8 +22,21 @@ class Rule:
     Attributes:
         name: its own name, unique in a set.
         label: what it finds; capital letters and underscores.
-        pattern: regular expression over the text.
-        validate: judges the matched text; None takes every match. A module-level function, so that rules pickle.
+        pattern: regular expression. Of `kind="text"` over the text; of `kind="number"` over its shape, where every
+            digit is `0`, every small letter `a` and every capital `A`; of `kind="token"` over the text, for keys and
+            tokens that hold a run of at least 20 letters, digits, `_` or `-`. A group named `value` is the finding,
+            if there is one. Keep repeats bounded: time must be linear.
+        kind: what the pattern is over.
+        anchor: a literal that every match contains (`kind="text"`); the rule runs only where it occurs. With `lead`,
+            the pattern is tried only around it.
+        lead: characters that may stand before the anchor, at most 64 of them; None means the pattern is searched.
+        shape: regular expression over the shape, beginning with a literal, that matches wherever a match begins.
+        validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
+            text: yes, no, or how many of its characters are the finding; None takes every match.
+        context: words one of which stands shortly before, as a regular expression over small letters.
+        needs_context: True where nothing is found without a context word.
+        quiet: words right before that make it something else, as a regular expression over small letters.
+        tail: regular expression of what belongs to a finding if it follows (an extension).
         score: how sure a finding is, 0 to 1.
         placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
     """
@@ -29,55 +44,86 @@ class Rule:
     name: str
     label: str
     pattern: str
-    validate: Callable[[str], bool] | None = None
-    score: float = 1.0
-    placeholder: str | None = None
+    kind: Literal["text", "number", "token"] = field(default="text", kw_only=True)
+    anchor: str = field(default="", kw_only=True)
+    lead: str | None = field(default=None, kw_only=True)
+    shape: str = field(default="", kw_only=True)
+    validate: str | Callable[[str], bool | int] | None = field(default=None, kw_only=True)
+    context: str = field(default="", kw_only=True)
+    needs_context: bool = field(default=False, kw_only=True)
+    quiet: str = field(default="", kw_only=True)
+    tail: str = field(default="", kw_only=True)
+    score: float = field(default=1.0, kw_only=True)
+    placeholder: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if label_of(self.label) != self.label:
+            raise ConfigError(
+                f"label {self.label!r} of rule {self.name} must be capital letters and underscores, "
+                f"as {label_of(self.label)!r} is",
+                setting="label",
+            )
 
     @property
     def redaction(self) -> str:
         """What redaction writes in place of a finding."""
-        return (
-            self.placeholder
-            if self.placeholder is not None
-            else redaction(label_of(self.label))
-        )
+        return self.placeholder if self.placeholder is not None else redaction(self.label)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleSet:
     """Hold rules and find what they describe. Immutable, hashable, picklable; joined by `|`.
 
     Attributes:
         name: what reports call it.
         rules: the rules, in their order of precedence.
+        allow: values that are never findings, as they stand in the text, whatever their case.
+        deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
     """
 
     name: str
-    rules: tuple[Rule, ...] = field(default=())
+    rules: tuple[Rule, ...] = ()
+    allow: frozenset[str] = field(default=frozenset(), kw_only=True)
+    deny: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self.rules, self.allow, self.deny)
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings, sorted and without overlaps, by the fast path."""
-        return self.scan(text)
+        return self._engine.find(text)
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the findings by a full pass: no caches, no prefilter. What checks use."""
-        view = blank_placeholders(text)
-        return resolve(span for rule in self.rules for span in _matches(rule, view))
+        """Return the same findings by a full pass: no caches, no shortcuts. What checks use."""
+        return self._engine.scan(text)
+
+    def only(self, *labels: str) -> RuleSet:
+        """Return the set with the rules of these labels alone."""
+        kept = tuple(rule for rule in self.rules if rule.label in labels)
+        return RuleSet(f"{self.name}[{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
+
+    def without(self, *labels: str) -> RuleSet:
+        """Return the set without the rules of these labels."""
+        kept = tuple(rule for rule in self.rules if rule.label not in labels)
+        return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
+
+    def allowing(self, values: Iterable[str]) -> RuleSet:
+        """Return the set that leaves these values alone: exact values, or `@example.com` for a whole mail domain."""
+        allow = self.allow | {value.lower() for value in values}
+        return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
+
+    def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
+        """Return the set that always finds these values, whatever stands around them."""
+        deny = self.deny + tuple((value, label_of(label)) for value in values if value)
+        return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
 
     def __or__(self, other: RuleSet) -> RuleSet:
         known = set(self.rules)
+        rules = self.rules + tuple(rule for rule in other.rules if rule not in known)
         return RuleSet(
-            f"{self.name}|{other.name}",
-            self.rules + tuple(r for r in other.rules if r not in known),
+            f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny
         )
 
-
-def _matches(rule: Rule, text: str) -> Iterator[Span]:
-    for match in _compiled(rule.pattern).finditer(text):
-        if rule.validate is None or rule.validate(match[0]):
-            yield Span(match.start(), match.end(), rule.label, rule.score)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key != "_engine"}

@@ -1,45 +1,222 @@
-"""The rule sets that ship: `DIGITS`, `SSN`, `STANDARD`."""
+"""The rule sets that ship: `DIGITS` and `SSN` as the pattern documents have them, `STANDARD` for practice."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from ctxguard.pii.countries import COUNTRY_RULES
+from ctxguard.pii.credentials import CREDENTIAL_RULES
+from ctxguard.pii.phones import phone_rules
 from ctxguard.pii.rules import Rule, RuleSet
+from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT
 
-__all__ = ["DIGITS", "SSN", "STANDARD"]
+__all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
-DIGITS: Final = RuleSet(
-    "digits", (Rule("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),)
-)
-SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
+_HERE: Final = "ctxguard.pii.validators:"
+_SEPARATED: Final = r"(?P<s>[ .-])"
+_MAIL_EXTRA: Final = "".join(map(chr, (*range(0xC0, 0x250), *range(0x370, 0x530))))
+_MAIL_CHARS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.!#$%&'*+/=?^_`{|}~-"
+_ATEXT: Final = r"A-Za-z0-9_+%&~À-ɏͰ-ԯ-"
+_HEX: Final = "0123456789abcdefABCDEF"
+_CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
+_IP_WORDS: Final = r"\bips?\b|ipv[46]|loopback|localhost|subnet|\bcidr\b|prefix|default|mapped|connecting|remote|client|peer"
+_BIRTH: Final = r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita|出生|生年月日|생년월일"
+_CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
+_DATE_SHAPE: Final = r"(?<!\w)\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}(?!\w)"
+_MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 
-
-def _luhn(text: str) -> bool:
-    digits = [int(char) for char in text if char.isdigit()]
-    doubled = sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + doubled) % 10 == 0
-
-
-STANDARD: Final = RuleSet(
-    "standard",
-    (
-        Rule(
-            "email",
-            "EMAIL",
-            r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}",
+CORE_RULES: Final = (
+    Rule(
+        "email",
+        "EMAIL",
+        rf"(?<![\w+%&~.-])[{_ATEXT}](?:[{_ATEXT}.'/=!#$*?^{{|}}`]{{0,62}}[{_ATEXT}])?"
+        r"@(?:[\w](?:[\w-]{0,61}[\w])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-zͰ-ԯ]{2,24})(?![\w]|-[A-Za-z0-9]|[(])".replace(
+            r"[\w](", "[A-Za-z0-9_À-ɏͰ-ԯ\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]("
         ),
-        Rule("ssn", "SSN", r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"),
-        Rule("card", "CREDIT_CARD", r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])", _luhn),
+        anchor="@",
+        lead="abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+%&~-.'/=!#$*?^{|}`" + _MAIL_EXTRA,
+        validate=_HERE + "email",
+    ),
+    Rule(
+        "iban",
+        "IBAN",
+        r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])",
+        shape="AA00[ 0A-]",
+        validate=_HERE + "iban_length",
+    ),
+    Rule(
+        "card",
+        "CREDIT_CARD",
+        rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?:(?P=s)\d{{1,3}})?"
+        rf"|\d{{4}}[ .-]\d{{6}}[ .-]\d{{4,5}}|\d{{15,16}}){RIGHT}",
+        kind="number",
+        validate=_HERE + "card",
+        quiet=QUIET_NUMBER,
+    ),
+    Rule(
+        "card-named",
+        "CREDIT_CARD",
+        rf"{LEFT}\d(?:[ .-]?\d){{11,18}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "luhn",
+        context=_CARD_WORDS,
+        needs_context=True,
+    ),
+    Rule(
+        "ssn",
+        "SSN",
+        rf"{LEFT}\d{{3}}{_SEPARATED}\d{{2}}(?P=s)\d{{4}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "us_ssn",
+        quiet=QUIET_NUMBER,
+        score=0.9,
+    ),
+    Rule(
+        "ssn-named",
+        "SSN",
+        rf"{LEFT}\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}}{RIGHT}",
+        kind="number",
+        context=r"\bssn\b|social.{0,3}security|\bssn[_#:]",
+        needs_context=True,
+    ),
+    Rule(
+        "itin",
+        "TAX_ID",
+        rf"{LEFT}\d{{3}}-?\d{{2}}-?\d{{4}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "stdnum:us.itin",
+        context=r"\bitin\b|taxpayer|\btin\b|tax.?id",
+        needs_context=True,
+    ),
+    Rule(
+        "itin-written",
+        "TAX_ID",
+        rf"{LEFT}\d{{3}}-\d{{2}}-\d{{4}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "stdnum:us.itin",
+        quiet=QUIET_NUMBER,
+        score=0.8,
+    ),
+    Rule(
+        "ipv4",
+        "IP",
+        r"(?<![\w])(?<![\w][.-])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?![.-]\w)",
+        kind="number",
+        validate=_HERE + "is_address",
+        quiet=r"(?:version|\bver\b|\bv|release|section|§|\boid\b|==|>=|<=|~=)[\"'\s:=.]{0,4}",
+    ),
+    Rule(
+        "ipv4-own",
+        "IP",
+        r"(?<![\w])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?!\.\w)",
+        kind="number",
+        validate=_HERE + "is_local_address",
+        context=_IP_WORDS,
+        needs_context=True,
+        score=0.5,
+    ),
+    Rule(
+        "ipv6",
+        "IP",
+        r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
+        r"(?![\w:])(?!\.\d)",
+        shape=":(?::|[0Aa]{1,4}:)",
+        lead=_HEX,
+        validate=_HERE + "address_length",
+    ),
+    Rule(
+        "ipv6-own",
+        "IP",
+        r"(?<![\w:.])::1?(?:/\d{1,3}(?!\d))?(?![\w:])(?!\.\d)",
+        anchor="::",
+        lead="",
+        validate=_HERE + "address_length:any",
+        context=_IP_WORDS,
+        needs_context=True,
+        score=0.5,
+    ),
+    Rule(
+        "mac",
+        "MAC",
+        r"(?<![\w:-])[0-9A-Fa-f]{2}(?P<s>[:-])(?:[0-9A-Fa-f]{2}(?P=s)){4}[0-9A-Fa-f]{2}(?![\w:]|-\w)",
+        shape="[:-][0Aa]{2}[:-][0Aa]{2}[:-][0Aa]{2}[:-]",
+        lead=_HEX,
+        validate=_HERE + "mac",
+    ),
+    Rule(
+        "mac-dotted",
+        "MAC",
+        r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
+        shape=r"\.[0Aa]{4}\.[0Aa]{4}",
+        lead=_HEX,
+        validate=_HERE + "mac",
+        quiet=QUIET_NUMBER,
+    ),
+    Rule(
+        "bitcoin",
+        "CRYPTO",
+        r"(?<![A-Za-z0-9_-])(?:[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87})(?![A-Za-z0-9_-])",
+        kind="token",
+        validate=_HERE + "crypto",
+    ),
+    Rule(
+        "ethereum",
+        "CRYPTO",
+        r"(?<![A-Za-z0-9_-])0x[0-9a-fA-F]{40}(?![A-Za-z0-9_-])",
+        kind="token",
+        quiet=_CRYPTO_QUIET,
+        validate=_HERE + "random_enough",
+    ),
+    Rule(
+        "birth-date",
+        "DATE_OF_BIRTH",
+        _DATE_SHAPE,
+        kind="number",
+        validate=_HERE + "date",
+        context=rf"(?:{_BIRTH})[^\d]{{0,24}}\Z",
+        needs_context=True,
+    ),
+    *(
         Rule(
-            "iban",
-            "IBAN",
-            r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)",
-        ),
-        Rule("ipv4", "IP", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"),
+            f"birth-date-{anchor}",
+            "DATE_OF_BIRTH",
+            rf"(?i){anchor}[^\d\n]{{0,20}}?(?P<value>(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTHS},? \d{{4}}"
+            rf"|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}))(?!\w)",
+            anchor=anchor,
+        )
+        for anchor in ("born", "birth", "dob")
+    ),
+    Rule(
+        "passport",
+        "PASSPORT",
+        rf"(?i)passport{CONNECTOR}(?P<value>(?=[A-Z0-9]{{0,3}}\d{{5}})[A-Z0-9]{{6,9}})(?![\w])",
+        anchor="passport",
+    ),
+    Rule(
+        "driver-license",
+        "DRIVER_LICENSE",
+        rf"(?i)(?:driv(?:er|ing)(?:'?s)?[ _-]{{0,2}}|\bdl[ _#]{{0,2}})(?:licen[sc]e){CONNECTOR}"
+        r"(?P<value>(?=[A-Z0-9-]{0,6}\d{4})[A-Z0-9](?:[A-Z0-9-]{4,17})[A-Z0-9])(?!\w)",
+        anchor="licen",
+    ),
+    *(
         Rule(
-            "phone",
-            "PHONE",
-            r"(?<![\w-])(?:\+\d{1,3}[ .-]?)?\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w-])",
-        ),
+            f"bank-{anchor}",
+            "BANK_ACCOUNT",
+            rf"(?i)(?<![A-Za-z]){words}{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
+            anchor=anchor,
+        )
+        for anchor, words in (
+            ("account", r"(?:bank|checking|savings|iban)[ _-]{0,2}account"),
+            ("routing", r"(?:aba[ _-]?)?routing"),
+        )
     ),
 )
+DIGITS: Final = RuleSet(
+    "digits", (Rule("digits", "NUMBER", r"\d{3,}", shape="000", placeholder="[REDACTED]"),)
+)
+"""Any run of three or more digits, as the harness document has it."""
+SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}", shape="000-00-0000"),))
+"""The bare shape of a US social security number, with any digits, as the pattern document has it."""
+STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES))
+"""Personal data and credentials that can be told by their form, check digits or a word nearby."""

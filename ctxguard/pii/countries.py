@@ -1,0 +1,170 @@
+"""Numbers that states give people and firms; check digits by python-stdnum.
+
+A number of digits alone needs a word nearby: one random number in ten or eleven passes a check digit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.rules import Rule, RuleSet
+from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT
+
+__all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
+
+_STDNUM: Final = "ctxguard.pii.validators:stdnum:"
+_START: Final = r"(?<![A-Za-z0-9_-])"
+_END: Final = r"(?![A-Za-z0-9_-])"
+
+
+def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
+    """Make a rule for digits that count only after a word."""
+    return Rule(
+        name,
+        label,
+        rf"{LEFT}{pattern}{RIGHT}",
+        kind="number",
+        validate=_STDNUM + module,
+        context=words,
+        needs_context=True,
+        score=0.8,
+    )
+
+
+def _written(name: str, label: str, pattern: str, module: str) -> Rule:
+    """Make a rule for digits whose separators and check digit together say enough."""
+    return Rule(
+        name,
+        label,
+        rf"{LEFT}{pattern}{RIGHT}",
+        kind="number",
+        validate=_STDNUM + module,
+        quiet=QUIET_NUMBER,
+        score=0.7,
+    )
+
+
+def _letters(name: str, label: str, pattern: str, shape: str, module: str) -> Rule:
+    """Make a rule for a form with letters in it; `shape` begins with the literal that finds it fast."""
+    return Rule(
+        name, label, rf"{_START}{pattern}{_END}", shape=shape, validate=_STDNUM + module, quiet=QUIET_NUMBER, score=0.8
+    )
+
+
+_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
+    "US": (
+        _digits("us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", r"\bein\b|employer.{0,3}id|federal tax"),
+        _digits("us-routing", "US_ROUTING", r"\d{4}-?\d{4}-?\d", "us.rtn", r"routing|\baba\b|\brtn\b"),
+    ),
+    "CA": (
+        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
+        _digits("ca-sin-named", "CA_SIN", r"\d{3}[ -]?\d{3}[ -]?\d{3}", "ca.sin", r"\bsin\b|\bnas\b|social insurance|assurance sociale"),
+        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", r"business number|\bbn\b"),
+    ),
+    "GB": (
+        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
+        _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", r"\bnhs\b|health service"),
+        _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", r"\butr\b|taxpayer ref"),
+        Rule(
+            "uk-nino",
+            "UK_NINO",
+            rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{{2}} ?\d{{2}} ?\d{{2}} ?[A-D]{_END}",
+            shape="AA ?00",
+            quiet=QUIET_NUMBER,
+            score=0.8,
+        ),
+        Rule(
+            "uk-nino-small",
+            "UK_NINO",
+            rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
+            shape="aa 00 00",
+            score=0.7,
+        ),
+    ),
+    "DE": (
+        _digits("de-idnr", "DE_TAX_ID", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "de.idnr", r"steuer|\bid-?nr|\btin\b|tax"),
+        _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
+        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "AA ?000000000", "de.vat"),
+        Rule(
+            "de-insurance",
+            "DE_SOCIAL_SECURITY",
+            rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
+            shape="00000000A000",
+            validate="ctxguard.pii.validators:german_insurance",
+            score=0.7,
+        ),
+    ),
+    "FR": (
+        _written("fr-nir", "FR_NIR", r"\d \d{2} \d{2} \d{2} \d{3} \d{3} \d{2}", "fr.nir"),
+        _digits("fr-nir-named", "FR_NIR", r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}", "fr.nir", r"\bnir\b|sécu|secu|insee|social"),
+        _digits("fr-siret", "FR_SIRET", r"\d{3} ?\d{3} ?\d{3} ?\d{5}", "fr.siret", r"siret"),
+        _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", r"\bnif\b|spi\b|fiscal"),
+    ),
+    "ES": (
+        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "es.dni"),
+        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "[XYZxyzAa]-?0000000-?[Aa]", "es.nie"),
+    ),
+    "IT": (
+        _letters("it-fiscal-code", "IT_FISCAL_CODE", r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]", "AAAAAA00A00A000A", "it.codicefiscale"),
+        _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", r"\biva\b|partita|\bvat\b"),
+    ),
+    "NL": (_digits("nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", r"\bbsn\b|burgerservice|sofi"),),
+    "PL": (
+        _digits("pl-pesel", "PL_PESEL", r"\d{11}", "pl.pesel", r"pesel"),
+        _digits("pl-nip", "PL_NIP", r"\d{3}-?\d{3}-?\d{2}-?\d{2}", "pl.nip", r"\bnip\b"),
+    ),
+    "BR": (
+        _written("br-cpf", "BR_CPF", r"\d{3}\.\d{3}\.\d{3}-\d{2}", "br.cpf"),
+        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", r"\bcpf\b"),
+        _written("br-cnpj", "BR_CNPJ", r"\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}", "br.cnpj"),
+    ),
+    "IN": (
+        _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar"),
+        _digits("in-aadhaar-named", "IN_AADHAAR", r"\d{12}", "in_.aadhaar", r"aadh?aar|\buid(?:ai)?\b|आधार"),
+        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "in_.pan"),
+        _letters("in-gstin", "IN_GSTIN", r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]", "00AAAAA0000A", "in_.gstin"),
+    ),
+    "AU": (
+        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", r"\btfn\b|tax file"),
+        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", r"\babn\b|business number"),
+        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", r"\bacn\b|company number"),
+    ),
+    "JP": (
+        _digits("jp-my-number", "JP_MY_NUMBER", r"\d{4}[ -]?\d{4}[ -]?\d{4}", "jp.in_", r"my ?number|マイナンバー|個人番号"),
+    ),
+    "KR": (
+        _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
+        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", r"\brrn\b|resident|주민"),
+        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn"),
+    ),
+    "CN": (
+        Rule(
+            "cn-id",
+            "CN_ID",
+            rf"{_START}\d{{17}}[\dXx]{_END}",
+            shape="00000000000000000[0Aa]",
+            validate=_STDNUM + "cn.ric",
+            quiet=QUIET_NUMBER,
+            score=0.9,
+        ),
+    ),
+}
+COUNTRIES: Final = tuple(_BY_COUNTRY)
+"""Countries with rules of their own, ISO 3166 in two letters."""
+COUNTRY_RULES: Final = tuple(rule for rules in _BY_COUNTRY.values() for rule in rules)
+
+
+def country_rules(*countries: str) -> RuleSet:
+    """Return the national identity numbers of some countries as a rule set.
+
+    Args:
+        countries: ISO 3166, two letters.
+
+    Raises:
+        ConfigError: there are no rules for a country.
+    """
+    unknown = [country for country in countries if country not in _BY_COUNTRY]
+    if unknown:
+        raise ConfigError(f"no rules for {', '.join(unknown)}; there are for {', '.join(COUNTRIES)}", setting="countries")
+    return RuleSet("+".join(countries), tuple(rule for country in countries for rule in _BY_COUNTRY[country]))

@@ -1,0 +1,174 @@
+"""Score a detector on texts whose personal data is marked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxguard.errors import SessionFileError
+from ctxguard.pii.spans import Detector, Span
+
+__all__ = ["Example", "Score", "Scores", "evaluate", "read_gold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Hold one marked text.
+
+    Attributes:
+        text: the text.
+        spans: what should be found in it.
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Count what one label got.
+
+    Attributes:
+        gold: marked spans.
+        masked: marked spans of which a finding, of whatever label, covers every letter and digit.
+        predicted: findings of this label.
+        right: findings of this label that touch a marked span.
+    """
+
+    gold: int = 0
+    masked: int = 0
+    predicted: int = 0
+    right: int = 0
+
+    @property
+    def recall(self) -> float:
+        """Share of the marked spans that would not leak; 1 where there are none."""
+        return self.masked / self.gold if self.gold else 1.0
+
+    @property
+    def precision(self) -> float:
+        """Share of the findings that touch something marked; 1 where there are none."""
+        return self.right / self.predicted if self.predicted else 1.0
+
+    def f(self, beta: float) -> float:
+        """Return the F score in which recall counts `beta` times as much as precision (van Rijsbergen)."""
+        weight = beta * beta
+        below = weight * self.precision + self.recall
+        return (1 + weight) * self.precision * self.recall / below if below else 0.0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.gold + other.gold,
+            self.masked + other.masked,
+            self.predicted + other.predicted,
+            self.right + other.right,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Hold the scores of one run.
+
+    Attributes:
+        labels: score by label, in alphabetical order.
+        chars: characters read.
+        seconds: processor time taken to find.
+    """
+
+    labels: Mapping[str, Score] = field(default_factory=dict)
+    chars: int = 0
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> Score:
+        """The scores of all labels together."""
+        return sum(self.labels.values(), Score())
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """Throughput, a character counted as a byte."""
+        return self.chars / 1e6 / self.seconds if self.seconds else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        rows = {label: _row(score) for label, score in (*self.labels.items(), ("all", self.total))}
+        return {"labels": rows, "chars": self.chars, "megabytes_per_second": round(self.megabytes_per_second, 3)}
+
+
+def _row(score: Score) -> dict[str, float]:
+    return {
+        "gold": score.gold,
+        "found": score.predicted,
+        "precision": round(score.precision, 4),
+        "recall": round(score.recall, 4),
+        "f1": round(score.f(1), 4),
+        "f2": round(score.f(2), 4),
+    }
+
+
+def read_gold(path: str | Path) -> Iterator[Example]:
+    """Read marked texts: JSON lines, gzipped if the name ends in `.gz`, each `{"text", "spans": [{start, end, label}]}`.
+
+    Raises:
+        SessionFileError: the file cannot be read, or a line is none of these.
+    """
+    place = Path(path)
+    opener = gzip.open if place.suffix == ".gz" else open
+    try:
+        with opener(place, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _example(line, str(path), number)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SessionFileError(str(path), f"cannot be read ({type(error).__name__}); give a file of JSON lines") from error
+
+
+def _example(line: str, path: str, number: int) -> Example:
+    try:
+        record = json.loads(line)
+        spans = tuple(Span(span["start"], span["end"], span["label"]) for span in record["spans"])
+        return Example(record["text"], spans)
+    except (ValueError, KeyError, TypeError) as error:
+        wanted = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
+        raise SessionFileError(path, wanted, line=number) from error
+
+
+def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequence[str] | None = None) -> Scores:
+    """Score a detector.
+
+    Args:
+        detector: a rule set or any detector.
+        examples: the marked texts.
+        labels: the labels that count, on both sides; None means: marked ones that occur and findings of any label.
+    """
+    counts: dict[str, Score] = {}
+    chars, seconds = 0, 0.0
+    for example in examples:
+        began = time.process_time()
+        found = detector.find(example.text)
+        seconds += time.process_time() - began
+        chars += len(example.text)
+        for label, score in _judged(example, found, labels):
+            counts[label] = counts.get(label, Score()) + score
+    return Scores(dict(sorted(counts.items())), chars, seconds)
+
+
+def _judged(
+    example: Example, found: Sequence[Span], labels: Sequence[str] | None
+) -> Iterator[tuple[str, Score]]:
+    for gold in example.spans:
+        if labels is None or gold.label in labels:
+            yield gold.label, Score(gold=1, masked=int(_is_covered(example.text, gold, found)))
+    for span in found:
+        if labels is None or span.label in labels:
+            right = any(span.start < gold.end and gold.start < span.end for gold in example.spans)
+            yield span.label, Score(predicted=1, right=int(right))
+
+
+def _is_covered(text: str, gold: Span, found: Sequence[Span]) -> bool:
+    open_places = (place for place in range(gold.start, gold.end) if text[place].isalnum())
+    return all(any(span.start <= place < span.end for span in found) for place in open_places)

@@ -1,0 +1,103 @@
+"""Phone numbers: international by their plan, national by the plans of chosen regions or by a word nearby."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ctxguard.pii.rules import Rule
+from ctxguard.pii.words import LEFT, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER
+
+__all__ = ["REGIONS", "phone_rules"]
+
+REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
+"""Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
+_HERE: Final = "ctxguard.pii.validators:"
+_END: Final = r"(?![A0_]|a(?!0|aa)|[-.]\w)"
+_EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
+_QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
+
+
+def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
+    """Return rules for phone numbers.
+
+    Args:
+        regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
+    """
+    return (
+        Rule(
+            "phone-international",
+            "PHONE",
+            r"(?<!\w)(?<!\w\+)\+ ?\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
+            kind="number",
+            validate=_HERE + "international_phone",
+            tail=_EXTENSION,
+        ),
+        Rule(
+            "phone-international-loose",
+            "PHONE",
+            r"(?<!\w)(?<!\w\+)\+\d{10,14}" + _END,
+            kind="number",
+            validate=_HERE + "international_phone:possible",
+            quiet=r"(?:\A|\n)[ +]*",
+            tail=_EXTENSION,
+            score=0.8,
+        ),
+        Rule(
+            "phone-nanp",
+            "PHONE",
+            rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
+            r"|(?<!\d )(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
+            kind="number",
+            validate=_HERE + "nanp_phone",
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.9,
+        ),
+        Rule(
+            "phone-national",
+            "PHONE",
+            rf"{LEFT}(?<!\d )\(?\d{{2,5}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
+            kind="number",
+            validate=f"{_HERE}national_phone:{','.join(regions)}",
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.7,
+        ),
+        Rule(
+            "phone-named",
+            "PHONE",
+            rf"{LEFT}\(?\d{{1,5}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}\)?){{1,6}}" + _END,
+            kind="number",
+            validate=_HERE + "loose_phone",
+            context=rf"(?:{PHONE_LOOSELY})[^\d]{{0,24}}\Z",
+            needs_context=True,
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.6,
+        ),
+        Rule(
+            "phone-plain",
+            "PHONE",
+            rf"{LEFT}\d{{7,14}}" + _END,
+            kind="number",
+            validate=_HERE + "loose_phone",
+            context=rf"(?:{PHONE_STRICTLY})[^\d]{{0,20}}\Z",
+            needs_context=True,
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.6,
+        ),
+        Rule(
+            "phone-plain-valid",
+            "PHONE",
+            rf"{LEFT}\d{{8,13}}" + _END,
+            kind="number",
+            validate=f"{_HERE}plain_phone:{','.join(regions)}",
+            context=rf"(?:{PHONE_LOOSELY})(?:[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
+            needs_context=True,
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.5,
+        ),
+    )

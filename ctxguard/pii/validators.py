@@ -1,0 +1,288 @@
+"""Judge candidates: check digits by python-stdnum, phone numbers by phonenumbers, addresses by `ipaddress`."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
+
+__all__ = [
+    "address_length",
+    "card",
+    "crypto",
+    "date",
+    "email",
+    "generated",
+    "german_insurance",
+    "iban_length",
+    "international_phone",
+    "is_address",
+    "is_local_address",
+    "loose_phone",
+    "luhn",
+    "mac",
+    "nanp_phone",
+    "national_phone",
+    "plain_phone",
+    "random_enough",
+    "secret_value",
+    "stdnum",
+    "us_ssn",
+]
+
+_NOT_DIGITS: Final = re.compile(r"\D+")
+_ISSUER: Final = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})\Z"  # Visa
+    r"|(?:5[1-5]\d{2}|222[1-9]|22[3-9]\d|2[3-6]\d{2}|27[01]\d|2720)\d{12}\Z"  # Mastercard
+    r"|3[47]\d{13}\Z"  # American Express
+    r"|3(?:0[0-59]|[689]\d)\d{11}(?:\d{2})?\Z"  # Diners Club
+    r"|(?:6011|65\d{2}|64[4-9]\d|62\d{2})\d{12,15}\Z"  # Discover, UnionPay
+    r"|(?:352[89]|35[3-8]\d)\d{12,15}\Z|(?:2131|1800)\d{11}\Z"  # JCB
+    r"|(?:50[0-9]{2}|5[6-9]\d{2}|6\d{3})\d{8,15}\Z"  # Maestro, RuPay
+    r"|220[0-4]\d{12,15}\Z"  # Mir
+)
+_DATE: Final = re.compile(
+    r"(?:(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])"
+    r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d))(?![-./]?\d)"
+)
+_DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
+_YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
+_FILE_ENDINGS: Final = frozenset(
+    "png jpg jpeg gif svg webp ico pdf js ts jsx tsx mjs css scss less html py pyi rb go rs java kt json yaml yml toml xml md"
+    " txt csv log sh bat exe dll so zip gz tar bz2 whl lock setter getter deleter".split()
+)
+_SSN_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z")
+_NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
+_TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
+"""Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350)."""
+_REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
+
+
+def _digits(value: str) -> str:
+    return _NOT_DIGITS.sub("", value)
+
+
+@lru_cache(maxsize=4096)
+def stdnum(value: str, module: str) -> bool:
+    """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`."""
+    from importlib import import_module
+
+    return bool(import_module(f"stdnum.{module}").is_valid(value))
+
+
+def card(value: str) -> bool:
+    """Tell whether a card number has an issuer's prefix and length, and passes Luhn's check (ISO/IEC 7812)."""
+    digits = _digits(value)
+    return _ISSUER.match(digits) is not None and len(set(digits)) > 1 and stdnum(digits, "luhn")
+
+
+@lru_cache(maxsize=4096)
+def iban_length(value: str) -> int:
+    """Return how many characters from the first are an IBAN (ISO 13616, mod 97), 0 where none."""
+    from stdnum import iban
+
+    for end in range(len(value), 14, -1):
+        whole = end == len(value) or not value[end].isalnum()
+        if whole and value[end - 1].isalnum() and iban.is_valid(value[:end]):
+            return end
+    return 0
+
+
+def luhn(value: str) -> bool:
+    """Tell whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
+    digits = _digits(value)
+    return len(set(digits)) > 1 and stdnum(digits, "luhn")
+
+
+def us_ssn(value: str) -> bool:
+    """Tell whether the areas, groups and serials of a US social security number were ever given out (SSA rules)."""
+    return stdnum(_digits(value), "us.ssn")
+
+
+def date(value: str) -> bool:
+    """Tell whether numbers and separators are a calendar date."""
+    return _DATE.match(value) is not None
+
+
+def is_address(value: str) -> bool:
+    """Tell whether dotted numbers are a host's or a network's IPv4 address, not this host's own or a bare mask."""
+    address = _address(value)
+    return address is not None and ("/" in value or not _is_own(address))
+
+
+def is_local_address(value: str) -> bool:
+    """Tell whether dotted numbers are an IPv4 address of any kind."""
+    return _address(value) is not None
+
+
+def address_length(value: str, kind: str = "remote") -> int:
+    """Return how many characters are an IPv6 address, with zone and prefix length; 0 where none or this host's own."""
+    for end in range(len(value), 1, -1):
+        address = _address(value[:end])
+        if address is not None and _ends_there(value, end):
+            return end if kind == "any" or "/" in value[:end] or _is_telling(value[:end], address) else 0
+        if value[end - 1].isalnum() and end < len(value) and value[end] not in "/%":
+            continue
+    return 0
+
+
+def _ends_there(value: str, end: int) -> bool:
+    return end == len(value) or value[end] in "/%" or (value[end] == "." and not value[end + 1 : end + 2].isdigit())
+
+
+def _is_telling(value: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell another host's address from this host's own, and from a name with `::` in it, as `ab::cd` in a program."""
+    groups = [group for group in value.split(":") if group]
+    return len(groups) >= 2 and any(char.isdigit() for char in value) and not _is_own(address)
+
+
+def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    host, _, prefix = value.partition("/")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return None if prefix and int(prefix) > address.max_prefixlen else address
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell an address of no host in particular: loopback, unspecified, `0.x`, or a mask as `255.255.255.0`."""
+    if address.is_loopback or address.is_unspecified:
+        return True
+    return address.version == 4 and (address.packed[0] == 0 or address.packed[:2] == b"\xff\xff")
+
+
+def mac(value: str) -> bool:
+    """Tell whether a hardware address is one card's: not all zeros, not broadcast, written with one separator."""
+    digits = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
+    separators = set(re.sub(r"[0-9A-Fa-f]", "", value))
+    return len(separators) == 1 and len(set(digits)) > 1
+
+
+def email(value: str) -> bool:
+    """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`)."""
+    local, _, domain = value.rpartition("@")
+    ending = domain.rpartition(".")[2].lower()
+    if local.lower() in _REMOTE_USERS or ending in _FILE_ENDINGS:
+        return False
+    return not (local.startswith(".") or local.endswith(".") or ".." in local)
+
+
+def nanp_phone(value: str) -> bool:
+    """Tell whether area and exchange fit the North American plan: neither begins with 0 or 1."""
+    digits = _digits(value)
+    prefix, digits = digits[:-10], digits[-10:]
+    return prefix in _NANP_PREFIXES and digits[0] > "1" and digits[3] > "1" and len(set(digits)) > 2
+
+
+def loose_phone(value: str) -> bool:
+    """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, no decimals."""
+    count = len(_digits(value))
+    return 6 <= count <= 15 and not (_DATE.match(value) or _DECIMAL.match(value) or _YEARS.match(value))
+
+
+@lru_cache(maxsize=4096)
+def international_phone(value: str, wanted: str = "valid") -> int:
+    """Return how many characters after a `+` are a phone number of that country, 0 where none.
+
+    Args:
+        value: the candidate, from its `+` on.
+        wanted: `valid` takes a number in use, or one in groups of a possible length; `possible` the length alone.
+    """
+    import phonenumbers
+
+    for end in _group_ends(value):
+        number = _parsed(value[:end].replace("(0)", ""), None)
+        if number is None:
+            continue
+        possible = wanted == "possible" or not value[1:end].isdigit()
+        if phonenumbers.is_valid_number(number) or (possible and phonenumbers.is_possible_number(number)):
+            return end
+    return 0
+
+
+@lru_cache(maxsize=4096)
+def national_phone(value: str, regions: str) -> int:
+    """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
+    if value.lstrip("(")[:1] != "0" or _SSN_SHAPE.match(value) is not None or not loose_phone(value):
+        return 0
+    return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
+
+
+@lru_cache(maxsize=4096)
+def plain_phone(value: str, regions: str) -> bool:
+    """Tell whether digits without separators are a phone number: with its country code, or in one of the regions."""
+    return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
+
+
+def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
+    import phonenumbers
+
+    numbers = (_parsed(value, region) for region in regions)
+    return any(number is not None and phonenumbers.is_valid_number(number) for number in numbers)
+
+
+def _group_ends(value: str) -> list[int]:
+    """Return the ends of the digit groups, the last first: a number that follows may not belong."""
+    return [match.end() for match in re.finditer(r"\d+\)?", value)][::-1]
+
+
+def _parsed(value: str, region: str | None) -> PhoneNumber | None:
+    import phonenumbers
+
+    try:
+        return phonenumbers.parse(value, region)
+    except phonenumbers.NumberParseException:
+        return None
+
+
+def crypto(value: str) -> bool:
+    """Tell whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
+    return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
+
+
+_INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
+
+
+def german_insurance(value: str) -> bool:
+    """Tell whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
+    total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
+    return total % 10 == int(value[11]) and 1 <= int(value[4:6]) <= 12
+
+
+def generated(value: str) -> bool:
+    """Tell a key from a row of one letter and from the example in a provider's documentation."""
+    return len(set(value[4:])) > 6 and not _is_example(value)
+
+
+def random_enough(value: str) -> bool:
+    """Tell a generated key from a word or an example: mixed characters, entropy above 3 bits a character (Shannon)."""
+    return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
+
+
+_EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeholder|your[-_]|changeme|\.\.\.|dummy")
+
+
+def _is_example(value: str) -> bool:
+    return _EXAMPLE.search(value) is not None
+
+
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z_.-]+\Z|\d{1,5}\Z|[a-z_.]+[(\[]|[$%{<]|(?i:none|null|true|false)\b")
+
+
+def secret_value(value: str) -> bool:
+    """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    return len(value) >= 6 and _PLAIN_WORD.match(value) is None and len(set(value)) > 3
+
+
+def _entropy(value: str) -> float:
+    size = len(value)
+    return -sum(count / size * math.log2(count / size) for count in Counter(value).values())
