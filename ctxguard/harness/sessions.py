@@ -66,7 +66,7 @@ class BundleAdapter:
         Raises:
             HistoryError: an item is no object with a known kind and a text.
         """
-            if not isinstance(native, list):
+        if not isinstance(native, list):
             raise HistoryError(f"a list of artifacts is wanted, not {type(native).__name__}")
         return [_bundled(item, position) for position, item in enumerate(native)]
 
