@@ -166,7 +166,7 @@ def demo(budget: Budget = None, report: Annotated[ReportFormat, typer.Option("--
     """Run the main job on a session that ships with the package: before, after, and the report."""
     from ctxguard.demo import show_demo
 
-    show_demo(budget or 1_500, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
+    show_demo(budget or 2_500, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
 
 
 @app.command()

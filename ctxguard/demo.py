@@ -55,14 +55,17 @@ def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Repo
     elif as_json:
         sys.stdout.write(report.to_json(indent=2) + "\n")
     else:
-        Console(highlight=False).print(Group(_messages(report), _summary(report)))
+        console = Console(highlight=False)
+        console.width = max(console.width, 100)
+        console.print(Group(_messages(report), _summary(report)))
     return report
 
 
 def _messages(report: Report) -> Table:
     table = Table(title="A support session, message by message", box=None, padding=(0, 1), title_justify="left")
-    for heading, justify in (("#", "right"), ("role", "left"), ("before", "right"), ("after", "right"), ("", "left")):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # literals by construction
+    for heading, width in (("#", 3), ("role", 9), ("before", 6), ("after", 6), ("", 10)):
+        right = heading in ("#", "before", "after")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True, min_width=width)
     table.add_column("what the model sees", overflow="ellipsis", no_wrap=True, ratio=1)
     for decision in report.decisions:
         table.add_row(*_row(decision))

@@ -1,0 +1,22 @@
+"""What all tests share: where the recorded data is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("default")
+
+DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def transcripts():
+    """Folder of the recorded sessions, or a skip that says that they are not here."""
+    folder = DATA / "transcripts"
+    if not folder.is_dir():
+        pytest.skip("the recorded sessions (../shared/data/transcripts) are not on this machine")
+    return folder

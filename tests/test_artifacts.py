@@ -1,0 +1,140 @@
+"""Artifacts are frozen lenses; exchanges hold what belongs together."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import pytest
+from hypothesis import given
+
+from ctxguard import Artifact, Kind, Lifetime, Part, ToolCall, exchanges
+from ctxguard.artifacts import pair
+from ctxguard.errors import ConfigError, CtxguardError, HistoryError
+from ctxguard.testing import broken_histories, histories
+
+
+def calls(*ids):
+    return Artifact("assistant", "", calls=tuple(ToolCall("run", "{}", i) for i in ids))
+
+
+def result(answers, text="done", name=None):
+    return Artifact("tool", text, answers=answers, name=name)
+
+
+def test_three_positional_arguments_are_kind_content_and_token_count():
+    artifact = Artifact("user", "hello", 2)
+    assert (artifact.kind, artifact.content, artifact.token_count) == (Kind.USER, "hello", 2)
+    assert artifact.kind == "user"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "kind"),
+    [("developer", "system"), ("Human", "user"), ("message", "user"), ("ai", "assistant"), ("tool_output", "tool")],
+)
+def test_kinds_of_other_formats_are_known(spelling, kind):
+    assert Artifact(spelling).kind == kind
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match="unknown kind 'robot'; known are system, task, user, assistant, tool"):
+        Artifact("robot", "hi")
+
+
+def test_artifacts_are_frozen_and_survive_pickling():
+    artifact = Artifact("user", "hello", 2, id="a")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        artifact.content = "changed"
+    assert pickle.loads(pickle.dumps(artifact)) == artifact
+
+
+def test_an_edit_remembers_what_it_was_and_leaves_the_original():
+    artifact = Artifact("user", "hello", 2)
+    edited = artifact.edit(lambda slot, text: text.upper())
+    assert (artifact.text, edited.text, edited.root, edited.token_count) == ("hello", "HELLO", artifact, None)
+    again = edited.edit(lambda slot, text: text + "!")
+    assert again.root is artifact
+
+
+def test_an_edit_that_changes_nothing_is_the_same_object():
+    artifact = Artifact("assistant", (Part("text", "a"), Part("image", tokens=85)), calls=(ToolCall("f", "{}", "1"),))
+    assert artifact.edit(lambda slot, text: text) is artifact
+
+
+def test_edits_reach_every_text_but_signed_ones():
+    artifact = Artifact(
+        "assistant",
+        (Part("text", "a"), Part("reasoning", "r", editable=False)),
+        calls=(ToolCall("f", '{"x": 1}', "1"),),
+        name="bob",
+    )
+    seen = {}
+    edited = artifact.edit(lambda slot, text: seen.setdefault(slot, text) and text + "'")
+    assert seen == {"content": "a", "arguments": '{"x": 1}', "name": "bob"}
+    assert [part.text for part in edited.content] == ["a'", "r"]
+
+
+@pytest.mark.parametrize("broken", [{}, {"turns": 0}, {"turns": -1}])
+def test_a_lifetime_needs_a_sensible_end(broken):
+    with pytest.raises(ConfigError):
+        Lifetime(**broken)
+
+
+def test_parallel_calls_and_their_results_are_one_exchange():
+    history = [Artifact("user", "go"), calls("a", "b"), result("b"), result("a"), Artifact("assistant", "ok")]
+    assert [e.positions for e in exchanges(history)] == [(0,), (1, 2, 3), (4,)]
+
+
+def test_a_late_result_belongs_to_its_call():
+    history = [calls("a", "b"), result("a"), Artifact("user", "hurry"), result("b")]
+    assert [e.positions for e in exchanges(history)] == [(0, 1, 3), (2,)]
+
+
+def test_ids_that_repeat_across_steps_match_in_order():
+    history = [calls("x"), result("x", "1"), calls("x"), result("x", "2")]
+    assert [e.positions for e in exchanges(history)] == [(0, 1), (2, 3)]
+    together = [calls("x"), calls("x"), result("x", "1"), result("x", "2")]
+    assert pair(together).owner == {2: (0, 0), 3: (1, 0)}
+
+
+def test_an_abandoned_call_does_not_steal_the_result_of_a_later_one():
+    history = [calls("x"), Artifact("user", "never mind, again"), calls("x"), result("x")]
+    found = pair(history)
+    assert found.owner == {3: (2, 0)}
+    assert found.unanswered == [(0, 0)]
+
+
+def test_missing_ids_match_by_tool_then_in_order():
+    caller = Artifact("assistant", "", calls=(ToolCall("read"), ToolCall("list")))
+    found = pair([caller, result(None, name="list"), result(None, name="read")])
+    assert found.owner == {1: (0, 1), 2: (0, 0)}
+
+
+def test_only_an_unanswered_last_exchange_is_open():
+    history = [calls("a"), Artifact("user", "x"), calls("b", "c"), result("b")]
+    assert [e.open for e in exchanges(history)] == [False, False, True]
+
+
+def test_orphans_and_duplicates_are_told_apart():
+    found = pair([result("zzz"), calls("a"), result("a"), result("a")])
+    assert (found.orphans, found.duplicates) == ([0], [3])
+
+
+@given(histories())
+def test_every_artifact_of_a_valid_history_is_in_one_exchange_and_nothing_is_orphaned(history):
+    found = exchanges(history)
+    assert sorted(p for e in found for p in e.positions) == list(range(len(history)))
+    assert not pair(history).orphans
+    assert not pair(history).duplicates
+
+
+@given(broken_histories())
+def test_every_artifact_of_a_broken_history_is_in_one_exchange(history):
+    assert sorted(p for e in exchanges(history) for p in e.positions) == list(range(len(history)))
+
+
+def test_something_that_is_no_artifact_is_named_with_its_place():
+    with pytest.raises(HistoryError, match="message 1: an Artifact is wanted, not dict") as caught:
+        exchanges([Artifact("user", "x"), {"role": "user"}])
+    assert caught.value.position == 1
+    assert isinstance(caught.value, CtxguardError)

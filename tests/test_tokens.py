@@ -1,0 +1,173 @@
+"""Counting is exact where it can be, an estimate that says so where not, and never goes over the network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, Part, ToolCall
+from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.tokens import (
+    ArtifactCounter,
+    EstimateCounter,
+    TextCache,
+    TiktokenCounter,
+    ToktokCounter,
+    encoding_of,
+    find_counter,
+    find_vocabulary,
+)
+
+HOSTILE = ["", " " * 1_000_000, "\u3000" * 1_100_000, "<|endoftext|> <|fim_prefix|>", "\ud800 lone \udfff", "\x00" * 1000]
+
+
+@pytest.mark.parametrize("counter", [EstimateCounter(), ToktokCounter()], ids=lambda c: c.name)
+@pytest.mark.parametrize("text", HOSTILE, ids=["empty", "spaces", "wide spaces", "special", "surrogates", "zeros"])
+def test_no_text_makes_a_counter_fail(counter, text):
+    tokens = counter.count(text)
+    assert (tokens == 0) == (text == "")
+
+
+@given(st.text())
+def test_the_estimate_of_a_text_is_positive_and_grows_with_it(text):
+    counter = EstimateCounter()
+    assert counter.count(text) == counter.count(text)
+    assert (counter.count(text) > 0) == bool(text)
+    assert counter.count(text + "another sentence of words") > counter.count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("The quick brown fox jumps over the lazy dog and runs into the forest. " * 20, 0.8, 1.25),
+        ('{"order_id": 48211, "status": "shipped", "items": [1, 2, 3]}' * 20, 0.8, 1.25),
+        ("def add(left: int, right: int) -> int:\n    return left + right\n" * 20, 0.75, 1.35),
+        ("これは長い会話の要約です。" * 20, 0.7, 1.4),
+        ("Это краткое содержание разговора. " * 20, 0.7, 1.4),
+    ],
+    ids=["prose", "json", "code", "japanese", "russian"],
+)
+def test_the_estimate_is_near_the_exact_count(text, low, high):
+    exact = ToktokCounter("o200k_base").count(text)
+    assert low <= EstimateCounter().count(text) / exact <= high
+
+
+def test_base64_is_recognised():
+    import base64
+    import random
+
+    text = base64.b64encode(random.Random(1).randbytes(6_000)).decode()
+    assert 0.85 <= EstimateCounter().count(text) / ToktokCounter().count(text) <= 1.15
+
+
+def test_long_texts_are_counted_in_pieces_with_little_error():
+    text = "one two three four " * 20_000
+    pieces = ToktokCounter().count(text)
+    whole = sum(ToktokCounter().count("one two three four " * 200) for _ in range(100))
+    assert abs(pieces - whole) / whole < 0.01
+
+
+def test_auto_takes_the_exact_counter_that_is_installed_and_says_so():
+    counter = find_counter("auto")
+    assert counter.exact
+    assert "o200k_base" in counter.accuracy
+
+
+def test_auto_estimates_for_families_without_a_public_tokenizer():
+    assert find_counter("auto", model="anthropic:claude-opus-5.5").name == "estimate"
+    assert find_counter("auto", model="openai/gpt-4").accuracy.endswith("cl100k_base")
+
+
+@pytest.mark.parametrize(
+    ("model", "encoding"),
+    [("gpt-4o-mini", "o200k_base"), ("gpt-3.5-turbo", "cl100k_base"), ("openai:o3", "o200k_base"), ("qwen3", None)],
+)
+def test_the_encoding_of_a_model(model, encoding):
+    assert encoding_of(model) == encoding
+
+
+def test_a_function_is_a_counter_too():
+    counter = find_counter(len)
+    assert (counter.count("four"), counter.name, counter.exact) == (4, "len", False)
+
+
+def test_an_unknown_counter_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match="unknown counter 'p99k'; known are auto, estimate, o200k_base, cl100k_base"):
+        find_counter("p99k")
+
+
+def test_tiktoken_without_a_vocabulary_says_what_to_do_and_does_not_go_online(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    if find_vocabulary("o200k_base"):
+        pytest.skip("another installed package carries the vocabulary")
+    with pytest.raises(TokenizerError, match="never downloads one"):
+        TiktokenCounter("o200k_base")
+
+
+def test_a_damaged_vocabulary_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "fb374d419588a4632f3f557e76b4b70aebbca790").write_bytes(b"IQ== 0\n")
+    with pytest.raises(TokenizerError, match="is damaged"):
+        TiktokenCounter("o200k_base")
+
+
+def test_counting_opens_no_connection(tmp_path):
+    script = (
+        "import socket, sys\n"
+        "def refuse(*a, **k): raise SystemExit('a connection was tried')\n"
+        "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
+        "sys.modules['toktok'] = None\n"
+        "from ctxguard.tokens import find_counter\n"
+        "counter = find_counter('auto'); assert counter.count('hello there') > 0; print(counter.name)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() in ("estimate", "tiktoken o200k_base")
+
+
+def test_framing_arguments_names_and_media_are_counted():
+    count = ArtifactCounter(find_counter(len))
+    bare = count.artifact(Artifact("user", "abcd"))
+    assert bare == 4 + 3
+    assert count.artifact(Artifact("user", "abcd", name="bo")) == bare + 1 + 2
+    assert count.artifact(Artifact("assistant", "", calls=(ToolCall("f", "{}", "1"),))) == 3 + 3 + 1 + 2
+    assert count.artifact(Artifact("user", (Part("text", "abcd"), Part("image", tokens=85)))) == bare + 85
+    assert count.tools([{"type": "function"}]) == len('{"type":"function"}') + 7
+    assert count.tools(None) == count.tools([]) == 0
+
+
+def test_a_count_that_came_with_the_artifact_is_kept_and_scales_with_edits():
+    count = ArtifactCounter(find_counter(len))
+    artifact = Artifact("tool", "x" * 97, 500)
+    assert count.artifact(artifact) == 500
+    assert count.artifact(artifact.revised(content="x" * 47)) == 250
+
+
+@given(st.lists(st.text(max_size=30), max_size=60))
+def test_a_cache_never_gives_a_wrong_value_and_stays_bounded(texts):
+    cache = TextCache(1_000)
+    for text in texts:
+        known = cache.get(text)
+        assert known in (None, len(text) + 1)
+        cache.put(text, len(text) + 1)
+    assert cache.chars <= 2_000
+    assert len(cache) <= 2 * 1_000 // 64
+
+
+def test_a_cache_keeps_what_is_used():
+    cache = TextCache(1_000)
+    cache.put("often used", 1)
+    for number in range(200):
+        cache.put(f"once used {number}", 2)
+        assert cache.get("often used") == 1
