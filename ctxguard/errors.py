@@ -11,6 +11,8 @@ CtxguardError
 ├── DetectorError            a PII detector failed or was too slow
 ├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
 ├── StoreError               the store cannot be opened, read or written
+├── PromptError              a prompt template cannot be used: which file, and what is wrong with it
+│   └── PromptNotFoundError  the template, or one that it includes, is not there
 ├── SummarizerError          a summarizer was given that cannot be used where it is asked
 ├── TokenizerError           the tokenizer that was named is not to be had without the network
 └── AdapterError             no adapter of that name, or a message an adapter cannot take
@@ -32,6 +34,8 @@ __all__ = [
     "DetectorError",
     "HistoryError",
     "PairingError",
+    "PromptError",
+    "PromptNotFoundError",
     "SessionFileError",
     "StoreError",
     "SummarizerError",
@@ -151,6 +155,28 @@ class VaultError(CtxguardError):
 
 class StoreError(CtxguardError):
     """Say that a store cannot be opened, read or written."""
+
+
+class PromptError(CtxguardError, ValueError):
+    """Say that a prompt template cannot be used.
+
+    Attributes:
+        template: the file at fault.
+        missing: variables it has that were not given.
+        unused: variables that were given and that it does not have.
+    """
+
+    def __init__(
+        self, template: str, message: str, *, missing: tuple[str, ...] = (), unused: tuple[str, ...] = ()
+    ) -> None:
+        self.template = template
+        self.missing = missing
+        self.unused = unused
+        super().__init__(f"{template}: {message}")
+
+
+class PromptNotFoundError(PromptError, FileNotFoundError):
+    """Say that a prompt template, or one that it includes, is not there."""
 
 
 class SummarizerError(CtxguardError):

@@ -1,0 +1,115 @@
+"""Look over a folder of templates: what each needs and costs, and what is wrong."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxguard.errors import PromptError
+from ctxguard.prompts.loading import PromptFolder
+from ctxguard.prompts.templates import Include
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from ctxguard.tokens import TokenCounter
+
+__all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSummary:
+    """Say what a template needs and costs, with all that it includes.
+
+    Attributes:
+        name: its path in the folder.
+        variables: the names it needs values for, sorted.
+        includes: the templates it includes itself, as they are written, in order.
+        tokens: its tokens, each variable counted as it is written.
+    """
+
+    name: str
+    variables: tuple[str, ...]
+    includes: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsReport:
+    """Say what a folder of templates holds.
+
+    Attributes:
+        templates: every template that could be read, by name.
+        problems: everything that is wrong, one line each.
+    """
+
+    templates: tuple[TemplateSummary, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str] = ("*.md",)) -> PromptsReport:
+    """Check every `.md` file of a folder and of its subfolders, hidden ones left out.
+
+    Args:
+        root: the folder.
+        counter: counts the tokens.
+        entries: patterns of the templates that programs load; any other that none includes is reported as unused.
+
+    Raises:
+        PromptError: `root` is no folder.
+    """
+    if not root.is_dir():
+        raise PromptError(str(root), "no such folder; name the one the templates are in")
+    files = [file for file in sorted(root.rglob("*.md")) if not _is_hidden(file.relative_to(root))]
+    check = _Check(PromptFolder(root), counter)
+    for file in files:
+        check.look_at(file.relative_to(root).as_posix())
+    loaded = {file for pattern in entries for file in root.glob(pattern)}
+    for file in files:
+        if file not in loaded and file.resolve() not in check.included:
+            check.problems[
+                f"{file.relative_to(root).as_posix()}: unused; include it, delete it, or make it an entry"
+            ] = None
+    return PromptsReport(tuple(check.templates), tuple(check.problems))
+
+
+def _is_hidden(file: Path) -> bool:
+    return any(part.startswith(".") for part in file.parts)
+
+
+class _Check:
+    """Gather what there is to say; a problem that shows in several templates is said once."""
+
+    def __init__(self, folder: PromptFolder, counter: TokenCounter) -> None:
+        self.folder = folder
+        self.counter = counter
+        self.templates: list[TemplateSummary] = []
+        self.problems: dict[str, None] = {}
+        self.included: set[Path] = set()
+
+    def look_at(self, name: str) -> None:
+        with self._noted():
+            file = self.folder.inside(name, place=name)
+            template = self.folder.read(file)
+            includes = [piece for piece in template.pieces if isinstance(piece, Include)]
+            for include in includes:
+                with self._noted():
+                    self.included.add(self.folder.inside(include.path, place=template.place(include.position)))
+            expanded = self.folder.load(file)
+            tokens = self.counter.count(expanded.text)
+            paths = tuple(include.path for include in includes)
+            self.templates.append(TemplateSummary(name, tuple(sorted(expanded.variables)), paths, tokens))
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except PromptError as error:
+            self.problems[str(error)] = None

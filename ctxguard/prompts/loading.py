@@ -1,0 +1,249 @@
+"""Find templates, follow their includes, put the values in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ctxguard.errors import PromptError, PromptNotFoundError
+from ctxguard.prompts.templates import Include, Template, Variable, parse_template
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_SIZE",
+    "Expanded",
+    "PromptFolder",
+    "find_prompts_dir",
+    "get_instructions",
+    "get_prompt",
+    "get_system_prompt",
+    "load_prompt",
+]
+
+MAX_DEPTH: Final = 50
+"""Templates that may be open inside each other."""
+MAX_SIZE: Final = 2_000_000
+"""Bytes of a template file, and characters of a template with all that it includes; about half a million tokens."""
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def load_prompt(path: PathLike, /, *, prompts_dir: PathLike | None = None, **variables: object) -> str:
+    """Return the prompt of a template: its includes resolved, its variables replaced by `str(value)`.
+
+    Args:
+        path: the template. A relative path is looked up in the prompts directory, which it must not leave, and then in
+            the working directory. By position only, so that a template may have a variable `{path}`.
+        prompts_dir: where includes are; None means the environment's `CTXGUARD_PROMPTS_DIR`, else the configuration's
+            `prompts_dir`, else `prompts` in the working directory.
+        **variables: a value for every variable of the template and of what it includes.
+
+    Raises:
+        PromptError: variables are missing or unused (a `ValueError` too; `.missing` and `.unused` have the names), an
+            include leads out of the directory or in a circle, or a template is too large, nested too deep, or no UTF-8.
+        PromptNotFoundError: the template or an include is not there (a `FileNotFoundError` too).
+    """
+    folder = PromptFolder(find_prompts_dir(prompts_dir))
+    return _fill_in(folder.load(folder.find(path)), variables)
+
+
+def get_prompt(name: str, /, *, prompts_dir: PathLike | None = None, **variables: object) -> str:
+    """Return the prompt of the template `name`.md in the prompts directory, which it must not leave.
+
+    Args:
+        name: path of the template in the directory, without `.md`. By position only.
+        prompts_dir: the directory; None means as for `load_prompt`.
+        **variables: a value for every variable of the template and of what it includes.
+
+    Raises:
+        PromptError: as for `load_prompt`.
+    """
+    folder = PromptFolder(find_prompts_dir(prompts_dir))
+    return _fill_in(folder.load(folder.inside(f"{name}.md", place=f"prompt {name!r}")), variables)
+
+
+def get_system_prompt(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
+    """Return the prompt of `system_prompt.md`: who the model is, and the rules that never change.
+
+    Args:
+        prompts_dir: the directory; None means as for `load_prompt`.
+        **variables: a value for every variable of the template and of what it includes.
+
+    Raises:
+        PromptError: as for `load_prompt`.
+    """
+    return get_prompt("system_prompt", prompts_dir=prompts_dir, **variables)
+
+
+def get_instructions(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
+    """Return the prompt of `instructions.md`: what this run is about.
+
+    Args:
+        prompts_dir: the directory; None means as for `load_prompt`.
+        **variables: a value for every variable of the template and of what it includes.
+
+    Raises:
+        PromptError: as for `load_prompt`.
+    """
+    return get_prompt("instructions", prompts_dir=prompts_dir, **variables)
+
+
+def find_prompts_dir(prompts_dir: PathLike | None = None) -> Path:
+    """Return the prompts directory: the one given, the environment's, the configuration's, or `prompts`."""
+    if prompts_dir is not None:
+        return Path(prompts_dir)
+    if named := os.environ.get("CTXGUARD_PROMPTS_DIR"):
+        return Path(named)
+    from ctxguard.config import load_context_config
+
+    return Path(load_context_config().prompts_dir or "prompts")
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """Hold a template with its includes resolved.
+
+    Attributes:
+        name: what messages call it.
+        pieces: texts and variables, in order.
+        size: characters, variables as they are written.
+    """
+
+    name: str
+    pieces: tuple[str | Variable, ...]
+    size: int
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of its variables."""
+        return frozenset(piece.name for piece in self.pieces if isinstance(piece, Variable))
+
+    @property
+    def text(self) -> str:
+        """The template with its variables as they are written."""
+        return "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in self.pieces)
+
+
+class PromptFolder:
+    """Read templates of one directory, each file once.
+
+    Args:
+        root: the directory.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._resolved = Path(os.path.realpath(root))
+        self._expanded: dict[Path, Expanded] = {}
+
+    def find(self, path: PathLike) -> Path:
+        """Return the file of a template that the caller named: in the directory, or else as it is named.
+
+        Raises:
+            PromptError: a relative path leads out of the directory.
+            PromptNotFoundError: there is no such file.
+        """
+        name = os.fspath(path)
+        if not Path(name).is_absolute() and _is_file(self.root / name):
+            return self.inside(name, place=name)
+        if _is_file(Path(name)):
+            return Path(os.path.realpath(name))
+        raise PromptNotFoundError(name, f"no such template, neither here nor in the prompts directory {self.root}")
+
+    def inside(self, name: str, *, place: str) -> Path:
+        """Return the file of a template in the directory; links are followed, and must not lead out.
+
+        Args:
+            name: path in the directory.
+            place: what error messages begin with.
+
+        Raises:
+            PromptError: it is outside.
+            PromptNotFoundError: there is no such file.
+        """
+        try:
+            found = Path(os.path.realpath(self._resolved / name))
+        except ValueError:  # a NUL or a lone surrogate, which no file name has
+            found = self._resolved
+        if not found.is_relative_to(self._resolved):
+            raise PromptError(place, f"{name!r} is outside the prompts directory {self.root}; move it inside")
+        if not _is_file(found):
+            raise PromptNotFoundError(
+                place, f"no template {name!r} in the prompts directory {self.root} (prompts_dir=, CTXGUARD_PROMPTS_DIR)"
+            )
+        return found
+
+    def name_of(self, file: Path) -> str:
+        """Return what messages call a file: its path in the directory, if it is there."""
+        return file.relative_to(self._resolved).as_posix() if file.is_relative_to(self._resolved) else str(file)
+
+    def read(self, file: Path) -> Template:
+        """Read and parse a file.
+
+        Raises:
+            PromptError: it cannot be read, is too large or no UTF-8, or has a malformed directive.
+        """
+        name = self.name_of(file)
+        try:
+            if (size := file.stat().st_size) > MAX_SIZE:
+                raise PromptError(name, f"{size} bytes are too many for a template, the limit is {MAX_SIZE}; split it")
+            return parse_template(file.read_text(encoding="utf-8-sig"), name)
+        except UnicodeDecodeError as error:
+            raise PromptError(name, f"byte {error.start} is no UTF-8; save the template as UTF-8") from error
+        except OSError as error:
+            raise PromptError(name, f"{(error.strerror or str(error)).lower()}; make it readable") from error
+
+    def load(self, file: Path) -> Expanded:
+        """Return a template with its includes resolved.
+
+        Raises:
+            PromptError: what was said of `load_prompt`, but for variables.
+        """
+        return self._expand(file, ())
+
+    def _expand(self, file: Path, above: tuple[Path, ...]) -> Expanded:
+        if file not in self._expanded:
+            template = self.read(file)
+            parts = [self._part(piece, template, (*above, file)) for piece in template.pieces]
+            size = sum(part.size for part in parts)
+            if size > MAX_SIZE:
+                raise PromptError(
+                    template.name, f"{size} characters with its includes, the limit is {MAX_SIZE}; include less"
+                )
+            pieces = tuple(piece for part in parts for piece in part.pieces)
+            self._expanded[file] = Expanded(template.name, pieces, size)
+        return self._expanded[file]
+
+    def _part(self, piece: str | Variable | Include, template: Template, chain: tuple[Path, ...]) -> Expanded:
+        if isinstance(piece, str):
+            return Expanded(template.name, (piece,), len(piece))
+        if isinstance(piece, Variable):
+            return Expanded(template.name, (piece,), len(piece.name) + 2)
+        place = template.place(piece.position)
+        file = self.inside(piece.path, place=place)
+        if file in chain:
+            circle = [*chain[chain.index(file) :], file]
+            raise PromptError(place, f"includes go in a circle: {' -> '.join(map(self.name_of, circle))}; break it")
+        if len(chain) >= MAX_DEPTH:
+            raise PromptError(place, f"includes are nested more than {MAX_DEPTH} deep; flatten them")
+        return self._expand(file, chain)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or one that no file has
+        return False
+
+
+def _fill_in(prompt: Expanded, variables: dict[str, object]) -> str:
+    missing = tuple(sorted(prompt.variables - variables.keys()))
+    unused = tuple(sorted(variables.keys() - prompt.variables))
+    if missing or unused:
+        faults = [f"missing variables: {', '.join(missing)}"] if missing else []
+        faults += [f"unused variables: {', '.join(unused)}"] if unused else []
+        remedy = "pass each {name} of the template once; other braces are text"
+        raise PromptError(prompt.name, f"{'; '.join(faults)}; {remedy}", missing=missing, unused=unused)
+    return "".join(piece if isinstance(piece, str) else str(variables[piece.name]) for piece in prompt.pieces)
