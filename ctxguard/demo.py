@@ -62,10 +62,10 @@ def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Repo
 
 
 def _messages(report: Report) -> Table:
-    table = Table(title="A support session, message by message", box=None, padding=(0, 1), title_justify="left")
+    table = Table(title="A support session, message by message", expand=True, box=None, padding=(0, 1), title_justify="left")
     for heading, width in (("#", 3), ("role", 9), ("before", 6), ("after", 6), ("", 10)):
         right = heading in ("#", "before", "after")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=True, min_width=width)
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True, width=width)
     table.add_column("what the model sees", overflow="ellipsis", no_wrap=True, ratio=1)
     for decision in report.decisions:
         table.add_row(*_row(decision))

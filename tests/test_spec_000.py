@@ -1,0 +1,82 @@
+"""spec/000, the context stabilizer pattern: its walkthrough comes out exactly."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from ctxguard import Artifact, BudgetExceededError, mask_pii, stabilize_context, validate_no_pii
+
+
+def walkthrough():
+    return [
+        Artifact("system", "You are a helpful assistant.", 6),
+        Artifact("user", "I need help with my account. My SSN is 123-45-6789.", 15),
+        Artifact("assistant", "I see. Let me look that up.", 8),
+        Artifact("tool", '{"order": "' + "x" * 1_500 + '"}', 500),
+        Artifact("user", "Okay, so what's the status of my last order?", 11),
+    ]
+
+
+def test_the_walkthrough():
+    history = walkthrough()
+    before = copy.deepcopy(history)
+    final = stabilize_context(history, 100)
+    assert [(a.kind.value, a.content) for a in final] == [
+        ("system", "You are a helpful assistant."),
+        ("user", "I need help with my account. My SSN is [REDACTED_SSN]."),
+        ("assistant", "I see. Let me look that up."),
+        ("user", "Okay, so what's the status of my last order?"),
+    ]
+    assert sum(a.token_count for a in final) <= 100
+    assert validate_no_pii(final)
+    assert history == before
+
+
+def test_history_is_added_from_oldest_to_newest_while_it_fits():
+    history = [
+        Artifact("system", "s", 10),
+        *(Artifact("user" if n % 2 == 0 else "assistant", f"m{n}", 10) for n in range(9)),
+    ]
+    assert [a.content for a in stabilize_context(history, 45)] == ["s", "m0", "m1", "m8"]
+
+
+def test_the_newest_message_is_masked_too():
+    final = stabilize_context([Artifact("system", "s", 1), Artifact("user", "SSN 123-45-6789", 9)], 50)
+    assert final[-1].content == "SSN [REDACTED_SSN]"
+
+
+def test_a_tool_output_of_256_tokens_stays_and_one_of_257_goes():
+    def kept(tokens):
+        history = [Artifact("system", "s", 1), Artifact("tool", "data", tokens), Artifact("user", "q", 1)]
+        return [a.kind.value for a in stabilize_context(history, 1_000)]
+
+    assert kept(256) == ["system", "tool", "user"]
+    assert kept(257) == ["system", "user"]
+
+
+def test_what_cannot_fit_is_refused_with_both_numbers():
+    history = [Artifact("system", "s", 90), Artifact("user", "q", 30)]
+    with pytest.raises(BudgetExceededError) as caught:
+        stabilize_context(history, 100)
+    assert (caught.value.needed, caught.value.budget) == (120, 100)
+    assert sum(caught.value.parts.values()) == 120
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("My SSN is 123-45-6789.", "My SSN is [REDACTED_SSN]."),
+        ("two: 123-45-6789, 987-65-4321", "two: [REDACTED_SSN], [REDACTED_SSN]"),
+        ("no data here", "no data here"),
+        ("", ""),
+    ],
+)
+def test_mask_pii(text, masked):
+    assert mask_pii(text) == masked
+
+
+def test_validate_no_pii():
+    assert validate_no_pii([Artifact("user", "hello", 1)])
+    assert not validate_no_pii([Artifact("user", "hello", 1), Artifact("tool", "it is 123-45-6789", 5)])

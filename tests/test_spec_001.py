@@ -1,0 +1,159 @@
+"""spec/001, the long-session stability harness: each requirement and scenario by its name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxguard import Artifact, Stabilizer
+from ctxguard.harness import read_sessions
+from ctxguard.pii import DIGITS, Rule, RuleSet
+from ctxguard.report import Finding
+from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority
+
+
+def bundle():
+    items = [
+        {"id": "sys", "kind": "system", "authority": "system", "priority": 0, "title": "rules", "content": "Be helpful."},
+        {"id": "task", "kind": "task", "authority": "user", "priority": 1, "title": "task", "content": "Sort the tickets."},
+    ]
+    for n in range(300):
+        authority = "assistant" if n % 2 else "user"
+        text = f"Message {n:03d} about the ticket, call 555 0142 7788"
+        items.append({"id": f"m{n}", "kind": "message", "authority": authority, "priority": 2, "title": "", "content": text})
+    items.append({"id": "t1", "kind": "tool_output", "authority": "tool", "priority": 3, "title": "", "content": "row " * 4_000})
+    items.append({"id": "m300", "kind": "message", "authority": "user", "priority": 2, "title": "", "content": "What is next?"})
+    return {"artifacts": items}
+
+
+@pytest.fixture
+def history(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(bundle()), encoding="utf-8")
+    (session,) = read_sessions(path)
+    return session.read()
+
+
+def harness(budget=600, **settings):
+    return Stabilizer.from_policy("long_session", budget=budget, **settings)
+
+
+def test_fr1_a_transcript_of_artifacts_is_ingested(history):
+    assert len(history) == 304
+    assert [a.kind.value for a in history[:4]] == ["system", "task", "user", "assistant"]
+    assert history[-2].kind == "tool"
+    assert history[-1].id == "m300"
+
+
+def test_fr2_runs_of_three_or_more_digits_are_masked(history):
+    result = harness().stabilize(history)
+    assert not any(char.isdigit() for a in result.artifacts for char in a.text)
+    assert DIGITS.find("12 123 1234")[0].start == 3
+
+
+def test_fr3_system_task_and_the_latest_messages_stay_and_others_only_if_they_fit(history):
+    result = harness().stabilize(history)
+    ids = [a.id for a in result.artifacts]
+    assert ids[:2] == ["sys", "task"]
+    assert ids[-2:] == ["m299", "m300"]
+    assert "t1" not in ids
+    assert 10 < len(ids) < 100
+
+
+def test_fr4_the_budget_is_never_exceeded(history):
+    for budget in (60, 100, 600, 2_000, 100_000):
+        assert harness(budget).stabilize(history).report.tokens_after <= budget
+
+
+def test_fr5_system_and_task_stand_first_whatever_the_order_was(history):
+    shuffled = [*history[2:], history[1], history[0]]
+    result = harness().stabilize(shuffled)
+    assert [a.kind.value for a in result.artifacts[:2]] == ["system", "task"]
+    assert [a.id for a in result.artifacts[2:]] == sorted((a.id for a in result.artifacts[2:]), key=lambda i: int(i[1:]))
+
+
+def test_fr6_the_validation_suite_looks_at_pii_budget_and_order(history):
+    names = {check.name for check in harness().stabilize(history).report.checks}
+    assert {"NoPII", "WithinBudget", "AuthorityFirst"} <= names
+
+
+def test_fr7_the_report_tells_the_checks_and_the_final_count(history):
+    report = harness().stabilize(history).report
+    told = json.loads(report.to_json())
+    assert told["ok"] is True
+    assert told["tokens_after"] == report.tokens_after <= 600
+    assert all(check["ok"] for check in told["checks"])
+    assert len(told["decisions"]) == len(history)
+
+
+def test_nfr1_budget_and_recent_messages_are_configurable(history):
+    ids = [a.id for a in harness(200, keep_recent=5).stabilize(history).artifacts]
+    assert ids[-5:] == ["m296", "m297", "m298", "m299", "m300"]
+
+
+def test_nfr2_the_process_is_deterministic(history):
+    first, second = harness().stabilize(history), harness().stabilize(history)
+    assert first.artifacts == second.artifacts
+    assert first.report.to_json() == second.report.to_json()
+
+
+def test_nfr3_rules_and_heuristics_can_be_replaced(history):
+    tickets = RuleSet("tickets", (Rule("ticket", r"ticket", label="TICKET"),))
+
+    def keep_every_tenth(draft):
+        return draft.revise([a for n, a in enumerate(draft.artifacts) if n < 2 or n % 10 == 0], reason="sampled")
+
+    chain = [MaskPII(tickets), keep_every_tenth, FillBudget(), OrderByAuthority()]
+    result = Stabilizer(5_000, stages=chain, checks=[]).stabilize(history)
+    assert "[REDACTED_TICKET]" in result.artifacts[3].text
+    assert {d.stage for d in result.report.decisions if d.action == "dropped"} == {"keep_every_tenth"}
+
+
+def test_nfr3_a_check_of_ones_own_is_run_and_told(history):
+    class ShortMessages:
+        name = "ShortMessages"
+
+        def __call__(self, draft):
+            return [Finding("too long", f"artifacts[{n}]") for n, a in enumerate(draft.artifacts) if len(a.text) > 40]
+
+    report = Stabilizer(5_000, checks=[ShortMessages()]).stabilize(history).report
+    assert not report.ok
+    assert str(report.checks[0].findings[0]).startswith("too long @ artifacts[")
+
+
+def test_scenario_1_a_long_history_keeps_intent_and_instructions(history):
+    result = harness(300).stabilize(history)
+    assert result.artifacts[0].text == "Be helpful."
+    assert result.artifacts[-1].text == "What is next?"
+    assert len(result.artifacts) < len(history) / 5
+
+
+def test_scenario_2_pasted_personal_data_is_redacted_before_the_model_sees_it():
+    result = harness().stabilize([Artifact("user", "call me at 555-867-5309, ID 99887766")])
+    assert result.artifacts[0].text == "call me at [REDACTED]-[REDACTED]-[REDACTED], ID [REDACTED]"
+
+
+def test_scenario_3_a_verbose_tool_output_does_not_push_the_conversation_out(history):
+    result = harness().stabilize(history)
+    dropped = next(d for d in result.report.decisions if d.artifact.id == "t1")
+    assert (dropped.action, dropped.tokens_after) == ("dropped", 0)
+    assert sum(a.kind in ("user", "assistant") for a in result.artifacts) > 10
+
+
+def test_scenario_4_control_degradation_is_detected(history):
+    def careless(draft):
+        return draft.revise(draft.artifacts[-20:], reason="careless")
+
+    report = Stabilizer(5_000, stages=[careless]).stabilize(history).report
+    assert not report.ok
+    findings = {c.name: [str(f) for f in c.findings] for c in report.checks if not c.ok}
+    assert findings["SystemIntact"] == ["a system artifact is missing @ history[0]", "a task artifact is missing @ history[1]"]
+
+
+def test_scenario_4_a_changed_order_is_detected(history):
+    def reorder(draft):
+        return draft.revise([*draft.artifacts[2:], *draft.artifacts[:2]], reason="careless")
+
+    report = Stabilizer(100_000, stages=[reorder]).stabilize(history).report
+    assert "AuthorityFirst" in {c.name for c in report.checks if not c.ok}
