@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
-
 from ctxguard.config import (
     CompactionConfig,
     CompressionLevel,
@@ -14,6 +12,7 @@ from ctxguard.config import (
     load_context_config,
 )
 from ctxguard.errors import ConfigError
+from pydantic import ValidationError
 
 DOCUMENTED = {
     "max_tokens_per_file": 5000,
@@ -180,7 +179,7 @@ def test_environment_variable_near_to_a_setting_is_refused_and_a_foreign_one_ign
 def test_unreadable_file_is_a_one_line_error_that_names_it(tmp_path, text):
     file = tmp_path / "broken.yaml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="broken.yaml") as caught:
+    with pytest.raises(ConfigError, match=r"broken\.yaml") as caught:
         load_context_config(file)
     assert "\n" not in str(caught.value)
 

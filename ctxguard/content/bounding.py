@@ -19,7 +19,7 @@ NO_LIMITS: Final = Limits()
 _PROCESSORS: Final = {
     FileType.CODE: ("source", "CodeShape"),
     FileType.CONSOLE: ("consoles", "ConsoleShape"),
-    FileType.CSV: ("tables", "TableShape"),
+    FileType.CSV: ("tables", "read_table"),
     FileType.HTML: ("html_page", "HtmlShape"),
     FileType.JSON: ("json_data", "JsonShape"),
     FileType.JSONL: ("json_lines", "JsonLinesShape"),

@@ -14,8 +14,8 @@ __all__ = ["detect"]
 
 _LOOK = 16_384
 _STAMP = re.compile(
-    r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{2,4}[-/]\d\d?[-/]\d{2,4}"
-    r"|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
+    r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"
+    r"|\d{2,4}[-/]\d\d?[-/]\d{2,4}|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
 )
 _LEVEL = re.compile(
     r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE|PASSED|FAILED|SKIPPED)\b"

@@ -13,9 +13,51 @@ __all__ = ["HtmlShape", "page_text"]
 _SAMPLE = 1_000_000
 _RAW = ("script", "style", "noscript", "template", "svg", "iframe", "textarea")
 _BLOCKS = frozenset(
-    "address article aside blockquote body br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
-    "head header hr html label legend li main nav ol option p pre section select table tbody "
-    "tfoot thead title tr ul".split()
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "head",
+        "header",
+        "hr",
+        "html",
+        "label",
+        "legend",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "option",
+        "p",
+        "pre",
+        "section",
+        "select",
+        "table",
+        "tbody",
+        "tfoot",
+        "thead",
+        "title",
+        "tr",
+        "ul",
+    }
 )
 _TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"""\bhref\s*=\s*(?:"([^"]{1,300})"|'([^']{1,300})'|([^\s>"']{1,300}))""", re.IGNORECASE)

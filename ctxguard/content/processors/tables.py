@@ -13,7 +13,7 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["TableShape", "find_delimiter"]
+__all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table"]
 
 _WHOLE = 1_000_000
 _WINDOW = 262_144
@@ -22,7 +22,7 @@ _CELLS = (500, 200, 80, 40, 20, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class Record:
     """One record: its text without the line's end, and its cells."""
 
     raw: str
@@ -37,35 +37,45 @@ class _Frame:
     cell: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Hold what was read of a table.
+
+    Attributes:
+        header: its first record.
+        head: the records after it, from the start.
+        tail: records from the end, where the middle was not read; else empty.
+        total: records there are, the header not counted.
+        delimiter: between cells.
+        end: between records.
+        exact: False where `total` is an estimate.
+    """
+
+    header: Record
+    head: list[Record]
+    tail: list[Record]
+    total: int
+    delimiter: str = ","
+    end: str = "\n"
+    exact: bool = True
+
+
 class TableShape:
-    """Show a CSV or TSV text.
+    """Show a table.
 
     The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
 
     Args:
-        source: the text.
+        table: what was read of it.
         limits: `columns`, `cell`, `rows_head` and `rows_tail` count.
-
-    Raises:
-        ValueError: the text cannot be read as a table.
+        text: the text as it was, for a view that cuts nothing.
+        handle: name under which the whole can be recalled.
     """
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = _with_line_feeds(source), limits
-        text = self._source.text
-        self._end = "\r\n" if "\r\n" in text[:_WINDOW] else "\n"
-        self._delimiter = find_delimiter(text[:65_536])
-        windowed = self._source.gap is not None or len(text) > _WHOLE
-        try:
-            self._head, self._tail = self._windows() if windowed else ([*_records(text, self._delimiter)], [])
-        except csv.Error as error:
-            raise ValueError(str(error)) from None
-        if not self._head:
-            raise ValueError("no rows")
-        self._windowed = windowed
-        self._header = self._head[0]
-        self._rows = self._head[1:]
-        self._total = self._count() if windowed else len(self._rows)
+    def __init__(self, table: Table, limits: Limits, *, text: str, handle: str | None = None) -> None:
+        self._table, self._limits, self._text, self._handle = table, limits, text, handle
+        self._header, self._rows, self._total = table.header, table.head, table.total
+        self._delimiter, self._end = table.delimiter, table.end
         self._columns = max(len(self._header.cells), *(len(row.cells) for row in self._rows[:50]), 1)
 
     def view(self, room: int) -> View:
@@ -79,7 +89,7 @@ class TableShape:
         changed = frame.columns < self._columns or self._shortened([*head, *tail], frame)
         changed = changed or self._head_line(frame) != self._header.raw
         if not missing and not changed:
-            return View(self._source.text, cut=False, info=self._info(shown, frame, 0))
+            return View(self._text, cut=False, info=self._info(shown, frame, 0))
         lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
         lines.append(self._marker(len(head), len(tail), frame))
         lines.extend(self._line(row, frame) for row in tail)
@@ -90,7 +100,7 @@ class TableShape:
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
         first = _written([name], self._delimiter)
         rows = f"# 0 of {self._total} rows"
-        handle = self._source.handle
+        handle = self._handle
         long = f"{rows} - handle {handle}" if handle else rows
         return f"{first}\n{long}\n", f"{first}\n# {handle or f'{self._total} rows'}\n", rows, "#"
 
@@ -98,7 +108,7 @@ class TableShape:
         """Narrow the cells, then the columns, until the header and two rows find room; names of columns stay whole."""
         limit = self._limits.columns
         frame = _Frame(self._columns if limit is None else min(self._columns, limit), self._limits.cell)
-        sample = [*self._rows[:1], *(self._tail or self._rows)[-1:]]
+        sample = [*self._rows[:1], *(self._table.tail or self._rows)[-1:]]
         while True:
             free = room - len(self._head_line(frame)) - frame.columns
             for cell in (frame.cell, *(size for size in _CELLS if frame.cell is None or size < frame.cell)):
@@ -112,16 +122,16 @@ class TableShape:
     def _head_line(self, frame: _Frame) -> str:
         return self._line(self._header, replace(frame, cell=self._limits.cell if frame.columns > 1 else frame.cell))
 
-    def _fill(self, room: int, frame: _Frame) -> tuple[list[_Record], list[_Record]]:
-        limits, ends = self._limits, self._tail if self._windowed else self._rows
+    def _fill(self, room: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
+        limits, ends = self._limits, self._table.tail or self._rows
         most_head, most_tail = limits.rows_head, limits.rows_tail
         if most_head is None or most_tail is None or self._total <= most_head + most_tail + 1:
             most_head = most_tail = self._total
         whole = self._total == len(self._rows) and self._total <= most_head
         if whole and sum(len(self._line(row, frame)) + 1 for row in self._rows) <= room + self._spare(frame):
             return self._rows, []
-        head: list[_Record] = []
-        tail: list[_Record] = []
+        head: list[Record] = []
+        tail: list[Record] = []
         while len(head) + len(tail) < self._total:
             from_tail = len(tail) < min(most_tail, len(ends)) and (len(head) > 2 * len(tail) or len(head) >= most_head)
             if not from_tail and (len(head) >= most_head or len(head) >= len(self._rows)):
@@ -136,20 +146,20 @@ class TableShape:
     def _spare(self, frame: _Frame) -> int:
         return len(self._marker(99999, 99999, frame)) if not self._shortened(self._rows[:1], frame) else 0
 
-    def _line(self, row: _Record, frame: _Frame) -> str:
+    def _line(self, row: Record, frame: _Frame) -> str:
         if frame.columns >= len(row.cells) and not self._shortened([row], frame):
             return row.raw
         cells = row.cells[: frame.columns]
         return _written([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
-    def _shortened(self, rows: Sequence[_Record], frame: _Frame) -> int:
+    def _shortened(self, rows: Sequence[Record], frame: _Frame) -> int:
         """Count the cells that a frame shortens."""
         if frame.cell is None:
             return 0
         return sum(len(cell) > frame.cell for row in rows for cell in row.cells[: frame.columns])
 
     def _marker(self, head: int, tail: int, frame: _Frame) -> str:
-        exact = self._source.exact
+        exact = self._table.exact
         about = "" if exact else "about "
         first = ("1" if head == 1 else f"1-{head}") if head else ""
         last = f"the last {tail}" if tail else ""
@@ -159,8 +169,8 @@ class TableShape:
         text = f"# rows {shown} of {about}{self._total} shown"
         if frame.columns < self._columns:
             text += f" - columns 1-{frame.columns} of {self._columns}"
-        if self._source.handle:
-            text += f" - full text: handle {self._source.handle}"
+        if self._handle:
+            text += f" - full text: handle {self._handle}"
         return text + self._delimiter * (frame.columns - 1)
 
     def _info(self, shown: int, frame: _Frame, cells: int) -> TruncationInfo:
@@ -170,32 +180,59 @@ class TableShape:
             columns_shown=frame.columns,
             columns_total=self._columns,
             cells_truncated=int(cells),
-            totals_exact=self._source.exact,
+            totals_exact=self._table.exact,
         )
 
-    def _windows(self) -> tuple[list[_Record], list[_Record]]:
-        """Read the first and the last rows of a large text."""
-        text = self._source.text
-        stop = min(_WINDOW, self._source.head_end)
-        end = text.rfind("\n", 0, stop)
-        if end < 0:
-            raise ValueError("the first row is longer than what is read of a large table")
-        head = [*_records(text[: end + 1], self._delimiter)]
-        if len(head) > 1:
-            head = head[:-1]
-        start = max(len(text) - _WINDOW, self._source.tail_start, end + 1)
-        return head, _aligned(text[start:], self._delimiter, len(head[0].cells))
 
-    def _count(self) -> int:
-        """Count the rows: line breaks outside quotes."""
-        source = self._source
-        if source.gap is not None:
-            seen = len(self._head) / max(1, sum(len(row.raw) + 1 for row in self._head))
-            return source.lines - 1 if source.lines is not None else max(1, round(seen * source.total)) - 1
-        text = source.text.rstrip("\r\n")
-        if '"' not in text:
-            return text.count("\n")
-        return sum(part.count("\n") for part in text.split('"')[::2])
+def read_table(source: Source, limits: Limits) -> TableShape:
+    """Read a CSV or TSV text.
+
+    Args:
+        source: the text; of one above 1,000,000 characters the first and the last 262,144 are parsed.
+        limits: what a view may show.
+
+    Raises:
+        ValueError: the text cannot be read as a table.
+    """
+    plain = _with_line_feeds(source)
+    delimiter = find_delimiter(plain.text[:65_536])
+    try:
+        records, tail = _read(plain, delimiter)
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+    if not records:
+        raise ValueError("no rows")
+    windowed = plain.gap is not None or len(plain.text) > _WHOLE
+    total = _count(plain, records) if windowed else len(records) - 1
+    end = "\r\n" if "\r\n" in plain.text[:_WINDOW] else "\n"
+    table = Table(records[0], records[1:], tail, total, delimiter, end, plain.exact)
+    return TableShape(table, limits, text=source.text, handle=source.handle)
+
+
+def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:
+    """Read all rows, or the first and the last of a large text."""
+    text = source.text
+    if source.gap is None and len(text) <= _WHOLE:
+        return [*_records(text, delimiter)], []
+    end = text.rfind("\n", 0, min(_WINDOW, source.head_end))
+    if end < 0:
+        raise ValueError("the first row is longer than what is read of a large table")
+    head = [*_records(text[: end + 1], delimiter)]
+    head = head[:-1] if len(head) > 1 else head
+    start = max(len(text) - _WINDOW, source.tail_start, end + 1)
+    return head, _aligned(text[start:], delimiter, len(head[0].cells)) if head else []
+
+
+def _count(source: Source, head: Sequence[Record]) -> int:
+    """Count the rows: line breaks outside quotes; where not all was read, by the length of the first rows."""
+    if source.gap is not None:
+        if source.lines is not None:
+            return source.lines - 1
+        return max(1, round(len(head) * source.total / sum(len(row.raw.encode()) + 1 for row in head))) - 1
+    text = source.text.rstrip("\r\n")
+    if '"' not in text:
+        return text.count("\n")
+    return sum(part.count("\n") for part in text.split('"')[::2])
 
 
 def find_delimiter(text: str) -> str:
@@ -214,7 +251,7 @@ def find_delimiter(text: str) -> str:
     return best
 
 
-def _records(text: str, delimiter: str) -> Iterator[_Record]:
+def _records(text: str, delimiter: str) -> Iterator[Record]:
     """Read the records of a text, each with the very characters it is written in; empty lines are left out."""
     lines = text.split("\n")
     if lines[-1] == "":
@@ -225,10 +262,10 @@ def _records(text: str, delimiter: str) -> Iterator[_Record]:
         raw = "\n".join(lines[start : reader.line_num]).removesuffix("\r")
         start = reader.line_num
         if cells:
-            yield _Record(raw, cells)
+            yield Record(raw, cells)
 
 
-def _aligned(text: str, delimiter: str, columns: int) -> list[_Record]:
+def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
     """Read the records of a text that starts somewhere inside one: from the first line that gives the right width."""
     at = text.find("\n")
     for _ in range(40):

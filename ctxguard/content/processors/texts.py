@@ -9,7 +9,7 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 __all__ = ["TextShape", "shorten", "shorten_lines"]
 
-_HEAD_SHARE = 0.6
+_HEAD_SHARE = 0.5
 _MIN_LINE = 24
 
 
@@ -83,7 +83,7 @@ class TextShape:
             len(tail) == len(text) or text[len(text) - len(tail) - 1] == "\n"
         )
         if clean:
-            shown = _ranges(first, last, self._total, self._source.exact)
+            shown = _ranges(first, last, self._total, exact=self._source.exact)
         else:
             shown = f"first {len(head)} and last {len(tail)} of {self._source.total} characters shown"
         marker = self._marker(shown)
@@ -115,7 +115,7 @@ def _resorts(source: Source, total: str) -> tuple[str, ...]:
     return (f"[{note('0 of ' + total, source.handle)}]", f"[{source.handle or total}]", "…")
 
 
-def _ranges(first: int, last: int, total: int, exact: bool) -> str:
+def _ranges(first: int, last: int, total: int, *, exact: bool) -> str:
     about = "" if exact else "about "
     if not first and not last:
         return f"none of {about}{total} lines shown"

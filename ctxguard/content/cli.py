@@ -1,0 +1,99 @@
+"""The command `ctxguard read`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["read"]
+
+
+def read(  # noqa: PLR0917 - a command's options are its parameters
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to show: text, table, document, image, archive.")
+    ],
+    lines: Annotated[str | None, typer.Option("--lines", metavar="A:B", help="Show lines A to B, from 1.")] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="A:B", help="Show rows A to B of a table, from 1.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            "-n",
+            min=1,
+            help="Tokens the view may have.",
+            show_default="5000, or that of the configuration",
+        ),
+    ] = None,
+    root: Annotated[Path | None, typer.Option("--root", help="Read nothing outside of this folder.")] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")
+    ] = False,
+    counter: Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
+) -> None:
+    """Show a bounded view of any file: its type's structure kept, its size told."""
+    from ctxguard.content.reader import read_file
+
+    result = read_file(
+        file,
+        root=root,
+        lines=_range(lines, "--lines"),
+        rows=_range(rows, "--rows"),
+        max_tokens=max_tokens,
+        counter=counter,
+        exact_totals=exact,
+    )
+    if as_json:
+        typer.echo(_as_json(result))
+    if not result.success:
+        typer.echo(f"ctxguard: {result.error}", err=True)
+        raise typer.Exit(2)
+    if not as_json:
+        _print(result.content)
+
+
+def _range(text: str | None, option: str) -> tuple[int, int] | None:
+    """Read `A:B`, `A:` or `:B`."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    try:
+        span = int(first or 1), int(last) if last else int(first) if not colon else sys.maxsize
+    except ValueError:
+        span = (0, 0)
+    if span[0] < 1 or span[1] < span[0]:
+        raise typer.BadParameter(f"{text!r} is no range; write A:B with A from 1 and B not below A", param_hint=option)
+    return span
+
+
+def _print(content: object) -> None:
+    from ctxguard.content.processors.images import BinaryContent
+
+    if isinstance(content, BinaryContent):
+        size = f"{content.width}x{content.height} pixels, {len(content.data)} bytes"
+        typer.echo(f"{content.mime_type}, {size}")
+        return
+    text = str(content).encode("utf-8", "replace").decode()
+    typer.echo(text, nl=not text.endswith("\n"))
+
+
+def _as_json(result: FileExtractionResult) -> str:
+    values = asdict(result)
+    content = result.content
+    if content is not None and not isinstance(content, str):
+        values["content"] = {
+            "mime_type": content.mime_type,
+            "width": content.width,
+            "height": content.height,
+            "bytes": len(content.data),
+        }
+    return json.dumps(values, ensure_ascii=False, indent=1, default=str)

@@ -1,0 +1,89 @@
+"""Convert documents to text in a process of their own, and remember the result by the document's content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from ctxguard.content.files import RefusedError
+
+if TYPE_CHECKING:
+    import io
+
+__all__ = ["converted", "default_cache_dir"]
+
+TIMEOUT: Final = 60
+_VERSION: Final = "1"
+_MAX_SIZE: Final = 200_000_000
+
+
+def converted(file: BinaryIO, kind: str, *, cache_dir: Path | None, timeout: int = TIMEOUT) -> str:
+    """Return the text of a document.
+
+    Args:
+        file: the document, a regular file.
+        kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
+        cache_dir: where texts are remembered by the SHA-256 of the document; None means not at all.
+        timeout: seconds that the conversion may take.
+
+    Raises:
+        RefusedError: it is too large, damaged, protected, a bomb, or takes too long.
+        ImportError: the package that reads it is not installed.
+    """
+    if os.fstat(file.fileno()).st_size > _MAX_SIZE:
+        raise RefusedError(f"is larger than the {_MAX_SIZE} bytes up to which documents are converted")
+    place = None if cache_dir is None else cache_dir / f"{_digest(file)}-{kind}-{_VERSION}.txt"
+    if place is not None and place.is_file():
+        return place.read_text(encoding="utf-8")
+    text = _run(file, kind, timeout)
+    if place is not None:
+        _remember(place, text)
+    return text
+
+
+def default_cache_dir() -> Path:
+    """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home, "ctxguard", "documents")
+
+
+def _digest(file: BinaryIO) -> str:
+    file.seek(0)
+    return hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
+
+
+def _run(file: BinaryIO, kind: str, timeout: int) -> str:
+    file.seek(0)
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    command = [sys.executable, "-m", "ctxguard.content.worker", kind, str(timeout)]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own module; the document is data on its standard input
+            command, stdin=file, capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RefusedError(f"takes longer than {timeout} seconds to convert") from None
+    if done.returncode == 0:
+        return done.stdout.decode()
+    reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if reason.startswith("missing:"):
+        name = reason.removeprefix("missing:")
+        raise ImportError(f"{name} is needed to read this; pip install 'ctxguard-stabilizer[files]'", name=name)
+    if done.returncode < 0 or not reason:
+        reason = "takes more memory or processor time than a document is given"
+    raise RefusedError(reason[:300])
+
+
+def _remember(place: Path, text: str) -> None:
+    """Write a text so that readers see all of it or nothing; only its owner may read it."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as out:
+            out.write(text)
+        Path(out.name).replace(place)
+    except OSError:  # a cache that cannot be written costs time and nothing else
+        return

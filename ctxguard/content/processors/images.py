@@ -1,0 +1,117 @@
+"""Make an image small enough to be attached: by its sides and by its bytes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from ctxguard.content.files import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from PIL import Image
+
+__all__ = ["BinaryContent", "fit_image"]
+
+MAX_PIXELS: Final = 60_000_000
+_MAX_FILE: Final = 100_000_000
+_PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_QUALITIES: Final = (85, 70, 50)
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryContent:
+    """Hold what is attached to a message as it is.
+
+    Attributes:
+        data: the bytes.
+        mime_type: what they are.
+        width: pixels, for an image.
+        height: pixels, for an image.
+    """
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    width: int | None = None
+    height: int | None = None
+
+    @property
+    def media_type(self) -> str:
+        """The MIME type, under the name that other libraries use."""
+        return self.mime_type
+
+
+def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
+    """Return an image within the limits, and its sides as they were; one that is within them comes back as it is.
+
+    Args:
+        file: the image.
+        max_side: pixels of the longer side.
+        max_bytes: bytes of the result.
+
+    Raises:
+        RefusedError: it is no image, damaged, or a decompression bomb.
+        ImportError: Pillow is not installed.
+    """
+    try:
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise ImportError("Pillow is needed to read images; pip install 'ctxguard-stabilizer[files]'") from error
+    file.seek(0)
+    data = file.read(_MAX_FILE + 1)
+    if len(data) > _MAX_FILE:
+        raise RefusedError(f"is larger than the {_MAX_FILE} bytes up to which images are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _fitted(data, max_side, max_bytes)
+    except RefusedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error, ValueError and more on broken files
+        raise RefusedError(f"is no image that can be decoded ({type(error).__name__})") from None
+
+
+def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as image:
+        width, height = image.size
+        if width * height > MAX_PIXELS:
+            raise RefusedError(
+                f"has {width}x{height} pixels, more than the {MAX_PIXELS} up to which images are decoded"
+            )
+        mime = _PASSED.get(image.format or "")
+        image.draft("RGB", (max_side, max_side))
+        image.load()
+        if mime and max(width, height) <= max_side and len(data) <= max_bytes:
+            return BinaryContent(data, mime, width, height), (width, height)
+        return _scaled(image, max_side, max_bytes), (width, height)
+
+
+def _scaled(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
+    """Scale down until the bytes fit: PNG where it fits, else JPEG, each time with shorter sides."""
+    clear = "A" in image.getbands() or "transparency" in image.info
+    picture = image.convert("RGBA" if clear else "RGB")
+    side = max_side
+    while True:
+        picture.thumbnail((side, side))
+        for written in _written(picture):
+            if len(written.data) <= max_bytes or side <= 16:
+                return written
+        side = min(side, max(picture.size)) * 3 // 4
+
+
+def _written(picture: Image.Image) -> Iterator[BinaryContent]:
+    yield _saved(picture, "PNG", "image/png", {})
+    if picture.mode == "RGB":
+        for quality in _QUALITIES:
+            yield _saved(picture, "JPEG", "image/jpeg", {"quality": quality})
+
+
+def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) -> BinaryContent:
+    buffer = io.BytesIO()
+    picture.save(buffer, name, **options)
+    return BinaryContent(buffer.getvalue(), mime, *picture.size)

@@ -1,0 +1,289 @@
+"""Read any file as a bounded view of it: the main entry for files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from ctxguard.config import ContextConfig, load_context_config
+from ctxguard.content.bounding import show
+from ctxguard.content.encoding import find_encoding
+from ctxguard.content.files import FileMetadata, RefusedError, detect_file, open_file, read_lines, read_source
+from ctxguard.content.fitting import fit
+from ctxguard.content.processors.documents import converted, default_cache_dir
+from ctxguard.content.processors.images import BinaryContent, fit_image
+from ctxguard.content.processors.tables import find_delimiter
+from ctxguard.content.views import Bounded, Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.tokens import find_counter
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from ctxguard.tokens import TokenCounter
+
+__all__ = ["FileExtractionResult", "file_limits", "read_file", "read_file_as_string"]
+
+_HEAD: Final = 65_536
+_WINDOW: Final = 262_144
+_DEFAULT_CACHE: Final = Path()
+_DOCUMENTS: Final = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtractionResult:
+    """Hold what was read of a file.
+
+    Attributes:
+        content: the view; `BinaryContent` for an image; None where reading failed.
+        success: False where reading failed.
+        file_type: what the file was taken for; None where it could not be opened.
+        truncation_info: what was cut.
+        metadata: size, time, MIME type and encoding; None where the file could not be opened.
+        error: why reading failed, one line.
+    """
+
+    content: str | BinaryContent | None
+    success: bool
+    file_type: FileType | None = None
+    truncation_info: TruncationInfo | None = None
+    metadata: FileMetadata | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """How a file is to be read."""
+
+    config: ContextConfig
+    count: Count
+    max_tokens: int
+    lines: tuple[int, int] | None
+    rows: tuple[int, int] | None
+    exact_totals: bool
+    cache_dir: Path | None
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    config: ContextConfig | None = None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    lines: tuple[int, int] | None = None,
+    rows: tuple[int, int] | None = None,
+    max_tokens: int | None = None,
+    counter: str | TokenCounter | Callable[[str], int] = "auto",
+    exact_totals: bool = False,
+    cache_dir: str | os.PathLike[str] | None = _DEFAULT_CACHE,
+) -> FileExtractionResult:
+    """Read a file as a view within the limits of the configuration. Never raises for what a file is or holds.
+
+    Args:
+        path: the file; relative to `root` where there is one.
+        config: the limits; None means `load_context_config()`.
+        root: folder outside of which nothing is read, links included; None means anywhere.
+        lines: first and last line to show, counted from 1; the file is then shown as text.
+        rows: first and last row of a table to show, counted from 1 after the header.
+        max_tokens: tokens the view may have; None means `max_tokens_per_file`. Never more than `max_total_output`.
+        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
+        exact_totals: count the lines of files above 4 MB, which reads all of them; else they are estimated.
+        cache_dir: where converted documents are remembered; None means nowhere. Default: the user's cache folder.
+    """
+    settings = config or load_context_config()
+    wanted = max_tokens or settings.max_tokens_per_file
+    cache = None if cache_dir is None else Path(cache_dir)
+    request = _Request(
+        settings,
+        find_counter(counter).count,
+        min(wanted, settings.max_total_output),
+        lines,
+        rows,
+        exact_totals,
+        default_cache_dir() if cache == _DEFAULT_CACHE else cache,
+    )
+    try:
+        file, metadata = open_file(Path(path), None if root is None else Path(root))
+    except RefusedError as error:
+        return FileExtractionResult(None, success=False, error=str(error))
+    with file:
+        result = _read_open(file, Path(path), metadata, request)
+    if wanted > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
+        info = replace(result.truncation_info, total_output_limit_reached=True)
+        return replace(result, truncation_info=info)
+    return result
+
+
+def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
+    """Return the view of a file as text, or one line that says why there is none.
+
+    Args:
+        path: the file.
+        config: the limits; None means `load_context_config()`.
+        settings: as for `read_file`.
+    """
+    result = read_file(path, config, **settings)  # type: ignore[arg-type]
+    if isinstance(result.content, str):
+        return result.content
+    image = result.content
+    if image is None:
+        return f"[error: {result.error}]"
+    return f"[{image.mime_type}, {image.width}x{image.height} pixels, {len(image.data)} bytes]"
+
+
+def file_limits(config: ContextConfig) -> Limits:
+    """Return the limits that a configuration sets for files."""
+    return Limits(
+        lines=config.max_lines,
+        line_length=config.max_line_length,
+        depth=config.max_nesting_depth,
+        items=config.max_array_items,
+        keys=config.max_object_keys,
+        string=config.max_string_value_length,
+        columns=config.max_columns,
+        cell=config.max_cell_length,
+        rows_head=config.rows_head,
+        rows_tail=config.rows_tail,
+    )
+
+
+def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    file_type: FileType | None = None
+    try:
+        head = file.read(_HEAD)
+        file_type = detect_file(path.name, head)
+        return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
+    except RefusedError as error:
+        reason = f"{path}: {error}"
+    except ImportError as error:
+        reason = f"{path}: {error}"
+    except (OSError, MemoryError, RecursionError) as error:
+        reason = f"{path}: cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})"
+    return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=reason)
+
+
+def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    file.seek(0)
+    encoding = find_encoding(file.read(_HEAD))
+    known = replace(metadata, encoding=encoding)
+    if request.lines is not None:
+        text = read_lines(file, encoding, *request.lines)
+        bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count)
+        return _result(replace(bounded, file_type=file_type), known)
+    if request.rows is not None:
+        text = _selected_rows(file, encoding, *request.rows)
+        return _result(show(Source(text), FileType.CSV, request.max_tokens, request.count), known)
+    window = max(_WINDOW, 16 * request.max_tokens)
+    source = read_source(file, metadata.size, encoding, window, exact=request.exact_totals)
+    limits = file_limits(request.config)
+    if file_type is FileType.SNAPSHOT:
+        limits = replace(limits, depth=None)
+    return _result(show(source, file_type, request.max_tokens, request.count, limits=limits), known)
+
+
+def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
+    """Write the header and some rows of a table."""
+    file.seek(0)
+    start = io.TextIOWrapper(io.BytesIO(file.read(_HEAD)), encoding, "replace", newline="").read()
+    delimiter = find_delimiter(start)
+    file.seek(0)
+    wrapper = io.TextIOWrapper(file, encoding, "replace", newline="")
+    try:
+        records = (record for record in csv.reader(wrapper, delimiter=delimiter) if record)
+        header = next(records, [])
+        chosen = list(islice(records, first - 1, min(last, first + 100_000)))
+    except csv.Error as error:
+        raise RefusedError(f"has no rows that can be read ({error})") from None
+    finally:
+        wrapper.detach()
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([header, *chosen])
+    return out.getvalue()
+
+
+def _read_document(
+    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
+) -> FileExtractionResult:
+    text = converted(file, _DOCUMENTS[file_type], cache_dir=request.cache_dir)
+    if not text.strip():
+        text = "[holds no text; pages that are pictures need text recognition]\n"
+    if request.lines is not None:
+        first, last = request.lines
+        text = "\n".join(text.split("\n")[first - 1 : last])
+    bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=file_limits(request.config))
+    return _result(replace(bounded, file_type=file_type), metadata)
+
+
+def _read_spreadsheet(
+    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
+) -> FileExtractionResult:
+    from ctxguard.content.processors.spreadsheets import read_sheets
+
+    limits = file_limits(request.config)
+    if request.rows is not None:
+        limits = replace(limits, rows_head=request.rows[1], rows_tail=0)
+    shape = read_sheets(converted(file, "spreadsheet", cache_dir=request.cache_dir), limits)
+    whole = shape.view(1 << 40)
+    tokens = request.count(whole.text)
+    view = whole if tokens <= request.max_tokens else fit(shape, request.max_tokens, request.count, 2.5)
+    info = replace(view.info, truncated=view.cut, tokens_shown=request.count(view.text), tokens_total=tokens)
+    return _result(Bounded(view.text, info, file_type), metadata)
+
+
+def _read_image(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    config = request.config
+    image, (width, height) = fit_image(file, max_side=config.max_image_side, max_bytes=config.max_image_bytes)
+    scaled = (image.width, image.height) != (width, height)
+    remark = f"scaled from {width}x{height} to {image.width}x{image.height} pixels" if scaled else ""
+    return FileExtractionResult(
+        image,
+        success=True,
+        file_type=file_type,
+        truncation_info=TruncationInfo(truncated=scaled, note=remark),
+        metadata=replace(metadata, details=(("pixels", f"{width}x{height}"),)),
+    )
+
+
+def _read_archive(
+    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
+) -> FileExtractionResult:
+    text = converted(file, "archive", cache_dir=None, timeout=20)
+    bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=file_limits(request.config))
+    return _result(replace(bounded, file_type=file_type), metadata)
+
+
+def _read_metadata(
+    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
+) -> FileExtractionResult:
+    file.seek(0)
+    start = file.read(16).hex(" ")
+    text = (
+        f"{file_type.value} file, {metadata.mime_type}, {metadata.size} bytes, "
+        f"changed {metadata.modified:%Y-%m-%d %H:%M} UTC, starts with bytes {start}\n"
+    )
+    return _result(
+        replace(show(Source(text), FileType.TEXT, request.max_tokens, request.count), file_type=file_type), metadata
+    )
+
+
+def _result(bounded: Bounded, metadata: FileMetadata) -> FileExtractionResult:
+    return FileExtractionResult(
+        bounded.content,
+        success=True,
+        file_type=bounded.file_type,
+        truncation_info=bounded.info,
+        metadata=metadata,
+    )
+
+
+_READERS: Final[dict[FileType, Callable[[BinaryIO, FileType, FileMetadata, _Request], FileExtractionResult]]] = {
+    **dict.fromkeys(_DOCUMENTS, _read_document),
+    FileType.ARCHIVE: _read_archive,
+    FileType.AUDIO: _read_metadata,
+    FileType.BINARY: _read_metadata,
+    FileType.IMAGE: _read_image,
+    FileType.SPREADSHEET: _read_spreadsheet,
+}

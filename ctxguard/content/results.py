@@ -1,0 +1,363 @@
+"""Save what a tool returns where it is large, and hand back a preview; read slices of what was saved."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast, overload
+
+from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config, load_context_config
+from ctxguard.content.bounding import bound, show
+from ctxguard.content.detection import detect
+from ctxguard.content.encoding import decode, find_encoding
+from ctxguard.content.fitting import measure
+from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.errors import ConfigError
+from ctxguard.tokens import find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
+    from ctxguard.tokens import TokenCounter
+
+__all__ = ["context_result", "handle_of", "recall", "recall_tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAMESPACE: Final = "tool-output"
+"""Where full results stand in a store: the same place as the outputs that `BoundToolOutput` bounds."""
+_LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
+_MEMORY: Final = 256_000_000
+_SMALL_LINES: Final = 4
+
+
+class _Saves(Protocol):
+    """What saving needs: a store, or a folder."""
+
+    def get(self, namespace: str, key: str) -> bytes | None: ...
+
+    def put_new(self, namespace: str, key: str, value: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """Save results as files of a workspace."""
+
+    path: Path
+
+    def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - a folder is a namespace
+        file = self.path / f"{key}.txt"
+        return file.read_bytes() if key.isalpha() and file.is_file() else None
+
+    def put_new(self, namespace: str, key: str, value: bytes) -> bytes:  # noqa: ARG002 - the same
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            with (self.path / f"{key}.txt").open("xb") as out:
+                out.write(value)
+        except FileExistsError:  # the key is made from the value: what stands there is the same
+            return value
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Preview:
+    """How results of one function are saved and shown."""
+
+    truncation: TruncationConfig
+    count: Count
+    saves: Callable[[], _Saves] | None
+
+    def of(self, result: object) -> object:
+        """Return the result itself, or its handle and a preview where it is over the threshold."""
+        written = _written(result)
+        if written is None:
+            return result
+        text, data, file_type = written
+        measured = measure(text, self.truncation.threshold, self.count)
+        if not measured.over:
+            return result
+        handle = None if self.saves is None else handle_of(data)
+        if handle is not None and self.saves is not None:
+            self.saves().put_new(NAMESPACE, handle, data)
+        return self._shown(text, file_type or detect(text), handle, measured.tokens)
+
+    def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
+        most = self.truncation.max_preview_tokens
+        limits = _limits(self.truncation)
+        head = _head(handle, file_type, f"{len(text)} characters", tokens)
+        room = most - self.count(head) - 4
+        if room < 16:
+            return bound(f"[handle {handle}]\n{text}" if handle else text, most, count=self.count).content
+        view = show(Source(text), file_type, room, self.count, limits=limits)
+        head = _head(handle, view.file_type, _size(view.info) or f"{len(text)} characters", tokens)
+        while room > 0 and self.count(head + view.content) > most:
+            room -= max(1, self.count(head + view.content) - most)
+            view = show(Source(text), file_type, max(1, room), self.count, limits=limits)
+        return head + view.content
+
+
+def _head(handle: str | None, file_type: FileType, size: str, tokens: int) -> str:
+    saved = f"result saved, handle {handle}" if handle else "result shortened"
+    return f"[{saved}: {file_type.value}, {size}, about {tokens} tokens; preview]\n"
+
+
+def _size(info: TruncationInfo) -> str:
+    if info.rows_total is not None:
+        return f"{info.rows_total} rows"
+    if info.lines_total is not None:
+        return f"{info.lines_total} lines"
+    return f"{info.items_total} entries" if info.items_total is not None else ""
+
+
+@overload
+def context_result(preset: Callable[P, R], /) -> Callable[P, R | str]: ...
+@overload
+def context_result(
+    preset: str | TruncationConfig = "default",
+    *,
+    save: bool = True,
+    store: Store | None = None,
+    workspace: Path | str | None = None,
+    counter: str | TokenCounter | Callable[[str], int] = "auto",
+    config: ContextConfig | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R | str]]: ...
+def context_result(
+    preset: object = "default",
+    *,
+    save: bool = True,
+    store: Store | None = None,
+    workspace: Path | str | None = None,
+    counter: str | TokenCounter | Callable[[str], int] = "auto",
+    config: ContextConfig | None = None,
+) -> object:
+    """Decorate a tool, sync or async, so that a large result is saved whole and replaced by its handle and a preview.
+
+    Strings, bytes, dicts, lists, pydantic models, dataclasses and data frames are looked at; anything else, and
+    whatever is not over the preset's threshold, is returned as it is. Name, signature and annotations stay, so that
+    decorators of frameworks may stand above.
+
+    Args:
+        preset: name of a truncation preset, or one itself.
+        save: False shows the preview and saves nothing.
+        store: where results are saved; None means the workspace, else the store of the configuration, else a store in
+            memory that this process shares (256 MB, the oldest go first).
+        workspace: folder to save results in as files, in place of a store.
+        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
+        config: where presets and the store are looked up; None means `load_context_config()`.
+
+    Raises:
+        ConfigError: there is no such preset, or the function is a generator.
+    """
+    if callable(preset):
+        return context_result()(cast("Callable[..., object]", preset))
+    truncation = get_truncation_config(preset, config=config) if isinstance(preset, str) else preset
+    saves = functools.partial(_place, store, workspace, config) if save else None
+    preview = _Preview(cast("TruncationConfig", truncation), find_counter(counter).count, saves)
+    return functools.partial(_decorate, preview)
+
+
+def _decorate(preview: _Preview, function: Callable[..., object]) -> Callable[..., object]:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__name__", "it")
+        raise ConfigError(f"context_result bounds what a function returns, and {name} yields; collect its items first")
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def asynchronous(*args: object, **kwargs: object) -> object:
+            result = await function(*args, **kwargs)
+            return await asyncio.to_thread(preview.of, result)
+
+        return asynchronous
+
+    @functools.wraps(function)
+    def synchronous(*args: object, **kwargs: object) -> object:
+        return preview.of(function(*args, **kwargs))
+
+    return synchronous
+
+
+def recall_tool(
+    store: Store | None = None,
+    *,
+    workspace: Path | str | None = None,
+    max_tokens: int = 2_000,
+    counter: str | TokenCounter | Callable[[str], int] = "auto",
+) -> Callable[..., str]:
+    """Return a function `recall(handle, first_line, last_line, contains)` to register as a tool of a model.
+
+    Args:
+        store: where results were saved; None as for `context_result`.
+        workspace: folder they were saved in.
+        max_tokens: tokens that one call may return.
+        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
+    """
+    count = find_counter(counter).count
+
+    def recall(handle: str, first_line: int = 1, last_line: int | None = None, contains: str | None = None) -> str:
+        """Read lines of a result that was shortened.
+
+        Args:
+            handle: the handle that the shortened result names.
+            first_line: first line to read, counted from 1.
+            last_line: last line to read; leave it out to read as much as is shown at once.
+            contains: read only lines that contain this text.
+        """
+        data = _place(store, workspace, None).get(NAMESPACE, handle)
+        if data is None:
+            return f"[nothing is saved under handle {handle}]"
+        return _slice(data, first_line, last_line, contains, max_tokens=max_tokens, count=count)
+
+    return recall
+
+
+def recall(
+    handle: str,
+    first_line: int = 1,
+    last_line: int | None = None,
+    contains: str | None = None,
+    *,
+    store: Store | None = None,
+    workspace: Path | str | None = None,
+    max_tokens: int = 2_000,
+) -> str:
+    """Return lines of a saved result, within a token limit; one line that says so where there is no such result.
+
+    JSON that was saved in few long lines is read by the lines of its indented form.
+
+    Args:
+        handle: what the preview named.
+        first_line: first line, counted from 1.
+        last_line: last line, itself included; None means: as many as the limit lets through.
+        contains: only lines that contain this text.
+        store: where it was saved; None as for `context_result`.
+        workspace: folder it was saved in.
+        max_tokens: tokens that may be returned.
+    """
+    tool = recall_tool(store, workspace=workspace, max_tokens=max_tokens)
+    return tool(handle, first_line, last_line, contains)
+
+
+def handle_of(data: bytes) -> str:
+    """Return the handle of a content: 20 letters, made from it alone; no digits, which masking rules might take."""
+    return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
+
+
+def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, max_tokens: int, count: Count) -> str:
+    lines = _lines(decode(data, find_encoding(data)))
+    numbered = list(enumerate(lines, 1))[max(0, first - 1) : last]
+    if contains is not None:
+        numbered = [(number, line) for number, line in numbered if contains in line]
+    if not numbered:
+        return f"[no such lines; there are {len(lines)}]"
+    taken, room = 0, max_tokens - 32
+    for _, line in numbered:
+        room -= count(line[: max_tokens * 16]) + 1
+        if room < 0:
+            break
+        taken += 1
+    shown = numbered[: max(1, taken)]
+    body = "\n".join(f"{number}: {line}" if contains is not None else line for number, line in shown)
+    rest = f"; go on with first_line={shown[-1][0] + 1}" if len(shown) < len(numbered) else ""
+    head = f"[lines {shown[0][0]}-{shown[-1][0]} of {len(lines)}{rest}]\n"
+    return bound(head + body, max_tokens, count=count, file_type=FileType.TEXT).content
+
+
+def _lines(text: str) -> Sequence[str]:
+    lines = text.splitlines()
+    if len(lines) <= _SMALL_LINES and len(text) > 400 and text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.dumps(json.loads(text), indent=1, ensure_ascii=False).splitlines()
+        except (ValueError, RecursionError):  # not JSON after all: its own lines will do
+            return lines
+    return lines
+
+
+def _place(store: Store | None, workspace: Path | str | None, config: ContextConfig | None) -> _Saves:
+    if store is not None:
+        return store
+    if workspace is not None:
+        return _Folder(Path(workspace))
+    return _shared_store((config or load_context_config()).stabilizer.store)
+
+
+@functools.lru_cache(maxsize=8)
+def _shared_store(url: str | None) -> _Saves:
+    from ctxguard.stores import open_store
+
+    return open_store(url or ":memory:", max_bytes=None if url else _MEMORY)
+
+
+def _limits(truncation: TruncationConfig) -> Limits:
+    return Limits(
+        lines=truncation.max_lines,
+        line_length=truncation.max_line_length,
+        depth=truncation.json_max_depth,
+        items=truncation.json_array_head + truncation.json_array_tail + 1,
+        keys=truncation.json_max_keys,
+        string=truncation.json_max_string,
+        columns=truncation.max_columns,
+        cell=truncation.max_cell_length,
+        rows_head=truncation.rows_head,
+        rows_tail=truncation.rows_tail,
+    )
+
+
+def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
+    """Write a result as text and as the bytes to be saved; None for what is not looked at."""
+    if isinstance(result, str):
+        return result, result.encode("utf-8", "surrogatepass"), None
+    if isinstance(result, bytes | bytearray):
+        return _of_bytes(bytes(result))
+    frame = getattr(result, "write_csv", None) or getattr(result, "to_csv", None)
+    if frame is not None and hasattr(result, "columns") and not isinstance(result, type):
+        text = _frame_text(result, frame)
+        return text, text.encode(), FileType.CSV
+    if _is_data(result):
+        text = json.dumps(_plain(result), ensure_ascii=False, default=_plain, skipkeys=True)
+        return text, text.encode("utf-8", "surrogatepass"), FileType.JSON
+    return None
+
+
+def _of_bytes(data: bytes) -> tuple[str, bytes, FileType | None]:
+    encoding = find_encoding(data)
+    if encoding == "utf-8" or encoding.startswith("utf-"):
+        return decode(data, encoding), data, None
+    return f"{len(data)} bytes, starting with {data[:4096].hex(' ')}\n", data, FileType.TEXT
+
+
+def _frame_text(frame: object, write: Callable[..., str]) -> str:
+    """Write a data frame as CSV: pandas' with its index where that says more than the row's number."""
+    if hasattr(frame, "write_csv"):
+        return write()
+    return write(index=type(getattr(frame, "index", None)).__name__ != "RangeIndex")
+
+
+def _is_data(result: object) -> bool:
+    if isinstance(result, type):
+        return False
+    return (
+        isinstance(result, Mapping | list | tuple | set | frozenset)
+        or dataclasses.is_dataclass(result)
+        or hasattr(result, "model_dump")
+    )
+
+
+def _plain(value: object) -> object:
+    """Return what JSON can hold of a value: fields of models and dataclasses, members of sets, else its text."""
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and not isinstance(value, type):
+        return dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    return list(value) if isinstance(value, list | tuple) else str(value)
