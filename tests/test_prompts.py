@@ -14,7 +14,7 @@ from ctxguard.prompts import get_instructions, get_prompt, get_system_prompt, lo
 from ctxguard.prompts.checking import check_prompts
 from ctxguard.prompts.cli import app
 from ctxguard.prompts.loading import MAX_DEPTH, MAX_SIZE
-from ctxguard.tokens import EstimateCounter
+from ctxguard.tokens import EstimateCounter, find_counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -416,3 +416,26 @@ def test_the_command_exits_0_1_and_2(prompts: Path) -> None:
         failed = runner.invoke(app, ["check", *wrong])
         assert failed.exit_code == 2
         assert failed.stderr.count("\n") == 1
+
+
+# The documentation.
+
+PAGE = Path(__file__).parent.parent / "docs" / "prompts.md"
+
+
+def test_the_page_on_prompts_is_true(prompts: Path) -> None:
+    """Its templates are written where it says, and its programs run on them in order."""
+    pytest.importorskip("pydantic_ai", reason="docs/prompts.md: pydantic-ai is not installed")
+    pytest.importorskip("langchain_core", reason="docs/prompts.md: langchain-core is not installed")
+    page = PAGE.read_text(encoding="utf-8")
+    for title, text in re.findall(r'```markdown title="(.*?)"\n(.*?)```', page, re.DOTALL):
+        Path(title).parent.mkdir(parents=True, exist_ok=True)
+        Path(title).write_text(text, encoding="utf-8")
+    names: dict[str, object] = {}
+    for program in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(program, names)
+    counter = find_counter()
+    shown = re.search(r"check prompts\n(.*?)```", page, re.DOTALL)
+    assert shown is not None
+    if counter.name in shown[1]:
+        assert CliRunner().invoke(app, ["check", "prompts"]).stdout == shown[1]
