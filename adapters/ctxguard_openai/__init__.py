@@ -1,7 +1,15 @@
-"""ctxguard for raw OpenAI lists: Chat Completions messages as dicts, SDK objects mixed in."""
+"""ctxguard for raw OpenAI lists: Chat Completions messages and Responses items, as dicts or SDK objects."""
 
 from __future__ import annotations
 
 from ctxguard_openai.chat import OpenAIAdapter, astabilize_messages, stabilize_messages
+from ctxguard_openai.responses import ResponsesAdapter, astabilize_input, stabilize_input
 
-__all__ = ["OpenAIAdapter", "astabilize_messages", "stabilize_messages"]
+__all__ = [
+    "OpenAIAdapter",
+    "ResponsesAdapter",
+    "astabilize_input",
+    "astabilize_messages",
+    "stabilize_input",
+    "stabilize_messages",
+]

@@ -1,0 +1,287 @@
+"""Responses input items as artifacts and back.
+
+The item kinds are those of `openai.types.responses.ResponseInputItemParam`; which output answers which call is the
+table that OpenAI's Agents SDK uses. Kinds that are not known here are carried along as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.errors import HistoryError
+from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+
+from ctxguard_openai.items import (
+    CALL_OF,
+    FIXED,
+    HOSTED,
+    KINDS,
+    OUTPUT_OF,
+    Item,
+    Path,
+    call_changes,
+    call_id,
+    calls_a_tool,
+    edited,
+    get,
+    is_model_item,
+    is_output,
+    item_type,
+    slots,
+    stand_in,
+    stays,
+    tool_call,
+)
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["Item", "ResponsesAdapter", "astabilize_input", "stabilize_input"]
+
+
+class ResponsesAdapter:
+    """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.
+
+    Reasoning is kept and dropped with what follows it, as the API demands. What does not survive: an edited item loses
+    its `id` (the server would use its stored copy), an edited assistant message its `status` and `annotations`; the
+    reasoning that led to an edited item goes, and its neighbours lose their ids with it. Items of unknown kind,
+    references, compactions and settings are kept as they are.
+
+    Args:
+        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
+            an output without its call is right and stays.
+    """
+
+    name = "openai-responses"
+
+    def __init__(self, *, incremental: bool = False) -> None:
+        self.incremental = incremental
+
+    def read(self, native: Sequence[Item]) -> list[Artifact]:
+        """Return the artifacts of a list of input items.
+
+        Raises:
+            HistoryError: it is no list, or an item has neither `type` nor `role`.
+        """
+        if isinstance(native, (str, bytes, Mapping)) or not isinstance(native, Sequence):
+            raise HistoryError(f"a list of input items is wanted, not {type(native).__name__}")
+        for position, item in enumerate(native):
+            if item_type(item) is None:
+                raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
+        renamed = _shell_call_ids(native)
+        artifacts = [_artifact(group, renamed) for group in _groups(native)]
+        trusts = self.incremental or any(item_type(item) == "item_reference" for item in native)
+        return list(_with_server_calls(artifacts)) if trusts else artifacts
+
+    def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
+        """Return the items of these artifacts: the same objects where nothing was changed."""
+        del native  # every artifact carries its items
+        items: list[Item] = []
+        call_types: dict[object, str] = {}
+        for artifact in artifacts:
+            source = _items(artifact)
+            call_types.update({call_id(item): str(item_type(item)) for item in source})
+            if artifact.source is None:
+                items += _created(artifact, call_types)
+            else:
+                items += source if artifact.origin is None else _written(artifact, source)
+        return items
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a list holds items of a kind that only the Responses API has."""
+        if not isinstance(native, Sequence) or isinstance(native, (str, bytes)):
+            return False
+        types = [item_type(item) for item in native]
+        known = {*OUTPUT_OF, *CALL_OF, *FIXED, *HOSTED, "reasoning"}
+        return None not in types and any(kind in known for kind in types)
+
+
+def _shell_call_ids(native: Sequence[Item]) -> dict[str | None, str]:
+    """Return the call ids of local shell calls by item id: their outputs may name either."""
+    shells = [item for item in native if item_type(item) == "local_shell_call"]
+    return {str(get(item, "id")): str(call_id(item)) for item in shells}
+
+
+def _groups(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """Cut a list into what each artifact stands for."""
+    run: list[Item] = []
+    programs = 0
+    for item in native:
+        programs += (item_type(item) == "program") - (item_type(item) == "program_output")
+        if programs > 0 or (is_model_item(item) and not _begins_anew(run, item)):
+            run.append(item)
+            continue
+        if run:
+            yield tuple(run)
+        run = [item] if is_model_item(item) else []
+        if not run:
+            yield (item,)
+    if run:
+        yield tuple(run)
+
+
+def _begins_anew(run: list[Item], item: Item) -> bool:
+    """Tell a second reply from the rest of the first; reasoning or calls hold a run together."""
+    starts = item_type(item) in ("message", "reasoning")
+    return starts and bool(run) and all(item_type(member) == "message" for member in run)
+
+
+def _artifact(items: tuple[Item, ...], renamed: Mapping[str | None, str]) -> Artifact:
+    first = items[0]
+    answered = call_id(first) if is_output(first) else None
+    role = get(first, "role") if item_type(first) == "message" else None
+    name = get(first, "name") if is_output(first) or role else None
+    return Artifact(
+        Kind.TOOL if is_output(first) else KINDS.get(str(role), Kind.ASSISTANT),
+        _content([part for _, _, part in slots(items)]),
+        calls=tuple(tool_call(item) for item in items if calls_a_tool(item, items)),
+        answers=renamed.get(answered, answered),
+        name=name if isinstance(name, str) else None,
+        pinned=stays(items),
+        source=items,
+    )
+
+
+def _content(parts: list[Part]) -> str | tuple[Part, ...]:
+    if not parts:
+        return ""
+    only = parts[0].text if len(parts) == 1 and parts[0].kind == "text" else None
+    return tuple(parts) if only is None else only
+
+
+def _with_server_calls(artifacts: list[Artifact]) -> Iterator[Artifact]:
+    """Put an artifact that stands for no item before outputs whose calls are on the server, so that they pair."""
+    seen: set[str | None] = set()
+
+    def is_orphan(artifact: Artifact) -> bool:
+        return artifact.kind is Kind.TOOL and artifact.answers not in seen
+
+    for artifact_group in groupby(artifacts, is_orphan):
+        orphan, members = artifact_group[0], list(artifact_group[1])
+        if orphan:
+            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
+            yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
+        yield from members
+        seen.update(call.id for artifact in members for call in artifact.calls)
+
+
+def _items(artifact: Artifact) -> tuple[Item, ...]:
+    return artifact.source if isinstance(artifact.source, tuple) else ()
+
+
+def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
+    """Return the items of a changed artifact; reasoning and what it led to are changed or kept together."""
+    changes = _changes(artifact, items)
+    written: list[Item] = []
+    chunk: list[int] = []
+    for number in range(len(items)):
+        if chunk and item_type(items[number]) == "reasoning" and item_type(items[chunk[-1]]) != "reasoning":
+            written += _rewritten(items, chunk, changes)
+            chunk = []
+        chunk.append(number)
+    return written + _rewritten(items, chunk, changes)
+
+
+def _rewritten(items: tuple[Item, ...], chunk: list[int], changes: Mapping[int, Mapping[Path, str]]) -> list[Item]:
+    if not any(number in changes for number in chunk):
+        return [items[number] for number in chunk]
+    bound = any(item_type(items[n]) in HOSTED or stays((items[n],)) for n in chunk)  # these cannot go without their ids
+    rewritten: list[Item] = []
+    for number in chunk:
+        item = items[number]
+        if item_type(item) == "reasoning":
+            rewritten += [item] if bound and number not in changes else []
+        else:
+            frees = number in changes or (not bound and any(item_type(items[n]) == "reasoning" for n in chunk))
+            rewritten.append(edited(item, changes.get(number, {})) if frees else item)
+    return rewritten
+
+
+def _changes(artifact: Artifact, items: tuple[Item, ...]) -> dict[int, dict[Path, str]]:
+    """Return what is to be written, by number of the item and place in it."""
+    changes: dict[int, dict[Path, str]] = {}
+    texts = [(number, path, part.text) for number, path, part in slots(items) if part.text is not None]
+    for (number, path, was), now in zip(texts, _new_texts(artifact, len(texts)), strict=True):
+        if was != now:
+            changes.setdefault(number, {})[path] = now
+    calling = [number for number, item in enumerate(items) if calls_a_tool(item, items)]
+    for number, call in zip(calling, artifact.calls, strict=True):
+        changes.setdefault(number, {}).update(call_changes(items[number], call))
+    if artifact.answers != artifact.root.answers:
+        changes.setdefault(0, {})["call_id",] = artifact.answers or ""
+    if artifact.name != artifact.root.name and artifact.name is not None:
+        changes.setdefault(0, {})["name",] = artifact.name
+    return {number: change for number, change in changes.items() if change}
+
+
+def _new_texts(artifact: Artifact, expected: int) -> list[str]:
+    """Return the texts of a changed content; one text that took the place of several leaves the others empty."""
+    content = artifact.content
+    texts = [content] if isinstance(content, str) else [part.text for part in content if part.text is not None]
+    return [*texts, *[""] * expected][:expected]
+
+
+def _created(artifact: Artifact, call_types: Mapping[object, str]) -> list[Item]:
+    """Return the items of an artifact that no item stood for: a stand-in result, a summary."""
+    if artifact.kind is Kind.TOOL:
+        return [stand_in(artifact, call_types.get(artifact.answers, "function_call"))]
+    role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
+    spoken: list[Item] = [{"role": role, "content": artifact.text}] if artifact.text or not artifact.calls else []
+    return spoken + [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in artifact.calls
+    ]
+
+
+def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
+    return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+
+
+def stabilize_input(
+    items: Sequence[Item],
+    stabilizer: Stabilizer,
+    *,
+    instructions: str | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
+    incremental: bool = False,
+    window: int | None = None,
+) -> tuple[list[Item], Report]:
+    """Return the stabilized input items and the report. The list and its items are not changed.
+
+    Args:
+        items: the whole input up to now, as it would be sent; only what is new where `incremental`.
+        stabilizer: does the work.
+        instructions: what is sent as `instructions`, to be counted; it is not changed.
+        tools: the tool schemas that are sent along, to be counted.
+        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
+            an output without its call is right and stays. An `item_reference` among the items means the same.
+        window: the model's context window in tokens, where the budget is a share of it.
+
+    Raises:
+        HistoryError: an item cannot be read.
+        BudgetExceededError: what must stay does not fit.
+    """
+    adapter = ResponsesAdapter(incremental=incremental)
+    overhead = _overhead(stabilizer, instructions)
+    result = stabilizer.stabilize(adapter.read(items), tools=tools, overhead=overhead, window=window)
+    return adapter.write(items, result.artifacts), result.report
+
+
+async def astabilize_input(
+    items: Sequence[Item],
+    stabilizer: Stabilizer,
+    *,
+    instructions: str | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
+    incremental: bool = False,
+    window: int | None = None,
+) -> tuple[list[Item], Report]:
+    """Do what `stabilize_input` does where summarizers or stores are async."""
+    adapter = ResponsesAdapter(incremental=incremental)
+    overhead = _overhead(stabilizer, instructions)
+    result = await stabilizer.astabilize(adapter.read(items), tools=tools, overhead=overhead, window=window)
+    return adapter.write(items, result.artifacts), result.report
