@@ -170,6 +170,35 @@ def demo(budget: Budget = None, report: Annotated[ReportFormat, typer.Option("--
 
 
 @app.command()
+def replay(
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too.")],
+    budget: Budget = None,
+    policy: Policy = None,
+    adapter: AdapterName = None,
+    provider: Provider = None,
+    counter: Counter = "auto",
+    config: Config = None,
+    baseline: Annotated[Optional[Path], typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write the figures to this file, as JSON.")] = None,
+) -> None:
+    """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call."""
+    from ctxguard.harness.replay import compare, load_baseline, replay_sessions
+
+    known = None if baseline is None else load_baseline(baseline)
+    stabilizer = _stabilizer(budget, policy, provider, counter, config)
+    told = replay_sessions((one for path in sessions for one in _each(path, adapter)), stabilizer)
+    figures = json.dumps(told.to_dict(), indent=2)
+    _out(figures)
+    if output is not None:
+        _out(figures, output)
+    worse = [] if known is None else compare(told, known)
+    for line in worse:
+        sys.stderr.write(f"ctxguard: worse than the baseline: {line}\n")
+    if worse or not told.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
 def adapters() -> None:
     """List the installed adapters, and whether each can be used here."""
     from ctxguard.adapters import adapter_names, find_adapter

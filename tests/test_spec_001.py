@@ -99,7 +99,7 @@ def test_nfr2_the_process_is_deterministic(history):
 
 
 def test_nfr3_rules_and_heuristics_can_be_replaced(history):
-    tickets = RuleSet("tickets", (Rule("ticket", r"ticket", label="TICKET"),))
+    tickets = RuleSet("tickets", (Rule(name="ticket", label="TICKET", pattern=r"ticket"),))
 
     def keep_every_tenth(draft):
         return draft.revise([a for n, a in enumerate(draft.artifacts) if n < 2 or n % 10 == 0], reason="sampled")

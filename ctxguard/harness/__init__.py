@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from ctxguard.harness.checking import check_session
+from ctxguard.harness.pricing import PriceModel
+from ctxguard.harness.replay import Replay, replay, replay_sessions
 from ctxguard.harness.sessions import Session, parse_session, read_sessions
 
-__all__ = ["Session", "parse_session", "read_sessions"]
+__all__ = [
+    "PriceModel",
+    "Replay",
+    "Session",
+    "check_session",
+    "parse_session",
+    "read_sessions",
+    "replay",
+    "replay_sessions",
+]

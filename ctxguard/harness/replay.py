@@ -1,0 +1,187 @@
+"""Replay recorded sessions turn by turn: what would each model call have been sent, and does every law hold?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.harness.pricing import PriceModel, common_prefix
+from ctxguard.harness.sessions import Session
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens import REPLY_TOKENS
+
+__all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
+
+
+@dataclass(slots=True)
+class Replay:
+    """Hold the figures of replayed sessions; two of them add up.
+
+    Attributes:
+        sessions: how many.
+        calls: model calls in them: the history up to each assistant message.
+        pressed: calls whose history exceeds the budget.
+        refused: calls for which what must stay does not fit (`BudgetExceededError`).
+        tokens_before: tokens of the histories, over all calls that were served.
+        tokens_after: tokens of the contexts, over the same calls.
+        successors: calls that follow a served call, in sessions that exceed the budget.
+        extended: those of them whose prompt extends the previous one.
+        cuts: calls that cut the window.
+        price: what the contexts cost, cached prefixes cheap, in units of one uncached token.
+        price_before: what the histories would have cost.
+        findings: what checks found, by check.
+    """
+
+    sessions: int = 0
+    calls: int = 0
+    pressed: int = 0
+    refused: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    successors: int = 0
+    extended: int = 0
+    cuts: int = 0
+    price: float = 0.0
+    price_before: float = 0.0
+    findings: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Replay) -> Replay:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "findings"}
+        names = {*self.findings, *other.findings}
+        return Replay(**sums, findings={n: self.findings.get(n, 0) + other.findings.get(n, 0) for n in sorted(names)})
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check held at every call."""
+        return not self.findings
+
+    @property
+    def prefix_share(self) -> float:
+        """Share of calls whose prompt extends the previous one, in sessions that exceed the budget; 1.0 if none do."""
+        return self.extended / self.successors if self.successors else 1.0
+
+    @property
+    def saved(self) -> float:
+        """Share of the input tokens that was saved, over all served calls."""
+        return 1 - self.tokens_after / self.tokens_before if self.tokens_before else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON values."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "prefix_share": round(self.prefix_share, 4), "saved": round(self.saved, 4)}
+
+
+def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
+    """Replay one session: stabilize its history up to each assistant message.
+
+    Args:
+        session: as recorded.
+        stabilizer: does the work.
+        prices: of the provider; None means the default model.
+    """
+    return _Player(session, stabilizer, prices or PriceModel()).play()
+
+
+class _Player:
+    """Play one session."""
+
+    def __init__(self, session: Session, stabilizer: Stabilizer, prices: PriceModel) -> None:
+        self.artifacts = session.read()
+        self.tools = session.tools
+        self.stabilizer = stabilizer
+        self.prices = prices
+        self.told = Replay(sessions=1)
+        self.previous: list[Artifact] | None = None
+        self.history_before = 0
+
+    def play(self) -> Replay:
+        for end, artifact in enumerate(self.artifacts):
+            if artifact.kind is Kind.ASSISTANT and end:
+                self._call(end)
+        if not self.told.pressed:
+            self.told.successors = self.told.extended = 0
+        return self.told
+
+    def _call(self, end: int) -> None:
+        told = self.told
+        told.calls += 1
+        try:
+            result = self.stabilizer.stabilize(self.artifacts[:end], tools=self.tools, overhead=REPLY_TOKENS)
+        except BudgetExceededError:
+            told.refused += 1
+            self.previous = None
+            return
+        report = result.report
+        told.pressed += report.tokens_before > report.budget
+        told.tokens_before += report.tokens_before
+        told.tokens_after += report.tokens_after
+        told.cuts += report.cut is not None and report.cut.fresh
+        for check in report.checks:
+            if not check.ok:
+                told.findings[check.name] = told.findings.get(check.name, 0) + 1
+        self._price(result.artifacts, report.tokens_before, report.tokens_after)
+
+    def _price(self, artifacts: list[Artifact], before: int, after: int) -> None:
+        told, shared = self.told, 0
+        if self.previous is not None:
+            same = common_prefix(self.previous, artifacts)
+            told.successors += 1
+            told.extended += same == len(self.previous)
+            shared = self.stabilizer.counter.artifacts(artifacts[:same])
+        told.price += self.prices.price(after, shared)
+        told.price_before += self.prices.price(before, self.history_before)
+        self.previous, self.history_before = artifacts, before
+
+
+def replay_sessions(sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
+    """Replay many sessions and add up their figures."""
+    total = Replay()
+    for session in sessions:
+        total += replay(session, stabilizer, prices=prices)
+    return total
+
+
+BETTER_LOW: Final = ("refused", "tokens_after", "price")
+BETTER_HIGH: Final = ("prefix_share",)
+
+
+def load_baseline(path: str | Path) -> Mapping[str, object]:
+    """Return the figures of an earlier replay from its JSON file.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no such figures.
+    """
+    try:
+        figures = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the baseline {path} cannot be read ({error}); write one with --output", setting="baseline") from error
+    if not isinstance(figures, dict) or any(name not in figures for name in (*BETTER_LOW, *BETTER_HIGH)):
+        raise ConfigError(f"the baseline {path} holds no figures of a replay", setting="baseline")
+    return figures
+
+
+def compare(now: Replay, baseline: Mapping[str, object], *, tolerance: float = 0.01) -> list[str]:
+    """Return what has become worse than a baseline, one line each.
+
+    Args:
+        now: the new figures.
+        baseline: those of `Replay.to_dict`, at the same sessions and settings.
+        tolerance: share by which a figure may be worse.
+    """
+    told = now.to_dict()
+    worse = []
+    for name in (*BETTER_LOW, *BETTER_HIGH):
+        was, is_now = float(str(baseline[name])), float(str(told[name]))
+        loss = is_now - was if name in BETTER_LOW else was - is_now
+        if loss > abs(was) * tolerance:
+            worse.append(f"{name} was {was:g} and is {is_now:g}")
+    known = baseline.get("findings")
+    for check, count in now.findings.items():
+        if count > (known.get(check, 0) if isinstance(known, Mapping) else 0):
+            worse.append(f"{check} fails at {count} calls")
+    return worse
