@@ -1,0 +1,261 @@
+"""How much context management saves, over a conversation or a process.
+
+The numbers are kept here, and go to OpenTelemetry as well where `opentelemetry-api` is installed: counters
+`ctxguard.input.tokens`, `ctxguard.output.tokens`, `ctxguard.compressions` and `ctxguard.checkpoints`, and a histogram
+`ctxguard.compression.ratio` of output to input. Without it nothing is imported and nothing is paid.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
+
+from ctxguard.artifacts import Artifact
+from ctxguard.errors import ConfigError
+from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.truncate import estimate_tokens
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+
+__all__ = ["CheckpointEvent", "CompressionEvent", "ContextMetrics", "EmptySummary", "MetricsSummary", "Size"]
+
+Size: TypeAlias = int | Iterable[Artifact] | Iterable[Mapping[str, object]]
+"""Tokens, or what to count them in: artifacts, or OpenAI messages."""
+
+EVENTS_KEPT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionEvent:
+    """Record that a context was made smaller.
+
+    Attributes:
+        timestamp: when, in UTC.
+        input_tokens: tokens before.
+        output_tokens: tokens after.
+        reduction_percent: share of the input that is gone, in percent; below 0 where it grew, 0 for an empty input.
+        strategy: what made it smaller.
+    """
+
+    timestamp: datetime
+    input_tokens: int
+    output_tokens: int
+    reduction_percent: float
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvent:
+    """Record that a checkpoint was made.
+
+    Attributes:
+        timestamp: when, in UTC.
+        phase: of which phase.
+    """
+
+    timestamp: datetime
+    phase: str
+
+
+class MetricsSummary(TypedDict):
+    """Sum the compressions up; reductions are in percent of the input."""
+
+    total_input_tokens: int
+    total_output_tokens: int
+    total_reduction: float
+    compression_count: int
+    average_reduction: float
+    checkpoint_count: int
+
+
+class EmptySummary(TypedDict):
+    """Say that there is nothing to sum up."""
+
+    status: Literal["no compression events"]
+
+
+class ContextMetrics:
+    """Track what context management does; safe for many threads, in bounded memory.
+
+    Sums are exact over the whole life; of the single events the latest 1,000 of each kind are kept.
+
+    Args:
+        counter: counts messages where they are recorded in place of a number: a name, a `TokenCounter` or a function.
+        meter: the OpenTelemetry meter to export by; None means that of the global provider, if the API is installed.
+        clock: tells the time.
+
+    Attributes:
+        total_input_tokens: tokens of every input that was recorded.
+        total_output_tokens: tokens of every output that was recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        counter: str | TokenCounter | Callable[[str], int] = "auto",
+        meter: Meter | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._counter = ArtifactCounter(find_counter(counter))
+        self._clock = clock
+        self._lock = Lock()
+        self._export = _export(meter)
+        self.total_input_tokens = 0
+        self.total_output_tokens = 0
+        self._compressions: deque[CompressionEvent] = deque(maxlen=EVENTS_KEPT)
+        self._checkpoints: deque[CheckpointEvent] = deque(maxlen=EVENTS_KEPT)
+        self._compressed_from = 0
+        self._compressed_to = 0
+        self._reductions = 0.0
+        self._compression_count = 0
+        self._checkpoint_count = 0
+
+    @property
+    def compression_events(self) -> tuple[CompressionEvent, ...]:
+        """The latest compressions, oldest first."""
+        with self._lock:
+            return tuple(self._compressions)
+
+    @property
+    def checkpoint_events(self) -> tuple[CheckpointEvent, ...]:
+        """The latest checkpoints, oldest first."""
+        with self._lock:
+            return tuple(self._checkpoints)
+
+    def record_input_size(self, messages: Size) -> None:
+        """Record what came in.
+
+        Args:
+            messages: tokens, or artifacts or OpenAI messages to count.
+
+        Raises:
+            ConfigError: the number is below 0.
+            HistoryError: an item is neither an artifact nor a dict.
+        """
+        tokens = self._tokens(messages)
+        with self._lock:
+            self.total_input_tokens += tokens
+        if self._export is not None:
+            self._export.input(tokens)
+
+    def record_output_size(self, messages: Size) -> None:
+        """Record what went out.
+
+        Args:
+            messages: tokens, or artifacts or OpenAI messages to count.
+
+        Raises:
+            ConfigError: the number is below 0.
+            HistoryError: an item is neither an artifact nor a dict.
+        """
+        tokens = self._tokens(messages)
+        with self._lock:
+            self.total_output_tokens += tokens
+        if self._export is not None:
+            self._export.output(tokens)
+
+    def record_compression(self, input_size: int, output_size: int, strategy: str) -> None:
+        """Record that a context was made smaller.
+
+        Args:
+            input_size: tokens before.
+            output_size: tokens after.
+            strategy: what made it smaller.
+
+        Raises:
+            ConfigError: a size is below 0.
+        """
+        before, after = self._tokens(input_size), self._tokens(output_size)
+        reduction = _reduction(before, after)
+        event = CompressionEvent(self._clock(), before, after, reduction, strategy)
+        with self._lock:
+            self._compressions.append(event)
+            self._compression_count += 1
+            self._compressed_from += before
+            self._compressed_to += after
+            self._reductions += reduction
+        if self._export is not None:
+            self._export.compression(event)
+
+    def record_checkpoint(self, phase: str = "") -> None:
+        """Record that a checkpoint was made.
+
+        Args:
+            phase: of which phase.
+        """
+        event = CheckpointEvent(self._clock(), phase)
+        with self._lock:
+            self._checkpoints.append(event)
+            self._checkpoint_count += 1
+        if self._export is not None:
+            self._export.checkpoint(event)
+
+    def get_summary(self) -> MetricsSummary | EmptySummary:
+        """Sum up the compressions and count the checkpoints; a status alone where nothing was compressed."""
+        with self._lock:
+            if not self._compression_count:
+                return {"status": "no compression events"}
+            return {
+                "total_input_tokens": self._compressed_from,
+                "total_output_tokens": self._compressed_to,
+                "total_reduction": _reduction(self._compressed_from, self._compressed_to),
+                "compression_count": self._compression_count,
+                "average_reduction": self._reductions / self._compression_count,
+                "checkpoint_count": self._checkpoint_count,
+            }
+
+    def _tokens(self, messages: Size) -> int:
+        if isinstance(messages, int):
+            if messages < 0:
+                raise ConfigError(f"a size is 0 tokens or more, not {messages}", setting="size")
+            return messages
+        items = list(messages)
+        artifacts = [item for item in items if isinstance(item, Artifact)]
+        if len(artifacts) == len(items):
+            return self._counter.artifacts(artifacts)
+        return estimate_tokens(cast("list[Mapping[str, object]]", items))
+
+
+def _reduction(before: int, after: int) -> float:
+    return (1 - after / before) * 100 if before else 0.0
+
+
+class _Export:
+    """Hand every event to OpenTelemetry; its own SDK aggregates and sends."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._input = meter.create_counter("ctxguard.input.tokens", "{token}", "Tokens that came in.")
+        self._output = meter.create_counter("ctxguard.output.tokens", "{token}", "Tokens that went out.")
+        self._compressions = meter.create_counter("ctxguard.compressions", "{compression}", "Contexts made smaller.")
+        self._checkpoints = meter.create_counter("ctxguard.checkpoints", "{checkpoint}", "Checkpoints made.")
+        self._ratio = meter.create_histogram("ctxguard.compression.ratio", "1", "Tokens after to tokens before.")
+
+    def input(self, tokens: int) -> None:
+        self._input.add(tokens)
+
+    def output(self, tokens: int) -> None:
+        self._output.add(tokens)
+
+    def compression(self, event: CompressionEvent) -> None:
+        attributes = {"ctxguard.strategy": event.strategy}
+        self._compressions.add(1, attributes)
+        if event.input_tokens:
+            self._ratio.record(event.output_tokens / event.input_tokens, attributes)
+
+    def checkpoint(self, event: CheckpointEvent) -> None:
+        self._checkpoints.add(1, {"ctxguard.phase": event.phase})
+
+
+def _export(meter: Meter | None) -> _Export | None:
+    if meter is not None:
+        return _Export(meter)
+    try:
+        from opentelemetry.metrics import get_meter
+    except ImportError:  # optional by design: the numbers are then kept here alone
+        return None
+    return _Export(get_meter("ctxguard"))
