@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 if TYPE_CHECKING:
+    from ctxguard.content.reader import FileExtractionResult
+
+if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read"]

@@ -110,6 +110,7 @@ class MessageCompressor:
         self._counter = counter
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with its long messages compressed."""
         artifacts = self._compressed(draft.artifacts, draft.counter.counter.count)
         return draft.revise(artifacts, action="bounded", reason=f"compressed at level {self.level}")
 

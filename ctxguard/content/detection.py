@@ -73,7 +73,7 @@ def _bracketed(start: str) -> FileType:
         return FileType.JSON
     if start[0] == "[":
         return _by_lines(lines[:200], start)
-    if len(lines) > 1 and lines[0].endswith("}") and all(line.startswith("{") for line in lines[:20]):
+    if len(lines) > 1 and lines[0].endswith("}") and all(re.match(r'\{\s*["}]', line) for line in lines[:20]):
         return FileType.JSONL
     return FileType.JSON if re.match(r'\{\s*["}]', start) else _by_lines(lines[:200], start)
 

@@ -169,6 +169,8 @@ def detect_file(name: str, head: bytes) -> FileType:
         named = None
     if named is None or named in _SNIFFED:
         return _by_content(named, head)
+    if named is FileType.JSON and _by_content(None, head) is FileType.JSONL:
+        return FileType.JSONL
     return named
 
 

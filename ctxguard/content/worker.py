@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     logging.disable(logging.CRITICAL)
     out, sys.stdout = sys.stdout.buffer, io.StringIO()
     try:
-        text = _CONVERTERS[arguments[0]](sys.stdin.buffer)
+        text = CONVERTERS[arguments[0]](sys.stdin.buffer)
     except Exception as error:  # noqa: BLE001 - whatever a library makes of a broken file is the answer
         sys.stderr.write(_reason(error) + "\n")
         return 1
@@ -172,13 +172,14 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-_CONVERTERS: Final[dict[str, Callable[[BinaryIO], str]]] = {
+CONVERTERS: Final[dict[str, Callable[[BinaryIO], str]]] = {
     "pdf": _document(".pdf"),
     "docx": _document(".docx"),
     "pptx": _document(".pptx"),
     "spreadsheet": _spreadsheet,
     "archive": _archive,
 }
+"""What reads each kind of document."""
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from ctxguard.content.files import RefusedError
 if TYPE_CHECKING:
     import io
 
-__all__ = ["converted", "default_cache_dir"]
+__all__ = ["cached_at", "converted", "default_cache_dir"]
 
 TIMEOUT: Final = 60
 _VERSION: Final = "1"
@@ -37,7 +37,7 @@ def converted(file: BinaryIO, kind: str, *, cache_dir: Path | None, timeout: int
     """
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
         raise RefusedError(f"is larger than the {_MAX_SIZE} bytes up to which documents are converted")
-    place = None if cache_dir is None else cache_dir / f"{_digest(file)}-{kind}-{_VERSION}.txt"
+    place = None if cache_dir is None else cached_at(cache_dir, file, kind)
     if place is not None and place.is_file():
         return place.read_text(encoding="utf-8")
     text = _run(file, kind, timeout)
@@ -50,6 +50,11 @@ def default_cache_dir() -> Path:
     """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home, "ctxguard", "documents")
+
+
+def cached_at(cache_dir: Path, file: BinaryIO, kind: str) -> Path:
+    """Return where the text of a document is remembered: by the SHA-256 of its bytes, whatever it is called."""
+    return cache_dir / f"{_digest(file)}-{kind}-{_VERSION}.txt"
 
 
 def _digest(file: BinaryIO) -> str:

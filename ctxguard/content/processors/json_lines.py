@@ -16,6 +16,11 @@ __all__ = ["JsonLinesShape"]
 class JsonLinesShape(LogShape):
     """Show lines of JSON like a log, with long lines shrunk as trees and signs written as JSON strings."""
 
+    def _with_short_lines(self, text: str, length: int | None) -> str:
+        if length is None:
+            return text
+        return "\n".join(self._short(line, length) for line in text.split("\n"))
+
     def _short(self, line: str, length: int) -> str:
         if len(line) <= length:
             return line

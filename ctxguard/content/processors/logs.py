@@ -84,7 +84,7 @@ class LogShape:
         text, limits = self._text, self._limits
         fits = self._source.gap is None and len(text) <= room
         if fits and (limits.lines is None or self._total <= limits.lines):
-            shown = shorten_lines(text, limits.line_length)
+            shown = self._with_short_lines(text, limits.line_length)
             return View(shown, cut=shown != text, info=self._info(self._total))
         marker = self._marker(self._total)
         chosen = self._chosen(max(0, room - len(marker) - 1))
@@ -169,6 +169,9 @@ class LogShape:
     def _marker(self, shown: int) -> str:
         about = "" if self._source.exact else "about "
         return self._sign(note(f"{shown} of {about}{self._total} lines shown", self._source.handle))
+
+    def _with_short_lines(self, text: str, length: int | None) -> str:
+        return shorten_lines(text, length)
 
     def _short(self, line: str, length: int) -> str:
         return shorten(line, length)
