@@ -1,0 +1,133 @@
+"""Bad input gets a clear error or a right result, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxguard import Artifact, BudgetExceededError, Stabilizer
+from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, HistoryError, PairingError
+from ctxguard.stages import BoundToolOutput, FillBudget, RepairExchanges, StableWindow
+from ctxguard_openai import stabilize_messages
+
+
+def test_an_empty_history_is_an_empty_context():
+    result = Stabilizer(100).stabilize([])
+    assert result.artifacts == []
+    assert result.report.ok
+    assert stabilize_messages([], Stabilizer(100))[0] == []
+
+
+def test_no_system_prompt_is_fine():
+    result = Stabilizer(100).stabilize([Artifact("user", "hi")])
+    assert [a.text for a in result.artifacts] == ["hi"]
+    assert result.report.ok
+
+
+@pytest.mark.parametrize("budget", [0, -5, True, 2.5, None, "100", "0%", "120%", "many%"])
+def test_a_budget_that_is_none_is_refused(budget):
+    with pytest.raises(ConfigError, match="budget"):
+        Stabilizer(budget)
+
+
+def test_a_share_needs_the_window():
+    stabilizer = Stabilizer("50%", reserve=100)
+    with pytest.raises(ConfigError, match="needs the model's window"):
+        stabilizer.stabilize([Artifact("user", "hi")])
+    assert stabilizer.stabilize([Artifact("user", "hi")], window=1_000).report.budget == 400
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"keep_recent": -1}, {"reserve": -1}, {"on_failure": "shrug"}, {"provider": "acme"}, {"counter": "p99k"}, {"target": 0}, {"target": 1.5}],
+)
+def test_settings_out_of_range_are_refused_by_name(settings):
+    with pytest.raises(ConfigError) as caught:
+        Stabilizer(100, **settings)
+    assert caught.value.setting == next(iter(settings))
+
+
+def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match="unknown policy 'magic'; known are chat, agent"):
+        Stabilizer.from_policy("magic", budget=100)
+    with pytest.raises(ConfigError, match="takes no setting 'tarhet'"):
+        Stabilizer.from_policy("agent", budget=100, tarhet=0.5)
+
+
+@pytest.mark.parametrize("make", [lambda: BoundToolOutput(share=0), lambda: BoundToolOutput(max_tokens=0), lambda: StableWindow(target=2), lambda: FillBudget(order="random"), lambda: RepairExchanges(on_broken="hide")])
+def test_stages_refuse_settings_out_of_range(make):
+    with pytest.raises(ConfigError):
+        make()
+
+
+@pytest.mark.parametrize("history", [5, None])
+def test_what_is_no_history_is_refused(history):
+    with pytest.raises(HistoryError, match="a list of artifacts is wanted"):
+        Stabilizer(100).stabilize(history)
+
+
+def test_a_dict_among_artifacts_is_named_and_the_remedy_too():
+    with pytest.raises(HistoryError, match="message 0: .* go through an adapter"):
+        Stabilizer(100).stabilize([{"role": "user", "content": "hi"}])
+
+
+def test_ten_megabytes_in_one_tool_output_are_bounded():
+    calls = {"id": "1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "read it"},
+        {"role": "assistant", "content": None, "tool_calls": [calls]},
+        {"role": "tool", "tool_call_id": "1", "content": "line of text\n" * 800_000},
+    ]
+    out, report = stabilize_messages(messages, Stabilizer(2_000, counter="estimate"))
+    assert report.ok
+    assert report.tokens_after <= 2_000
+    assert out[2]["content"].startswith("line of text")
+
+
+def test_ten_megabytes_in_the_last_user_message_are_refused_with_both_numbers():
+    with pytest.raises(BudgetExceededError, match="the budget is 2000") as caught:
+        stabilize_messages([{"role": "user", "content": "word " * 2_000_000}], Stabilizer(2_000, counter="estimate"))
+    assert caught.value.needed > 1_000_000
+    assert caught.value.parts["last user message"] > 1_000_000
+
+
+def test_a_system_prompt_over_the_budget_is_refused_by_its_part():
+    history = [Artifact("system", "rule " * 500), Artifact("user", "hi")]
+    with pytest.raises(BudgetExceededError, match="system") as caught:
+        Stabilizer(200).stabilize(history)
+    assert caught.value.parts["system"] > 200
+
+
+def test_pins_over_the_budget_are_refused_by_their_part():
+    history = [Artifact("user", "keep " * 300, pinned=True), Artifact("assistant", "a"), Artifact("user", "b")]
+    with pytest.raises(BudgetExceededError) as caught:
+        Stabilizer(200, keep_task=False).stabilize(history)
+    assert caught.value.parts["pinned"] > 200
+
+
+def test_a_chain_that_does_not_fit_is_an_error_and_never_an_overflow():
+    with pytest.raises(BudgetExceededError):
+        Stabilizer(10, stages=[]).stabilize([Artifact("user", "word " * 50)])
+
+
+def test_lone_surrogates_and_zero_bytes_pass():
+    history = [Artifact("user", "a\ud800b\x00c")]
+    assert Stabilizer(100).stabilize(history).artifacts[0].text == "a\ud800b\x00c"
+
+
+def test_strict_users_can_have_faults_raised():
+    with pytest.raises(CheckFailedError, match="SystemIntact"):
+        Stabilizer(100, stages=[lambda d: d.revise(d.artifacts[1:], reason="x")], on_failure="raise").stabilize(
+            [Artifact("system", "s"), Artifact("user", "u")]
+        )
+    with pytest.raises(PairingError, match="answers no call") as caught:
+        Stabilizer(100, stages=[RepairExchanges(on_broken="raise")]).stabilize([Artifact("tool", "x", answers="1")])
+    assert len(caught.value.findings) == 1
+
+
+def test_every_error_is_one_of_ours_and_pickles():
+    import pickle
+
+    error = BudgetExceededError(20, 10, {"system": 20})
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.needed, again.budget, again.parts, str(again)) == (20, 10, {"system": 20}, str(error))
+    assert isinstance(again, CtxguardError)
