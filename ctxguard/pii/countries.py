@@ -45,10 +45,20 @@ def _written(name: str, label: str, pattern: str, module: str) -> Rule:
     )
 
 
-def _letters(name: str, label: str, pattern: str, shape: str, module: str) -> Rule:
+def _letters(
+    name: str, label: str, pattern: str, shape: str, gate: str, module: str, *, lead: str | None = None
+) -> Rule:
     """Make a rule for a form with letters in it; `shape` begins with the literal that finds it fast."""
     return Rule(
-        name, label, rf"{_START}{pattern}{_END}", shape=shape, validate=_STDNUM + module, quiet=QUIET_NUMBER, score=0.8
+        name,
+        label,
+        rf"{_START}{pattern}{_END}",
+        shape=shape,
+        gate=gate,
+        lead=lead,
+        validate=_STDNUM + module,
+        quiet=QUIET_NUMBER,
+        score=0.8,
     )
 
 
@@ -59,54 +69,83 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "CA": (
         _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
-        _digits("ca-sin-named", "CA_SIN", r"\d{3}[ -]?\d{3}[ -]?\d{3}", "ca.sin", r"\bsin\b|\bnas\b|social insurance|assurance sociale"),
+        _digits(
+            "ca-sin-named",
+            "CA_SIN",
+            r"\d{3}[ -]?\d{3}[ -]?\d{3}",
+            "ca.sin",
+            r"\bsin\b|\bnas\b|social insurance|assurance sociale",
+        ),
         _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", r"business number|\bbn\b"),
     ),
     "GB": (
         _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", r"\bnhs\b|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", r"\butr\b|taxpayer ref"),
-        Rule(
-            "uk-nino",
-            "UK_NINO",
-            rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{{2}} ?\d{{2}} ?\d{{2}} ?[A-D]{_END}",
-            shape="AA ?00",
-            quiet=QUIET_NUMBER,
-            score=0.8,
+        *(
+            Rule(
+                name,
+                "UK_NINO",
+                rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]{digits}[A-D]{_END}",
+                shape=shape,
+                gate=shape,
+                quiet=QUIET_NUMBER,
+                score=0.8,
+            )
+            for name, digits, shape in (
+                ("uk-nino", r"\d{6}", "AA000000A"),
+                ("uk-nino-spaced", r" \d{2} \d{2} \d{2} ", "AA 00 00 00 A"),
+                ("uk-nino-split", r" \d{6}", "AA 000000A"),
+            )
         ),
         Rule(
             "uk-nino-small",
             "UK_NINO",
             rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
-            shape="aa 00 00",
+            shape="aa 00 00 00 a",
+            gate="aa 00 00 00 a",
             score=0.7,
         ),
     ),
     "DE": (
         _digits("de-idnr", "DE_TAX_ID", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "de.idnr", r"steuer|\bid-?nr|\btin\b|tax"),
         _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
-        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "AA ?000000000", "de.vat"),
+        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "000000000", "000000000", "de.vat", lead="DE "),
         Rule(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
             rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
             shape="00000000A000",
+            gate="00000000A000",
             validate="ctxguard.pii.validators:german_insurance",
             score=0.7,
         ),
     ),
     "FR": (
         _written("fr-nir", "FR_NIR", r"\d \d{2} \d{2} \d{2} \d{3} \d{3} \d{2}", "fr.nir"),
-        _digits("fr-nir-named", "FR_NIR", r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}", "fr.nir", r"\bnir\b|sécu|secu|insee|social"),
+        _digits(
+            "fr-nir-named",
+            "FR_NIR",
+            r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}",
+            "fr.nir",
+            r"\bnir\b|sécu|secu|insee|social",
+        ),
         _digits("fr-siret", "FR_SIRET", r"\d{3} ?\d{3} ?\d{3} ?\d{5}", "fr.siret", r"siret"),
         _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", r"\bnif\b|spi\b|fiscal"),
     ),
     "ES": (
-        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "es.dni"),
-        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "[XYZxyzAa]-?0000000-?[Aa]", "es.nie"),
+        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "00000000", "es.dni"),
+        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "0000000", "0000000", "es.nie", lead="XYZxyz-"),
     ),
     "IT": (
-        _letters("it-fiscal-code", "IT_FISCAL_CODE", r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]", "AAAAAA00A00A000A", "it.codicefiscale"),
+        _letters(
+            "it-fiscal-code",
+            "IT_FISCAL_CODE",
+            r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]",
+            "AAAAAA00A00A000A",
+            "AAAAAA00A00A000A",
+            "it.codicefiscale",
+        ),
         _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", r"\biva\b|partita|\bvat\b"),
     ),
     "NL": (_digits("nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", r"\bbsn\b|burgerservice|sofi"),),
@@ -122,8 +161,15 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "IN": (
         _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar"),
         _digits("in-aadhaar-named", "IN_AADHAAR", r"\d{12}", "in_.aadhaar", r"aadh?aar|\buid(?:ai)?\b|आधार"),
-        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "in_.pan"),
-        _letters("in-gstin", "IN_GSTIN", r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]", "00AAAAA0000A", "in_.gstin"),
+        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "AAAAA0000A", "in_.pan"),
+        _letters(
+            "in-gstin",
+            "IN_GSTIN",
+            r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]",
+            "00AAAAA0000A",
+            "00AAAAA0000A",
+            "in_.gstin",
+        ),
     ),
     "AU": (
         _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", r"\btfn\b|tax file"),
@@ -131,7 +177,9 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", r"\bacn\b|company number"),
     ),
     "JP": (
-        _digits("jp-my-number", "JP_MY_NUMBER", r"\d{4}[ -]?\d{4}[ -]?\d{4}", "jp.in_", r"my ?number|マイナンバー|個人番号"),
+        _digits(
+            "jp-my-number", "JP_MY_NUMBER", r"\d{4}[ -]?\d{4}[ -]?\d{4}", "jp.in_", r"my ?number|マイナンバー|個人番号"
+        ),
     ),
     "KR": (
         _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
@@ -144,6 +192,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "CN_ID",
             rf"{_START}\d{{17}}[\dXx]{_END}",
             shape="00000000000000000[0Aa]",
+            gate="00000000000000000",
             validate=_STDNUM + "cn.ric",
             quiet=QUIET_NUMBER,
             score=0.9,
@@ -166,5 +215,7 @@ def country_rules(*countries: str) -> RuleSet:
     """
     unknown = [country for country in countries if country not in _BY_COUNTRY]
     if unknown:
-        raise ConfigError(f"no rules for {', '.join(unknown)}; there are for {', '.join(COUNTRIES)}", setting="countries")
+        raise ConfigError(
+            f"no rules for {', '.join(unknown)}; there are for {', '.join(COUNTRIES)}", setting="countries"
+        )
     return RuleSet("+".join(countries), tuple(rule for country in countries for rule in _BY_COUNTRY[country]))

@@ -85,7 +85,10 @@ _FORMS: Final = (
     ("frameio", rf"fio-u-{_W}{{64}}"),
     ("infracost", rf"ico-{_A}{{32}}"),
     ("jfrog", rf"AKCp{_A}{{69}}|cmVmd{_A}{{59}}"),
-    ("onepassword", rf"ops_eyJ{_W}{{50,1000}}|A3-[A-Z0-9]{{6}}-(?:[A-Z0-9]{{11}}|[A-Z0-9]{{6}}-[A-Z0-9]{{5}})(?:-[A-Z0-9]{{5}}){{3}}"),
+    (
+        "onepassword",
+        rf"ops_eyJ{_W}{{50,1000}}|A3-[A-Z0-9]{{6}}-(?:[A-Z0-9]{{11}}|[A-Z0-9]{{6}}-[A-Z0-9]{{5}})(?:-[A-Z0-9]{{5}}){{3}}",
+    ),
     ("prefect", rf"pn[bu]_{_A}{{36}}"),
     ("readme", rf"rdme_[a-z0-9]{{70}}"),
     ("scalingo", rf"tk-us-{_W}{{48}}"),
@@ -104,25 +107,31 @@ _FORMS: Final = (
     ("harness", rf"[ps]at\.{_W}{{22}}\.{_H}{{24}}\.{_A}{{20}}"),
     ("rapidapi", rf"{_A}{{10}}msh{_A}{{15}}p1{_A}{{6}}jsn{_A}{{12}}"),
 )
-_EDGE: Final = r"(?<![A-Za-z0-9_-])"
-_STOP: Final = r"(?![A-Za-z0-9_-])"
-_NAMED: Final = (
-    ("passw", r"passwords?|passwd|passwort|passwörter"),
-    ("pwd", r"pwd"),
-    ("secret", r"(?:client|app|api|shared|signing|consumer|aws)?[_ -]?secret(?:[_ -]?(?:access[_ -]?)?key)?"),
-    ("token", r"(?:access|auth|api|bearer|refresh|session|bot|oauth|id|private|personal)[_ -]?token"),
-    ("key", r"(?:api|access|account|auth|encryption|master|private|service|license|subscription)[_ -]?key"),
+_WORD: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_PREFIXES: Final = (
+    "api|access|account|auth|encryption|master|private|service|license|secret|subscription|signing|shared"
 )
+_NAMED: Final = (
+    ("passw", "PASSWORD", r"(?<![\w-])[\w-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
+    ("pwd", "PASSWORD", r"(?<![\w-])[\w-]{0,40}?pwd", "secret_value"),
+    ("secret", "SECRET", r"(?<![\w-])[\w-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
+    ("token", "SECRET", r"(?<![\w-])[\w-]{0,40}?token", "named_secret"),
+    (
+        "key",
+        "SECRET",
+        rf"(?<![\w-])(?:[\w-]{{0,40}}?(?:{_PREFIXES})[_-]?key|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
+        "named_secret",
+    ),
+)
+"""Word in the text, label, the name it is part of, and who judges what is assigned to it."""
+_ASSIGNED: Final = r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
 
 CREDENTIAL_RULES: Final = (
-    *(
-        Rule(f"key-{name}", "SECRET", rf"{_EDGE}(?:{form}){_STOP}", kind="token", validate=_HERE + "generated")
-        for name, form in _FORMS
-    ),
+    *(Rule(f"key-{name}", "SECRET", form, kind="token", validate=_HERE + "generated") for name, form in _FORMS),
     Rule(
         "jwt",
         "SECRET",
-        rf"{_EDGE}eyJ{_W}{{14,8000}}\.eyJ{_W}{{10,8000}}(?:\.{_W}{{0,2000}})?",
+        rf"eyJ{_W}{{14,8000}}\.eyJ{_W}{{10,8000}}(?:\.{_W}{{0,2000}})?",
         kind="token",
     ),
     Rule(
@@ -139,20 +148,40 @@ CREDENTIAL_RULES: Final = (
         anchor="://",
         lead="",
     ),
-    Rule("slack-webhook", "SECRET", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9+/]{40,60}", anchor="hooks.slack.com/"),
-    Rule("connection-password", "SECRET", r"(?i)(?:;|^|\")\s*(?:password|pwd)\s*=\s*(?P<value>[^;\"'\s\x00<\[{$]{3,128})(?=;|\"|'|\s|$)", anchor=";"),
-    Rule("azure-account-key", "SECRET", r"(?i)AccountKey=(?P<value>[A-Za-z0-9+/]{86}==)", anchor="accountkey="),
-    Rule("bearer", "SECRET", r"(?i)(?<![A-Za-z])(?:bearer|basic) (?P<value>[A-Za-z0-9_.~+/=-]{16,2000})", anchor="authorization", validate=_HERE + "random_enough"),
+    Rule(
+        "slack-webhook",
+        "SECRET",
+        r"hooks\.slack\.com/(?P<value>(?:services|workflows|triggers)/[A-Za-z0-9+/]{40,60})",
+        anchor="hooks.slack.com/",
+        lead="",
+    ),
+    Rule(
+        "azure-account-key",
+        "SECRET",
+        r"(?i)AccountKey=(?P<value>[A-Za-z0-9+/]{86}==)",
+        anchor="accountkey=",
+        lead="",
+    ),
+    *(
+        Rule(
+            f"http-{scheme}",
+            "SECRET",
+            rf"(?i)(?<![A-Za-z]){scheme} (?P<value>[A-Za-z0-9_.~+/=-]{{16,2000}})",
+            anchor=scheme + " ",
+            lead="",
+            validate=_HERE + "random_enough",
+        )
+        for scheme in ("bearer", "basic")
+    ),
     *(
         Rule(
             f"named-{anchor}",
-            "SECRET" if anchor != "passw" and anchor != "pwd" else "PASSWORD",
-            rf"(?i)(?<![A-Za-z])(?:[a-z0-9]{{1,12}}[_-]){{0,3}}(?:{words})(?:[\"']?\s{{0,3}}(?::=|=>|[:=])\s{{0,3}}[\"'`]?|\\?\"\s{{0,2}}:\s{{0,2}}\\?\"|"
-            r"(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
-            r"(?P<value>[^\s\"'`,;<>(){}\[\]\x00\\]{6,200}(?<![.,:!?]))",
+            label,
+            rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\]{{6,200}}(?<![.,:!?]))",
             anchor=anchor,
-            validate=_HERE + ("secret_value" if anchor in ("passw", "pwd") else "random_enough"),
+            lead=_WORD,
+            validate=_HERE + check,
         )
-        for anchor, words in _NAMED
+        for anchor, label, words, check in _NAMED
     ),
 )

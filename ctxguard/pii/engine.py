@@ -8,10 +8,11 @@ pattern over the whole text. Both hand each candidate to the same judgement.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.fold import view_of
@@ -23,19 +24,40 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "engine_of"]
 
-WINDOW: Final = 48
+WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 _LEFT: Final = 3
 _RIGHT: Final = 2
 _REACH: Final = 64
 _MEMO: Final = 20_000
+_EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+"""What every key and token is: at an edge, with a digit among its first characters, no UUID."""
+_STOP: Final = r"(?![A-Za-z0-9_-])"
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
 _DOTS: Final = (".", ":")
 
-Near = Callable[["re.Pattern[str]", str], bool]
+_NUMBERS: Final = count()
 Fit = tuple[int, int, int]
 Verdict = Callable[[str], bool | int]
 """Says yes or no, or how many of the characters are the finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Hold words that may stand before a candidate.
+
+    Attributes:
+        number: the same for the same words, so that an answer is remembered once.
+        pattern: over small letters.
+    """
+
+    number: int
+    pattern: re.Pattern[str]
+
+
+@lru_cache(maxsize=4096)
+def _words(pattern: str) -> Words:
+    return Words(next(_NUMBERS), re.compile(pattern))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +67,66 @@ class Prepared:
     Attributes:
         rule: the rule.
         pattern: over the text, or over the shape for number rules.
+        on_shape: the pattern of a number rule, over the shape in bytes.
         shape: where a match may begin, over the shape.
-        context: words that must or may stand before.
+        places: the same, or the anchor in small letters; None where the pattern is searched everywhere.
+        gate: what the shape or the text in small letters must contain.
+        context: words one of which must stand before.
         quiet: words right before that silence it.
         tail: what belongs to a finding if it follows.
         is_valid: judges the matched text.
+        group: which group of a match is the finding.
     """
 
     rule: Rule
     pattern: re.Pattern[str]
     on_shape: re.Pattern[bytes] | None
     shape: re.Pattern[bytes] | None
-    context: re.Pattern[str] | None
-    quiet: re.Pattern[str] | None
+    places: re.Pattern[bytes] | None
+    gate: bytes
+    context: Words | None
+    quiet: Words | None
     tail: re.Pattern[str] | None
     is_valid: Verdict | None
     group: int | str
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Hold a folded text in the forms that are searched; all have the same offsets.
+
+    Attributes:
+        text: the folded text.
+        lowered: one byte a character, ASCII letters small.
+        shape: one byte a character, digits `0`, letters `a` and `A`.
+    """
+
+    text: str
+    lowered: bytes
+    shape: bytes
+
+
+def _seen(text: str) -> Seen:
+    plain = text.encode("latin-1", "replace")
+    return Seen(text, plain.lower(), shape_of(plain))
+
+
 def _prepared(rule: Rule) -> Prepared:
     number = rule.kind == "number"
-    source = f"(?=({rule.pattern}))" if number else rule.pattern
+    source = {"number": f"(?=({rule.pattern}))", "token": f"{_EDGE}(?:{rule.pattern}){_STOP}"}.get(
+        rule.kind, rule.pattern
+    )
+    shape = re.compile(rule.shape.encode("ascii")) if rule.shape else None
+    anchor = rule.anchor.lower().encode("ascii")
     return Prepared(
         rule,
         re.compile(source),
         re.compile(source.encode("ascii")) if number else None,
-        re.compile(rule.shape.encode("ascii")) if rule.shape else None,
-        re.compile(rule.context) if rule.context else None,
-        re.compile(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
+        shape,
+        shape if rule.lead is None or shape is not None else re.compile(re.escape(anchor)),
+        rule.gate.encode("ascii") if rule.shape else anchor,
+        _words(rule.context) if rule.needs_context else None,
+        _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
         re.compile(rule.tail) if rule.tail else None,
         _function(rule.validate),
         1 if number else "value" if "(?P<value>" in source else 0,
@@ -93,11 +147,36 @@ def _imported(module: str, name: str) -> Callable[..., bool | int]:
     return function
 
 
-def _stands_near(pattern: re.Pattern[str], window: str) -> bool:
-    return pattern.search(window) is not None
+class Surroundings:
+    """Remember which words stand before a candidate: the same JSON keys and phrases come again and again.
+
+    Args:
+        remembers: False asks anew every time.
+    """
+
+    def __init__(self, *, remembers: bool) -> None:
+        self._remembers = remembers
+        self._windows: dict[str, dict[int, bool]] = {}
+
+    def of(self, text: str, start: int) -> tuple[str, dict[int, bool]]:
+        """Return the characters before a place, and what is known about them."""
+        window = text[max(0, start - WINDOW) : start]
+        known = self._windows.get(window)
+        if known is None:
+            known = {}
+            if self._remembers:
+                if len(self._windows) >= _MEMO:
+                    self._windows = {}
+                self._windows[window] = known
+        return window, known
 
 
-_remembered_near: Final = lru_cache(maxsize=100_000)(_stands_near)
+def _stands(words: Words, before: tuple[str, dict[int, bool]]) -> bool:
+    window, known = before
+    answer = known.get(words.number)
+    if answer is None:
+        answer = known[words.number] = words.pattern.search(window.lower()) is not None
+    return answer
 
 
 @lru_cache(maxsize=64)
@@ -117,115 +196,140 @@ class Engine:
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         prepared = tuple(map(_prepared, rules))
-        self._rules = prepared
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
-        self._texts = tuple(p for p in prepared if p.rule.kind == "text")
+        texts = tuple(p for p in prepared if p.rule.kind == "text")
+        self._by_shape = tuple((p.gate, p) for p in texts if p.shape is not None)
+        self._by_anchor = tuple((p.gate, p) for p in texts if p.shape is None)
         self._token = _joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[bytes, tuple[Fit, ...]] = {}
+        self._surroundings = Surroundings(remembers=True)
 
     def find(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the fast path."""
         if not text:
             return ()
         view = view_of(text)
-        seen = view.text
-        shape = shape_of(seen)
-        spans = [
-            *self._denied(seen),
-            *self._in_text(seen, shape, _remembered_near),
-            *self._in_tokens(seen, _remembered_near),
-            *self._in_numbers(seen, shape, _remembered_near),
-        ]
+        seen = _seen(view.text)
+        spans: list[Span] = []
+        for gate, prepared in self._by_anchor:
+            if gate in seen.lowered:
+                self._match(prepared, seen, seen.lowered, self._surroundings, spans)
+        for gate, prepared in self._by_shape:
+            if gate in seen.shape:
+                self._match(prepared, seen, seen.shape, self._surroundings, spans)
+        for start in token_starts(seen.lowered) if self._token is not None else ():
+            self._match_token(seen.text, start, spans)
+        if self._numbers:
+            self._match_numbers(seen, spans)
+        self._match_denied(seen.text, spans)
         return resolve(map(view.original, spans)) if spans else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
         view = view_of(text)
-        shape = shape_of(view.text).decode("latin-1")
-        spans = [*self._denied(view.text), *self._plainly(view.text, shape)]
+        seen = _seen(view.text)
+        anew = Surroundings(remembers=False)
+        spans: list[Span] = []
+        for gate, prepared in (*self._by_anchor, *self._by_shape):
+            over = seen.lowered if prepared.shape is None else seen.shape
+            for match in prepared.pattern.finditer(seen.text) if gate in over else ():
+                self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
+        for match in self._token.finditer(seen.text) if self._token is not None else ():
+            self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
+        for begin, end in number_runs(seen.shape):
+            begin = max(0, begin - _LEFT)
+            for number, first, last in self._fit(seen.shape[begin : end + _RIGHT]):
+                self._judge(self._numbers[number], seen.text, begin + first, begin + last, anew, spans)
+        self._match_denied(seen.text, spans)
         return resolve(map(view.original, spans))
 
-    def _plainly(self, text: str, shape: str) -> Iterator[Span]:
-        for kind in (self._texts, self._tokens, self._numbers):
-            for prepared in kind:
-                over = shape if prepared.rule.kind == "number" else text
-                for match in prepared.pattern.finditer(over):
-                    yield from self._judged(prepared, text, *match.span(prepared.group), _stands_near)
-
-    def _denied(self, text: str) -> Iterator[Span]:
-        for pattern, label in self._deny:
+    def _match(
+        self, prepared: Prepared, seen: Seen, over: bytes, surroundings: Surroundings, spans: list[Span]
+    ) -> None:
+        """Match one rule only where its anchor or its shape says that a match may stand."""
+        places, pattern, group, text = prepared.places, prepared.pattern, prepared.group, seen.text
+        if places is None:
             for match in pattern.finditer(text):
-                yield Span(match.start(), match.end(), label)
-
-    def _in_text(self, text: str, shape: bytes, near: Near) -> Iterator[Span]:
-        lowered = ""
-        for prepared in self._texts:
-            rule = prepared.rule
-            if rule.anchor and rule.anchor not in text:
-                lowered = lowered or text.lower()
-                if rule.anchor not in lowered:
-                    continue
-            for start, end in _matches(prepared, text, shape):
-                yield from self._judged(prepared, text, start, end, near)
-
-    def _in_tokens(self, text: str, near: Near) -> Iterator[Span]:
-        if self._token is None:
+                self._judge(prepared, text, *match.span(group), surroundings, spans)
             return
-        for start in token_starts(text):
-            match = self._token.match(text, start) or self._token.match(text, _dotted_start(text, start))
-            if match is not None:
-                prepared = self._tokens[int((match.lastgroup or "t0")[1:])]
-                yield from self._judged(prepared, text, *match.span(prepared.group), near)
+        lead = prepared.rule.lead
+        done = 0
+        for found in places.finditer(over):
+            start = found.start()
+            if start < done:
+                continue
+            if lead:
+                before = text[max(done, start - _REACH - 1) : start]
+                start -= len(before) - len(before.rstrip(lead))
+            exact = pattern.match(text, start)
+            if exact is not None:
+                done = exact.end()
+                self._judge(prepared, text, *exact.span(group), surroundings, spans)
 
-    def _in_numbers(self, text: str, shape: bytes, near: Near) -> Iterator[Span]:
-        for start, end in number_runs(shape):
+    def _match_token(self, text: str, start: int, spans: list[Span]) -> None:
+        match = self._token and (self._token.match(text, start) or self._token.match(text, _dotted_start(text, start)))
+        if match:
+            self._judge(self._token_rule(match), text, *match.span(), self._surroundings, spans)
+
+    def _token_rule(self, match: re.Match[str]) -> Prepared:
+        return self._tokens[int((match.lastgroup or "t0")[1:])]
+
+    def _match_numbers(self, seen: Seen, spans: list[Span]) -> None:
+        for start, end in number_runs(seen.shape):
             begin = max(0, start - _LEFT)
-            key = shape[begin : end + _RIGHT]
+            key = seen.shape[begin : end + _RIGHT]
             fits = self._fits.get(key)
             if fits is None:
-                fits = self._fit(key)
+                fits = self._remember(key)
             for number, first, last in fits:
-                yield from self._judged(self._numbers[number], text, begin + first, begin + last, near)
+                self._judge(self._numbers[number], seen.text, begin + first, begin + last, self._surroundings, spans)
 
-    def _fit(self, key: bytes) -> tuple[Fit, ...]:
-        """Return which number rules a shape fits, and where in it."""
-        fits = tuple(
-            (number, *match.span(1))
-            for number, prepared in enumerate(self._numbers)
-            if prepared.on_shape is not None
-            for match in prepared.on_shape.finditer(key)
-        )
+    def _match_denied(self, text: str, spans: list[Span]) -> None:
+        for pattern, label in self._deny:
+            spans += (Span(*match.span(), label) for match in pattern.finditer(text))
+
+    def _remember(self, key: bytes) -> tuple[Fit, ...]:
+        fits = self._fit(key)
         if len(self._fits) >= _MEMO:
             self._fits = {}
         if len(key) <= 256:
             self._fits[key] = fits
         return fits
 
-    def _judged(self, prepared: Prepared, text: str, start: int, end: int, near: Near) -> Iterator[Span]:
-        """Take a candidate as a finding, unless its surroundings, its check digits or the allow list speak against it."""
-        rule = prepared.rule
-        if prepared.quiet is not None or rule.needs_context:
-            window = text[max(0, start - WINDOW) : start].lower()
-            if prepared.quiet is not None and near(prepared.quiet, window):
+    def _fit(self, key: bytes) -> tuple[Fit, ...]:
+        """Return which number rules a shape fits, and where in it."""
+        return tuple(
+            (number, *match.span(1))
+            for number, prepared in enumerate(self._numbers)
+            if prepared.on_shape is not None
+            for match in prepared.on_shape.finditer(key)
+        )
+
+    def _judge(
+        self, prepared: Prepared, text: str, start: int, end: int, surroundings: Surroundings, spans: list[Span]
+    ) -> None:
+        """Take a candidate, unless its surroundings, its check digits or the allow list speak against it."""
+        context, quiet, is_valid = prepared.context, prepared.quiet, prepared.is_valid
+        if context is not None or quiet is not None:
+            before = surroundings.of(text, start)
+            if context is not None and not _stands(context, before):
                 return
-            if rule.needs_context and prepared.context is not None and not near(prepared.context, window):
+            if quiet is not None and _stands(quiet, before):
                 return
-        value = text[start:end]
-        if prepared.is_valid is not None:
-            verdict = prepared.is_valid(value)
+        if is_valid is not None:
+            verdict = is_valid(text[start:end])
             if not verdict:
                 return
             if verdict is not True:
                 end = start + verdict
-                value = text[start:end]
-        if self._allow and self._allows(value.lower()):
+        if self._allow and self._allows(text[start:end].lower()):
             return
         if prepared.tail is not None and (more := prepared.tail.match(text, end)) is not None:
             end = more.end()
-        yield Span(start, end, rule.label, rule.score)
+        spans.append(Span(start, end, prepared.rule.label, prepared.rule.score))
 
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
@@ -248,37 +352,5 @@ def _joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:
     """Return one expression that says which token rule may match at a place."""
     if not tokens:
         return None
-    return re.compile("|".join(f"(?P<t{number}>{p.rule.pattern})" for number, p in enumerate(tokens)))
-
-
-def _matches(prepared: Prepared, text: str, shape: bytes) -> Iterator[tuple[int, int]]:
-    group = prepared.group
-    if prepared.shape is None and prepared.rule.lead is None:
-        return (match.span(group) for match in prepared.pattern.finditer(text))
-    return (match.span(group) for match in _from_places(prepared, text, shape))
-
-
-def _from_places(prepared: Prepared, text: str, shape: bytes) -> Iterator[re.Match[str]]:
-    """Match only where the anchor or the shape says that a match may stand."""
-    lead = prepared.rule.lead or ""
-    done = 0
-    for place in _places(prepared, text, shape):
-        if place < done:
-            continue
-        before = text[max(done, place - _REACH - 1) : place] if lead else ""
-        match = prepared.pattern.match(text, place - (len(before) - len(before.rstrip(lead))))
-        if match is not None:
-            done = match.end()
-            yield match
-
-
-def _places(prepared: Prepared, text: str, shape: bytes) -> Iterator[int]:
-    if prepared.shape is not None:
-        for match in prepared.shape.finditer(shape):
-            yield match.start()
-        return
-    anchor = prepared.rule.anchor
-    place = text.find(anchor)
-    while place >= 0:
-        yield place
-        place = text.find(anchor, place + 1)
+    forms = "|".join(f"(?P<t{number}>{p.rule.pattern})" for number, p in enumerate(tokens))
+    return re.compile(f"{_EDGE}(?:{forms}){_STOP}")

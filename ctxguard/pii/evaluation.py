@@ -124,7 +124,9 @@ def read_gold(path: str | Path) -> Iterator[Example]:
                 if line.strip():
                     yield _example(line, str(path), number)
     except (OSError, UnicodeDecodeError) as error:
-        raise SessionFileError(str(path), f"cannot be read ({type(error).__name__}); give a file of JSON lines") from error
+        raise SessionFileError(
+            str(path), f"cannot be read ({type(error).__name__}); give a file of JSON lines"
+        ) from error
 
 
 def _example(line: str, path: str, number: int) -> Example:
@@ -157,9 +159,7 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
     return Scores(dict(sorted(counts.items())), chars, seconds)
 
 
-def _judged(
-    example: Example, found: Sequence[Span], labels: Sequence[str] | None
-) -> Iterator[tuple[str, Score]]:
+def _judged(example: Example, found: Sequence[Span], labels: Sequence[str] | None) -> Iterator[tuple[str, Score]]:
     for gold in example.spans:
         if labels is None or gold.label in labels:
             yield gold.label, Score(gold=1, masked=int(_is_covered(example.text, gold, found)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -20,6 +21,12 @@ __all__ = ["View", "view_of"]
 _INVISIBLE: Final = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_ESCAPED: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
+_ESCAPE: Final = 6
+_ASTRAL: Final = "\U00010000"
+_STYLED_DIGITS: Final = re.compile("[\U0001d7ce-\U0001d7ff]")
+"""Apart from the others: one class of both planes would be matched character by character."""
+_INVISIBLES: Final = re.compile(rf"[{_INVISIBLE}]")
 _REMOVED: Final = re.compile(rf"[{_INVISIBLE}]|\\u([0-9a-fA-F]{{4}})")
 
 
@@ -29,59 +36,80 @@ class View:
 
     Attributes:
         text: the folded text; placeholders in it are blanked.
-        starts: offset in the original of every character, one more for the end; None where the offsets are the same.
+        cuts: offsets in the folded text at which something was left out or an escape was read; empty where offsets
+            are those of the original.
+        ends: offset in the original right after each cut.
     """
 
     text: str
-    starts: tuple[int, ...] | None = None
+    cuts: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
 
     def original(self, span: Span) -> Span:
         """Return a span of this view as a span of the original text."""
-        if self.starts is None:
+        if not self.cuts:
             return span
-        last = self.starts[span.end - 1] if span.end else 0
-        return Span(self.starts[span.start], max(last + 1, self._end(span.end)), span.label, span.score)
+        return Span(self._place(span.start), self._place(span.end - 1, after=True), span.label, span.score)
 
-    def _end(self, end: int) -> int:
-        """Return where the last character ends; an escape is six characters long."""
-        starts = self.starts or ()
-        return min(starts[end], starts[end - 1] + 6) if end else 0
+    def _place(self, offset: int, *, after: bool = False) -> int:
+        """Return where a character begins, or with `after` where it ends, in the original."""
+        number = bisect_right(self.cuts, offset) - 1
+        place = offset if number < 0 else self.ends[number] + offset - self.cuts[number]
+        if not after:
+            return place
+        following = bisect_right(self.cuts, offset + 1) - 1
+        escaped = following > number and self.cuts[following] == offset + 1 and self.ends[following] - place == _ESCAPE
+        return place + (_ESCAPE if escaped else 1)
 
 
 def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
     blanked = blank_placeholders(text)
-    plain = text.isascii()
-    folded = blanked if plain else blanked.translate(_folding())
-    if "\\u" not in folded and (plain or not _REMOVED.search(folded)):
-        return View(folded)
-    return _shortened(folded)
+    if not text.isascii():
+        blanked = _folded(blanked)
+        if _INVISIBLES.search(blanked) is not None:
+            return _shortened(blanked)
+    return _shortened(blanked) if _ESCAPED.search(blanked) is not None else View(blanked)
+
+
+def _folded(text: str) -> str:
+    table, foldable = _folding()
+    if foldable.search(text) is not None:
+        text = foldable.sub(lambda match: table[match[0]], text)
+    if _STYLED_DIGITS.search(text) is not None:
+        text = _STYLED_DIGITS.sub(lambda match: table[match[0]], text)
+    return text
 
 
 def _shortened(text: str) -> View:
+    """Leave out what is invisible and read `\\uXXXX` as the character it stands for."""
     pieces: list[str] = []
-    starts: list[int] = []
-    done = 0
+    cuts: list[int] = []
+    ends: list[int] = []
+    done = size = 0
     for match in _REMOVED.finditer(text):
         pieces.append(text[done : match.start()])
-        starts.extend(range(done, match.start()))
+        size += match.start() - done
         done = match.end()
         if match[1] is not None:
-            pieces.append(chr(int(match[1], 16)).translate(_folding()))
-            starts.append(match.start())
+            char = chr(int(match[1], 16))
+            pieces.append(_folding()[0].get(char, char))
+            cuts.append(size)
+            ends.append(match.start())
+            size += 1
+        cuts.append(size)
+        ends.append(done)
     pieces.append(text[done:])
-    starts.extend(range(done, len(text) + 1))
-    return View("".join(pieces), tuple(starts))
+    return View("".join(pieces), tuple(cuts), tuple(ends))
 
 
 @lru_cache(maxsize=1)
-def _folding() -> dict[int, str]:
+def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
     """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one."""
-    table = {ord(char): "-" for char in _DASHES} | {ord(char): " " for char in _SPACES}
-    for code in range(0x0660, 0x1FC00):
-        char = chr(code)
+    table = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SPACES, " ")
+    for char in map(chr, range(0x0660, 0x1FC00)):
         if (digit := unicodedata.decimal(char, None)) is not None:
-            table[code] = str(digit)
+            table[char] = str(digit)
     for code in range(0xFF01, 0xFF5F):
-        table.setdefault(code, chr(code - 0xFEE0))
-    return table
+        table.setdefault(chr(code), chr(code - 0xFEE0))
+    return table, re.compile(f"[{''.join(re.escape(char) for char in table if char < _ASTRAL)}]")

@@ -10,9 +10,7 @@ from typing import Final
 
 __all__ = ["JsonToken", "is_json", "json_tokens", "rewrite_json"]
 
-_TOKEN: Final = re.compile(
-    r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL
-)
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL)
 _OPENERS: Final = frozenset('{["')
 
 
@@ -65,9 +63,7 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
             is_key = False
         else:
             value = _decoded(raw)
-            yield JsonToken(
-                match.start(), match.end(), value, "" if is_key else key, is_key
-            )
+            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key)
             key = value if is_key else key
 
 

@@ -43,9 +43,7 @@ class Masker:
         *,
         strategy: str = "redact",
     ) -> None:
-        self.detectors: tuple[Detector, ...] = (
-            tuple(rules) if isinstance(rules, Sequence) else (rules,)
-        )
+        self.detectors: tuple[Detector, ...] = tuple(rules) if isinstance(rules, Sequence) else (rules,)
         self.strategy = strategy
         self._placeholders = _placeholders(self.detectors)
         self._texts: TextCache[str] = TextCache()
@@ -63,9 +61,7 @@ class Masker:
         """Return what the detectors find together."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
-        return resolve(
-            chain.from_iterable(detector.find(text) for detector in self.detectors)
-        )
+        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
 
     def _replacement(self, label: str) -> str:
         return self._placeholders.get(label) or redaction(label_of(label))
@@ -92,13 +88,7 @@ class MaskSession:
     def name(self, text: str) -> str:
         """Return a participant's name, masked in letters, digits, `_` and `-` where it held personal data."""
         masked = self._mask_plain(text)
-        return (
-            text
-            if masked == text
-            else "".join(
-                c if c.isascii() and c.isalnum() else "_" for c in masked
-            ).strip("_")
-        )
+        return text if masked == text else "".join(c if c.isascii() and c.isalnum() else "_" for c in masked).strip("_")
 
     def _mask_any(self, text: str) -> str:
         if not self._masker.find(text) and "\\" not in text:
@@ -110,9 +100,7 @@ class MaskSession:
             spans = self._masker.find(text)
             if not spans:
                 break
-            text = _replaced(
-                text, spans, lambda span: self._masker._replacement(span.label)
-            )
+            text = _replaced(text, spans, lambda span: self._masker._replacement(span.label))
         return text
 
     def _mask_json(self, text: str) -> str:
@@ -129,30 +117,18 @@ class MaskSession:
 
     def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
         hit = next(
-            (
-                span
-                for span in spans
-                if span.start < token.end and token.start < span.end
-            ),
+            (span for span in spans if span.start < token.end and token.start < span.end),
             None,
         )
-        return (
-            token.value
-            if hit is None or token.is_key
-            else self._masker._replacement(hit.label)
-        )
+        return token.value if hit is None or token.is_key else self._masker._replacement(hit.label)
 
 
 def _placeholders(detectors: Iterable[Detector]) -> Mapping[str, str]:
     sets = (detector for detector in detectors if isinstance(detector, RuleSet))
-    return {
-        rule.label: rule.redaction for rules in sets for rule in reversed(rules.rules)
-    }
+    return {rule.label: rule.redaction for rules in sets for rule in reversed(rules.rules)}
 
 
-def _replaced(
-    text: str, spans: Sequence[Span], replacement: Callable[[Span], str]
-) -> str:
+def _replaced(text: str, spans: Sequence[Span], replacement: Callable[[Span], str]) -> str:
     pieces: list[str] = []
     done = 0
     for span in spans:
@@ -178,9 +154,7 @@ def validate_no_pii(
 ) -> bool:
     """Tell whether no rule matches in any text that leaves with these artifacts; by a full scan, without caches."""
     detectors = tuple(rules) if isinstance(rules, Sequence) else (rules,)
-    return not any(
-        _scan(detector, text) for text in _texts(artifacts) for detector in detectors
-    )
+    return not any(_scan(detector, text) for text in _texts(artifacts) for detector in detectors)
 
 
 def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str]:
@@ -205,6 +179,4 @@ def _masker(rules: Detector | Sequence[Detector]) -> Masker:
         return Masker(key)
     if len(_MASKERS) > 32:
         _MASKERS.clear()
-    return (
-        _MASKERS.setdefault(key, Masker(key)) if key not in _MASKERS else _MASKERS[key]
-    )
+    return _MASKERS.setdefault(key, Masker(key)) if key not in _MASKERS else _MASKERS[key]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ctxguard.pii.rules import Rule
-from ctxguard.pii.words import LEFT, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER
+from ctxguard.pii.words import LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER
 
 __all__ = ["REGIONS", "phone_rules"]
 
@@ -57,7 +57,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-national",
             "PHONE",
-            rf"{LEFT}(?<!\d )\(?\d{{2,5}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
+            rf"{LEFT}(?<!\d[ /])\(?\d{{2,5}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_QUIET,
@@ -67,10 +67,10 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-named",
             "PHONE",
-            rf"{LEFT}\(?\d{{1,5}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}\)?){{1,6}}" + _END,
+            rf"{LEFT}\(?\d{{1,5}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
             kind="number",
             validate=_HERE + "loose_phone",
-            context=rf"(?:{PHONE_LOOSELY})[^\d]{{0,24}}\Z",
+            context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
             needs_context=True,
             quiet=_QUIET,
             tail=_EXTENSION,
@@ -82,7 +82,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             rf"{LEFT}\d{{7,14}}" + _END,
             kind="number",
             validate=_HERE + "loose_phone",
-            context=rf"(?:{PHONE_STRICTLY})[^\d]{{0,20}}\Z",
+            context=rf"(?:{PHONE_STRICTLY}){PHONE_JOIN}",
             needs_context=True,
             quiet=_QUIET,
             tail=_EXTENSION,

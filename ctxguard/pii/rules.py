@@ -24,13 +24,15 @@ class Rule:
         label: what it finds; capital letters and underscores.
         pattern: regular expression. Of `kind="text"` over the text; of `kind="number"` over its shape, where every
             digit is `0`, every small letter `a` and every capital `A`; of `kind="token"` over the text, for keys and
-            tokens that hold a run of at least 20 letters, digits, `_` or `-`. A group named `value` is the finding,
+            tokens: it begins and ends at the edge of a run of letters, digits, `_` and `-`, and holds one of 20 or more. A group named `value` is the finding,
             if there is one. Keep repeats bounded: time must be linear.
         kind: what the pattern is over.
-        anchor: a literal that every match contains (`kind="text"`); the rule runs only where it occurs. With `lead`,
-            the pattern is tried only around it.
+        anchor: a literal that every match contains, whatever its case (`kind="text"`); the rule runs only where it
+            occurs. With `lead`, the pattern is tried only around it.
         lead: characters that may stand before the anchor, at most 64 of them; None means the pattern is searched.
-        shape: regular expression over the shape, beginning with a literal, that matches wherever a match begins.
+        shape: regular expression over the shape, beginning with a literal, that matches wherever a match begins
+            (with `lead`: wherever a match may stand around).
+        gate: a literal that the shape of every match contains (with `shape`).
         validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
             text: yes, no, or how many of its characters are the finding; None takes every match.
         context: words one of which stands shortly before, as a regular expression over small letters.
@@ -48,6 +50,7 @@ class Rule:
     anchor: str = field(default="", kw_only=True)
     lead: str | None = field(default=None, kw_only=True)
     shape: str = field(default="", kw_only=True)
+    gate: str = field(default="", kw_only=True)
     validate: str | Callable[[str], bool | int] | None = field(default=None, kw_only=True)
     context: str = field(default="", kw_only=True)
     needs_context: bool = field(default=False, kw_only=True)
@@ -121,9 +124,7 @@ class RuleSet:
     def __or__(self, other: RuleSet) -> RuleSet:
         known = set(self.rules)
         rules = self.rules + tuple(rule for rule in other.rules if rule not in known)
-        return RuleSet(
-            f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny
-        )
+        return RuleSet(f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny)
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["number_runs", "number_runs_plainly", "shape_of", "token_starts"]
+__all__ = ["number_runs", "shape_of", "token_starts"]
 
 
 def _table(*classes: tuple[bytes, bytes]) -> bytes:
@@ -27,13 +27,12 @@ _LATIN: Final = bytes(range(0xC0, 0x100))
 _SHAPE: Final = _table((_UPPER, b"A"), (_LOWER, b"a"), (_LATIN, b"a"), (_DIGITS, b"0"))
 _TOKEN: Final = _table((_UPPER + _LOWER + _DIGITS + b"_-", b"a"))
 _RUN: Final = re.compile(rb"0[0 .()/-]{5,}")
-_PLAIN_RUN: Final = re.compile(r"[0-9][0-9 .()/-]{5,}")
 _LONG_TOKEN: Final = re.compile(rb"aaaaaaaaaaaaaaaaa{3,}")
 
 
-def shape_of(text: str) -> bytes:
-    """Return the shape; one byte a character, so that offsets are the same."""
-    return text.encode("latin-1", "replace").translate(_SHAPE)
+def shape_of(plain: bytes) -> bytes:
+    """Return the shape of a text in Latin-1; one byte a character, so that offsets are the same."""
+    return plain.translate(_SHAPE)
 
 
 def number_runs(shape: bytes) -> Iterator[tuple[int, int]]:
@@ -42,15 +41,9 @@ def number_runs(shape: bytes) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
-def number_runs_plainly(text: str) -> Iterator[tuple[int, int]]:
-    """Walk the same runs in the text itself, without a shape."""
-    for match in _PLAIN_RUN.finditer(text):
-        yield match.span()
-
-
-def token_starts(text: str) -> list[int]:
+def token_starts(plain: bytes) -> list[int]:
     """Return where runs of at least 20 letters, digits, `_` and `-` begin: what a key or token is made of."""
-    tokens = text.encode("latin-1", "replace").translate(_TOKEN)
+    tokens = plain.translate(_TOKEN)
     if b"aaaaaaaaaaaaaaaaaaaa" not in tokens:
         return []
     return [match.start() for match in _LONG_TOKEN.finditer(tokens)]

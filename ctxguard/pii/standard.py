@@ -14,12 +14,19 @@ __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
 _HERE: Final = "ctxguard.pii.validators:"
 _SEPARATED: Final = r"(?P<s>[ .-])"
-_MAIL_EXTRA: Final = "".join(map(chr, (*range(0xC0, 0x250), *range(0x370, 0x530))))
-_MAIL_CHARS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.!#$%&'*+/=?^_`{|}~-"
-_ATEXT: Final = r"A-Za-z0-9_+%&~À-ɏͰ-ԯ-"
+_LETTERS: Final = "À-ɏͰ-ԯ"
+"""Letters outside ASCII that addresses use: Latin, Greek, Cyrillic. Scripts without spaces between words would glue."""
+_MAIL_FIRST: Final = rf"A-Za-z0-9_{_LETTERS}"
+_MAIL: Final = rf"{_MAIL_FIRST}+%&~\-"
+_MAIL_LEAD: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+%&~-." + "".join(
+    map(chr, (*range(0xC0, 0x250), *range(0x370, 0x530)))
+)
+_HOST: Final = rf"A-Za-z0-9_{_LETTERS}぀-ヿ一-鿿가-힣"
 _HEX: Final = "0123456789abcdefABCDEF"
 _CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
-_IP_WORDS: Final = r"\bips?\b|ipv[46]|loopback|localhost|subnet|\bcidr\b|prefix|default|mapped|connecting|remote|client|peer"
+_IP_WORDS: Final = (
+    r"\bips?\b|ipv[46]|loopback|localhost|subnet|\bcidr\b|prefix|default|mapped|connecting|remote|client|peer"
+)
 _BIRTH: Final = r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita|出生|生年月日|생년월일"
 _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
 _DATE_SHAPE: Final = r"(?<!\w)\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}(?!\w)"
@@ -29,12 +36,11 @@ CORE_RULES: Final = (
     Rule(
         "email",
         "EMAIL",
-        rf"(?<![\w+%&~.-])[{_ATEXT}](?:[{_ATEXT}.'/=!#$*?^{{|}}`]{{0,62}}[{_ATEXT}])?"
-        r"@(?:[\w](?:[\w-]{0,61}[\w])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-zͰ-ԯ]{2,24})(?![\w]|-[A-Za-z0-9]|[(])".replace(
-            r"[\w](", "[A-Za-z0-9_À-ɏͰ-ԯ\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]("
-        ),
+        rf"(?<![{_MAIL}.])[.%&~+-]{{0,64}}(?P<value>[{_MAIL_FIRST}](?:[{_MAIL}.]{{0,62}}[{_MAIL}])?"
+        rf"@(?:[{_HOST}](?:[{_HOST}-]{{0,61}}[{_HOST}])?\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|[A-Za-zͰ-ԯ]{{2,24}}))"
+        r"(?!\w|-[A-Za-z0-9]|\()",
         anchor="@",
-        lead="abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+%&~-.'/=!#$*?^{|}`" + _MAIL_EXTRA,
+        lead=_MAIL_LEAD,
         validate=_HERE + "email",
     ),
     Rule(
@@ -42,6 +48,7 @@ CORE_RULES: Final = (
         "IBAN",
         r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])",
         shape="AA00[ 0A-]",
+        gate="AA00",
         validate=_HERE + "iban_length",
     ),
     Rule(
@@ -118,10 +125,11 @@ CORE_RULES: Final = (
     Rule(
         "ipv6",
         "IP",
-        r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
+        r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,40}::|(?:[0-9A-Fa-f]{1,4}:){6})(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
         r"(?![\w:])(?!\.\d)",
-        shape=":(?::|[0Aa]{1,4}:)",
-        lead=_HEX,
+        shape=":(?::|[0Aa]{1,4}:[0Aa]{1,4}:[0Aa]{1,4}:)",
+        gate=":",
+        lead=_HEX + ":",
         validate=_HERE + "address_length",
     ),
     Rule(
@@ -135,19 +143,24 @@ CORE_RULES: Final = (
         needs_context=True,
         score=0.5,
     ),
-    Rule(
-        "mac",
-        "MAC",
-        r"(?<![\w:-])[0-9A-Fa-f]{2}(?P<s>[:-])(?:[0-9A-Fa-f]{2}(?P=s)){4}[0-9A-Fa-f]{2}(?![\w:]|-\w)",
-        shape="[:-][0Aa]{2}[:-][0Aa]{2}[:-][0Aa]{2}[:-]",
-        lead=_HEX,
-        validate=_HERE + "mac",
+    *(
+        Rule(
+            f"mac-{name}",
+            "MAC",
+            rf"(?<![\w:-])[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![\w:]|-\w)",
+            shape=f"{sign}[0Aa]{{2}}{sign}[0Aa]{{2}}{sign}[0Aa]{{2}}{sign}",
+            gate=sign,
+            lead=_HEX,
+            validate=_HERE + "mac",
+        )
+        for name, sign in (("colons", ":"), ("hyphens", "-"))
     ),
     Rule(
         "mac-dotted",
         "MAC",
         r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
         shape=r"\.[0Aa]{4}\.[0Aa]{4}",
+        gate=".",
         lead=_HEX,
         validate=_HERE + "mac",
         quiet=QUIET_NUMBER,
@@ -155,14 +168,14 @@ CORE_RULES: Final = (
     Rule(
         "bitcoin",
         "CRYPTO",
-        r"(?<![A-Za-z0-9_-])(?:[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87})(?![A-Za-z0-9_-])",
+        r"[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87}",
         kind="token",
         validate=_HERE + "crypto",
     ),
     Rule(
         "ethereum",
         "CRYPTO",
-        r"(?<![A-Za-z0-9_-])0x[0-9a-fA-F]{40}(?![A-Za-z0-9_-])",
+        r"0x[0-9a-fA-F]{40}",
         kind="token",
         quiet=_CRYPTO_QUIET,
         validate=_HERE + "random_enough",
@@ -173,7 +186,7 @@ CORE_RULES: Final = (
         _DATE_SHAPE,
         kind="number",
         validate=_HERE + "date",
-        context=rf"(?:{_BIRTH})[^\d]{{0,24}}\Z",
+        context=rf"(?:{_BIRTH})[^\d]{{0,14}}\Z",
         needs_context=True,
     ),
     *(
@@ -183,6 +196,7 @@ CORE_RULES: Final = (
             rf"(?i){anchor}[^\d\n]{{0,20}}?(?P<value>(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTHS},? \d{{4}}"
             rf"|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}))(?!\w)",
             anchor=anchor,
+            lead="",
         )
         for anchor in ("born", "birth", "dob")
     ),
@@ -191,32 +205,37 @@ CORE_RULES: Final = (
         "PASSPORT",
         rf"(?i)passport{CONNECTOR}(?P<value>(?=[A-Z0-9]{{0,3}}\d{{5}})[A-Z0-9]{{6,9}})(?![\w])",
         anchor="passport",
+        lead="",
     ),
     Rule(
         "driver-license",
         "DRIVER_LICENSE",
-        rf"(?i)(?:driv(?:er|ing)(?:'?s)?[ _-]{{0,2}}|\bdl[ _#]{{0,2}})(?:licen[sc]e){CONNECTOR}"
+        rf"(?i)driv(?:er|ing)(?:'?s)?[ _-]{{0,2}}licen[sc]e{CONNECTOR}"
         r"(?P<value>(?=[A-Z0-9-]{0,6}\d{4})[A-Z0-9](?:[A-Z0-9-]{4,17})[A-Z0-9])(?!\w)",
-        anchor="licen",
+        anchor="driv",
+        lead="",
     ),
     *(
         Rule(
             f"bank-{anchor}",
             "BANK_ACCOUNT",
-            rf"(?i)(?<![A-Za-z]){words}{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
+            rf"(?i){anchor}{words}{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
             anchor=anchor,
+            lead="",
         )
         for anchor, words in (
-            ("account", r"(?:bank|checking|savings|iban)[ _-]{0,2}account"),
-            ("routing", r"(?:aba[ _-]?)?routing"),
+            ("bank", r"[ _-]{0,2}(?:account|acct)"),
+            ("checking", r"[ _-]{0,2}(?:account|acct)"),
+            ("savings", r"[ _-]{0,2}(?:account|acct)"),
+            ("routing", ""),
         )
     ),
 )
 DIGITS: Final = RuleSet(
-    "digits", (Rule("digits", "NUMBER", r"\d{3,}", shape="000", placeholder="[REDACTED]"),)
+    "digits", (Rule("digits", "NUMBER", r"\d{3,}", shape="000", gate="000", placeholder="[REDACTED]"),)
 )
 """Any run of three or more digits, as the harness document has it."""
-SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}", shape="000-00-0000"),))
+SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}", shape="000-00-0000", gate="000-00-0000"),))
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
 STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES))
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""

@@ -28,6 +28,7 @@ __all__ = [
     "loose_phone",
     "luhn",
     "mac",
+    "named_secret",
     "nanp_phone",
     "national_phone",
     "plain_phone",
@@ -268,6 +269,14 @@ def random_enough(value: str) -> bool:
     return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
 
 
+_CODE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|[a-z_]+\Z|https?://")
+
+
+def named_secret(value: str) -> bool:
+    """Tell a secret that a name like `token` is given from an expression of a program."""
+    return _CODE.match(value) is None and random_enough(value)
+
+
 _EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeholder|your[-_]|changeme|\.\.\.|dummy")
 
 
@@ -275,7 +284,7 @@ def _is_example(value: str) -> bool:
     return _EXAMPLE.search(value) is not None
 
 
-_PLAIN_WORD: Final = re.compile(r"[A-Za-z_.-]+\Z|\d{1,5}\Z|[a-z_.]+[(\[]|[$%{<]|(?i:none|null|true|false)\b")
+_PLAIN_WORD: Final = re.compile(r"https?://|[A-Za-z_.-]+\Z|\d{1,5}\Z|[a-z_.]+[(\[]|[$%{<]|(?i:none|null|true|false)\b")
 
 
 def secret_value(value: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CONNECTOR", "LEFT", "PHONE_LOOSELY", "PHONE_STRICTLY", "QUIET_NUMBER", "RIGHT"]
+__all__ = ["CONNECTOR", "LEFT", "PHONE_JOIN", "PHONE_LOOSELY", "PHONE_STRICTLY", "QUIET_NUMBER", "RIGHT"]
 
 LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
 """A number begins here: not glued to a letter, a digit or a hyphenated word, and no price."""
@@ -26,11 +26,15 @@ QUIET_NUMBER: Final = (
     r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 )
 PHONE_STRICTLY: Final = (
-    r"(?<![a-z])(?:tele|cell|mobile|work|home|smart)?[ _-]?phones?(?![a-z])|(?<![a-z])(?:tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager"
-    r"|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|handy|portable|desk|call(?: me| us| him| her| them)?"
+    r"(?<![a-z])(?:tele|cell|mobile|work|home)?[ _-]?phones?(?![a-z])|(?<![a-z])(?:tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager"
+    r"|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|handynummer|desk(?=[:\s\"'=]{1,4}\Z)|call(?: me| us| him| her| them)?"
     r" (?:at|on)|call(?: me| us| him| her| them)|reach(?: me| us| him| her| them)? (?:at|on)|text(?: me)? (?:at|on)"
     r"|can call|telefoonnummer|puhelin|тел\w{0,6})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 PHONE_LOOSELY: Final = (
-    PHONE_STRICTLY + r"|(?<![a-z])(?:call|calling|called|contact|answering|ring|reach|texted|number)(?![a-z])"
+    PHONE_STRICTLY + r"|(?<![a-z])(?:call|calling|called|contact|answering|ring|reach|texted)(?![a-z])"
 )
+PHONE_JOIN: Final = (
+    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
+)
+"""What may stand between a word like `phone` and bare digits."""
