@@ -26,7 +26,8 @@ Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite f
 def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
     """Open a store that is there; every trouble is one line on stderr and exit code 2."""
     try:
-        if "://" not in place and not Path(place).is_file():
+        path = place.removeprefix("sqlite:///")
+        if "://" not in path and not Path(path).is_file():
             raise StoreError(f"{place}: no such store; name an SQLite file or a postgresql:// URL")
         with open_store(place, max_bytes=max_bytes) as store:
             yield store

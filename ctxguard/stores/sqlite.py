@@ -1,8 +1,9 @@
 """The default store: one SQLite file, shared by threads and processes, with nothing to set up.
 
 Write-ahead logging lets readers go on while one process writes (https://sqlite.org/wal.html). A commit outlives the
-process; the last ones before a power cut may be lost, never torn (`synchronous=NORMAL`). What is deleted is overwritten
-with zeros (`secure_delete`), and the file is made readable for its owner alone: what lies in it may be personal.
+process; the last ones before a power cut may be lost, never torn (`synchronous=NORMAL`). What lies in a store may be
+personal: the file is made readable for its owner alone, and what is deleted is overwritten with zeros
+(`secure_delete`), in the log too after `delete_namespace`, `sweep` and the last `close`.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class SQLiteStore:
             return was_live
 
     def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace; return how many there were.
+        """Delete every value of a namespace, so that the disk has no trace of it; return how many there were.
 
         Raises:
             StoreError: the file cannot be written.
@@ -173,7 +174,8 @@ class SQLiteStore:
         with self._writing() as connection:
             live = len(self._keys(connection, namespace))
             connection.execute(_CLEAR, (namespace,))
-            return live
+        self._give_back()
+        return live
 
     def keys(self, namespace: str) -> Iterator[str]:
         """Walk the keys of a namespace as they are now, the one written longest ago first.
@@ -202,9 +204,7 @@ class SQLiteStore:
         """
         with self._writing() as connection:
             swept = self._make_room(connection)
-        with self._using("written") as connection:
-            # As a script: `execute` would step once, and each step gives back one page.
-            connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
+        self._give_back()
         return swept
 
     def close(self) -> None:
@@ -315,6 +315,12 @@ class SQLiteStore:
     def _make_room(self, connection: sqlite3.Connection) -> Swept:
         expired = connection.execute(_EXPIRE, (self._clock(),)).rowcount
         return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
+
+    def _give_back(self) -> None:
+        """Shrink the file, and empty the log, where deleted values would still be found."""
+        with self._using("written") as connection:
+            # As a script: `execute` would step once, and each step gives back one page.
+            connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def _evict(self, connection: sqlite3.Connection, limit: int) -> int:
         (total,) = connection.execute("SELECT bytes FROM ctxguard_total").fetchone()

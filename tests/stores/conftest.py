@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import traceback
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,3 +134,23 @@ def opening(place: str, clock: Clock) -> Iterator[Callable[..., AnyStore]]:
 @pytest.fixture
 def store(opening: Callable[..., AnyStore]) -> AnyStore:
     return opening()
+
+
+@pytest.fixture
+def in_child() -> Callable[[Callable[[], None]], None]:
+    """Run something in a forked process, which must end well."""
+
+    def run(work: Callable[[], None]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking beside threads
+            child = os.fork()
+        if child == 0:
+            try:
+                work()
+                os._exit(0)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,15 +95,15 @@ def test_a_user_who_may_only_read_and_write_needs_no_right_to_make_tables(
     execute(store, "DROP OWNED BY worker; DROP ROLE worker")
 
 
-def test_a_forked_child_gets_connections_of_its_own(store: PostgresStore) -> None:
+def test_a_forked_child_gets_connections_of_its_own(store: PostgresStore, in_child) -> None:
     store.put("n", "parent", b"v")
-    child = os.fork()
-    if child == 0:
-        store.put("n", "child", b"v")
-        os._exit(0 if store.get("n", "parent") == b"v" else 1)
-    for _ in range(50):
+
+    def use() -> None:
         assert store.get("n", "parent") == b"v"
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        store.put("n", "child", b"v")
+
+    in_child(use)
+    assert store.get("n", "parent") == b"v"
     assert store.get("n", "child") == b"v"
 
 

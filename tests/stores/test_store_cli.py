@@ -43,7 +43,10 @@ def test_gc_deletes_what_is_over_and_what_is_too_much(filled: str) -> None:
     assert "deleted 0 expired and 1 oldest records; 264 bytes left" in swept.stdout
 
 
-@pytest.mark.parametrize("command", [["ls", "missing.db"], ["gc", "redis://x"], ["show", "missing.db", "n", "k"]])
+@pytest.mark.parametrize(
+    "command",
+    [["ls", "missing.db"], ["gc", "redis://x"], ["ls", "sqlite:///missing.db"], ["show", "missing.db", "n", "k"]],
+)
 def test_trouble_is_one_line_and_exit_code_2(command: list[str], tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     failed = runner.invoke(app, command)
