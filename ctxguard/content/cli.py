@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from ctxguard.content.reader import FileExtractionResult
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["read"]
 

@@ -16,7 +16,7 @@ from ctxguard.content.files import FileMetadata, RefusedError, detect_file, open
 from ctxguard.content.fitting import fit
 from ctxguard.content.processors.documents import converted, default_cache_dir
 from ctxguard.content.processors.images import BinaryContent, fit_image
-from ctxguard.content.processors.tables import find_delimiter
+from ctxguard.content.processors.tables import find_delimiter, write_row
 from ctxguard.content.views import Bounded, Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.tokens import find_counter
 
@@ -199,9 +199,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
         raise RefusedError(f"has no rows that can be read ({error})") from None
     finally:
         wrapper.detach()
-    out = io.StringIO()
-    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([header, *chosen])
-    return out.getvalue()
+    return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 
 def _read_document(

@@ -12,7 +12,7 @@ import logging
 import sys
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable

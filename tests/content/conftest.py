@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from ctxguard.content.files import detect_file
 from ctxguard.content.processors.documents import cached_at
 from ctxguard.content.views import FileType
@@ -35,5 +34,5 @@ def _convert(path, cache):
         file.seek(0)
         try:
             place.write_text(CONVERTERS[kind](file), encoding="utf-8")
-        except Exception:  # a document nobody can read: the test reads it through the worker
+        except Exception:  # noqa: BLE001 - a document nobody can read: the test reads it through the worker
             return

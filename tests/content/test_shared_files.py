@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from ctxguard.content import BinaryContent, FileType, bound, read_file
 from ctxguard.tokens import find_counter
 

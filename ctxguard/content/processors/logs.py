@@ -30,12 +30,13 @@ _HINTS = (
 )
 _STRONG = re.compile(
     r"""\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG(?:ENCY)?|PANIC|FAILED|FAILURE|Traceback)\b
-    | \b[A-Za-z_.]*[a-z](?:Error|Exception)\b
+    | ^\s*(?:E\s+)?[A-Za-z_.]*(?:Error|Exception)\b\s*(?::|$)
     | \blevel"?\s*[=:]\s*"?(?:error|fatal|crit|panic|emerg)
-    | ^\s*(?:error|fatal|panic|E\s)\s*[:\[(]? | \[(?:error|crit|alert|emerg|E)\] | \b(?:exit|return)\s+(?:code|status)
+    | ^\s*(?:error|fatal|panic)\s*[:\[(] | \[(?:error|crit|alert|emerg|E)\] | \b(?:exit|return)\s+(?:code|status)
     """,
     re.VERBOSE,
 )
+_NAMED = re.compile(r"\b[A-Za-z_.]*[a-z](?:Error|Exception)\b|^E\s")
 _WEAK = re.compile(r"(?i)error|fatal|critical|exception|fail|panic|severe|emerg")
 _WARNING = re.compile(r"(?i)warn")
 _TRACE = re.compile(
@@ -47,8 +48,10 @@ _MAX_TRACE = 60
 
 
 def error_rank(line: str) -> int:
-    """Return 3 for a line that reports an error, 2 for one that mentions it, 1 for a warning, 0 for any other."""
+    """Return 4 for a line that reports an error, 3 names one, 2 mentions it, 1 for a warning, 0 for any other."""
     if _STRONG.search(line):
+        return 4
+    if _NAMED.search(line):
         return 3
     if _WEAK.search(line):
         return 2
@@ -97,15 +100,15 @@ class LogShape:
     def _chosen(self, room: int) -> set[tuple[int, int]]:
         picker = _Picker(room, self._limits)
         firsts, repeats = _without_repeats(self._hits)
-        errors = [hit for hit in firsts if hit.rank == 3]
+        errors = [hit for hit in firsts if hit.rank == 4]
         tight = sum(picker.cost(hit.start, hit.end) for hit in errors) > room
         picker.take(self._ends(room // (6 if tight else 100)))
         picker.take((hit.start, hit.end) for hit in errors)
         picker.take(self._ends(room // 8))
         picker.take(span for hit in errors for span in self._trace(hit))
-        picker.take((hit.start, hit.end) for rank in (2, 1) for hit in firsts if hit.rank == rank)
+        picker.take((hit.start, hit.end) for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
         picker.take(self._ends(room // 2))
-        picker.take((hit.start, hit.end) for hit in repeats if hit.rank == 3)
+        picker.take((hit.start, hit.end) for hit in repeats if hit.rank == 4)
         picker.take(self._ends(room))
         return picker.spans
 

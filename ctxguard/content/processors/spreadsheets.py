@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.processors.tables import Record, Table, TableShape
+from ctxguard.content.processors.tables import Record, Table, TableShape, write_row
 from ctxguard.content.processors.trees import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
 
@@ -86,6 +84,4 @@ def _sheet(entry: Mapping[str, object], limits: Limits) -> tuple[str, TableShape
 
 
 def _record(cells: list[str]) -> Record:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
-    return Record(out.getvalue(), cells)
+    return Record(write_row(cells), cells)

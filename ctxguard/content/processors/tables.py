@@ -13,7 +13,7 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table"]
+__all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table", "write_row"]
 
 _WHOLE = 1_000_000
 _WINDOW = 262_144
@@ -98,7 +98,7 @@ class TableShape:
     def resorts(self) -> tuple[str, ...]:
         """Return the first column's name with the total, then only the handle or the total."""
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
-        first = _written([name], self._delimiter)
+        first = write_row([name], self._delimiter)
         rows = f"# 0 of {self._total} rows"
         handle = self._handle
         long = f"{rows} - handle {handle}" if handle else rows
@@ -150,7 +150,7 @@ class TableShape:
         if frame.columns >= len(row.cells) and not self._shortened([row], frame):
             return row.raw
         cells = row.cells[: frame.columns]
-        return _written([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
+        return write_row([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
     def _shortened(self, rows: Sequence[Record], frame: _Frame) -> int:
         """Count the cells that a frame shortens."""
@@ -289,7 +289,9 @@ def _with_line_feeds(source: Source) -> Source:
     return replace(source, text=text.replace("\r", "\n"))
 
 
-def _written(cells: Sequence[str], delimiter: str) -> str:
+def write_row(cells: Sequence[str], delimiter: str = ",") -> str:
+    """Write one record without its line's end."""
     out = io.StringIO()
-    csv.writer(out, delimiter=delimiter, lineterminator="").writerow(cells)
-    return out.getvalue()
+    # A writer quotes only the line breaks that its own line end has.
+    csv.writer(out, delimiter=delimiter, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n")
