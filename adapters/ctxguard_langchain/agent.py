@@ -1,0 +1,71 @@
+"""Any agent that streams, with its context managed from outside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from ctxguard.stabilizer import Stabilizer
+
+from ctxguard_langchain.runnables import ContextGuard
+
+__all__ = ["ContextManagedAgent"]
+
+_NODES = ("agent", "model", "tools")
+"""Nodes whose messages are new: `create_react_agent` calls its model node `agent`, `create_agent` calls it `model`."""
+
+
+class _StreamingAgent(Protocol):
+    def astream(self, input: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Any]: ...  # noqa: A002, ANN401
+
+
+@runtime_checkable
+class _ContextManager(Protocol):
+    async def process_messages(self, messages: list[Any], /) -> list[Any]: ...
+
+
+class ContextManagedAgent:
+    """Wrap an agent: it is given the managed messages, its chunks stream through, the originals are kept.
+
+    Args:
+        agent: anything with `astream({"messages": …})`.
+        context_manager: a `ContextManager` (any object with an async `process_messages(messages)`), or a `Stabilizer`.
+
+    Attributes:
+        original_messages: the messages of the last call as they came in, and those that its `agent` (or `model`) and
+            `tools` chunks brought; a list of its own.
+    """
+
+    def __init__(self, agent: _StreamingAgent, context_manager: _ContextManager | Stabilizer) -> None:
+        self.agent = agent
+        self.context_manager = context_manager
+        self.original_messages: list[Any] = []
+
+    async def astream(self, messages: Mapping[str, Any], *args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - the agent's own types
+        """Stream the agent's chunks.
+
+        Args:
+            messages: the agent's input; what stands beside `messages` in it is passed on.
+            *args: passed on to the agent.
+            **kwargs: passed on to the agent (`config`, `stream_mode`, …).
+        """
+        self.original_messages = list(messages.get("messages", []))
+        managed = await self._managed(list(self.original_messages))
+        async for chunk in self.agent.astream({**messages, "messages": managed}, *args, **kwargs):
+            self.original_messages.extend(_new_messages(chunk))
+            yield chunk
+
+    async def _managed(self, messages: list[Any]) -> Sequence[Any]:
+        if isinstance(self.context_manager, Stabilizer):
+            return await ContextGuard(self.context_manager).ainvoke(messages)
+        return await self.context_manager.process_messages(messages)
+
+
+def _new_messages(chunk: object) -> Iterator[Any]:
+    """Walk the messages that a chunk of updates brings; with several stream modes a chunk is a mode and its data."""
+    data = chunk[1] if isinstance(chunk, tuple) and len(chunk) == 2 and chunk[0] == "updates" else chunk
+    if isinstance(data, Mapping):
+        for node in _NODES:
+            update = data.get(node)
+            if isinstance(update, Mapping):
+                yield from update.get("messages", [])

@@ -1,0 +1,68 @@
+"""The guard as a node or hook of a LangGraph graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+
+from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+
+__all__ = ["pre_model_hook", "replacing"]
+
+
+def pre_model_hook(
+    stabilizer: StabilizerChoice,
+    *,
+    persist: bool = False,
+    model: object = None,
+    tools: Sequence[Any] | None = None,
+    window: int | None = None,
+    on_report: Callable[[Report, str | None], None] | None = None,
+) -> Runnable[Any, dict[str, Any]]:
+    """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
+
+    It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state stays raw. A
+    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it.
+
+    Args:
+        stabilizer: see `ContextGuard`.
+        persist: rewrite `messages` of the state instead, for good; needs langgraph.
+        model: see `ContextGuard`.
+        tools: see `ContextGuard`.
+        window: see `ContextGuard`.
+        on_report: see `ContextGuard`.
+    """
+    guard = ContextGuard(stabilizer, model=model, tools=tools, window=window, on_report=on_report)
+
+    def update(messages: list[BaseMessage], stabilized: list[BaseMessage]) -> dict[str, Any]:
+        return replacing(messages, stabilized) if persist else {"llm_input_messages": stabilized}
+
+    def hook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
+        messages = _messages(state)
+        return update(messages, guard.invoke(messages, config))
+
+    async def ahook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
+        messages = _messages(state)
+        return update(messages, await guard.ainvoke(messages, config))
+
+    return RunnableLambda(hook, afunc=ahook, name="pre_model_hook")
+
+
+def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes
+    messages: list[BaseMessage] = state["messages"] if isinstance(state, Mapping) else state.messages
+    return messages
+
+
+def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
+    """Return the update that puts the stabilized messages in the state's place; no messages if none changed."""
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+    if len(messages) == len(stabilized) and all(was is now for was, now in zip(messages, stabilized, strict=True)):
+        return {"messages": []}
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stabilized]}

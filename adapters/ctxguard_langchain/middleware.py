@@ -1,0 +1,194 @@
+"""The guard as middleware of `create_agent`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest
+    from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+except ImportError as error:
+    raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
+from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages import BoundToolOutput, MaskPII
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+
+from ctxguard_langchain.hooks import replacing
+from ctxguard_langchain.models import model_window, tool_schemas
+from ctxguard_langchain.runnables import ADAPTER
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilized
+    from langchain.agents.middleware.types import ModelResponse
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.types import Command
+
+__all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
+
+FULL_OUTPUT = "ctxguard_full_output"
+"""Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
+
+
+class ContextGuardMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
+
+    Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
+    the tool schemas are counted. A tool output above the most that the chain's `BoundToolOutput` would show of it is
+    masked and bounded as soon as the tool returns, so that every later call sees the same text; its whole content
+    stays in the message's `response_metadata`. Messages inside a tool's `Command` are bounded with the model call.
+
+    Args:
+        stabilizer: does the work.
+        persist: rewrite the messages of the graph's state before each model call, for good. What was cut is gone from
+            the state, whole tool outputs too; a `store` in the chain's stages keeps those.
+        window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
+            share of the window, tool outputs are bounded early only if it is given here.
+        on_report: called with the report of each model call.
+    """
+
+    def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
+        """Choose the class: a `before_model` hook is a step of the graph, so only what needs it has one."""
+        chosen: type[Any] = _PersistingMiddleware if persist and cls is ContextGuardMiddleware else cls
+        made: Self = super().__new__(chosen)
+        return made
+
+    def __init__(
+        self,
+        stabilizer: Stabilizer,
+        *,
+        persist: bool = False,
+        window: int | None = None,
+        on_report: Callable[[Report], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.tools = []
+        self.stabilizer = stabilizer
+        self.persist = persist
+        self.window = window
+        self.on_report = on_report
+        self._outputs = Stabilizer(
+            stabilizer.budget,
+            stages=[stage for stage in stabilizer.stages if isinstance(stage, (MaskPII, BoundToolOutput))],
+            checks=(),
+            counter=stabilizer.counter.counter,
+            reserve=stabilizer.reserve,
+        )
+
+    @property
+    def name(self) -> str:
+        """What graphs call it."""
+        return "ContextGuardMiddleware"
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Send the model the stabilized messages.
+
+        Raises:
+            BudgetExceededError: what must stay does not fit.
+        """
+        messages, report = stabilize_native(
+            self.stabilizer, ADAPTER, _sent(request), tools=_schemas(request), window=self._window(request)
+        )
+        return handler(self._overridden(request, messages, report))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """Do what `wrap_model_call` does in async runs."""
+        messages, report = await astabilize_native(
+            self.stabilizer, ADAPTER, _sent(request), tools=_schemas(request), window=self._window(request)
+        )
+        return await handler(self._overridden(request, messages, report))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        """Bound the output of a tool when it is first seen."""
+        output = handler(request)
+        if not isinstance(output, ToolMessage) or not self._bounds_outputs():
+            return output
+        result = self._outputs.stabilize(_step(request, output), window=self.window)
+        return self._bounded(output, result)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+    ) -> ToolMessage | Command[Any]:
+        """Do what `wrap_tool_call` does in async runs."""
+        output = await handler(request)
+        if not isinstance(output, ToolMessage) or not self._bounds_outputs():
+            return output
+        result = await self._outputs.astabilize(_step(request, output), window=self.window)
+        return self._bounded(output, result)
+
+    def _window(self, request: ModelRequest[Any]) -> int | None:
+        if self.window is not None or isinstance(self.stabilizer.budget, int):
+            return self.window
+        return model_window(request.model)
+
+    def _bounds_outputs(self) -> bool:
+        known = isinstance(self.stabilizer.budget, int) or self.window is not None
+        return known and any(isinstance(stage, BoundToolOutput) for stage in self._outputs.stages)
+
+    def _overridden(
+        self, request: ModelRequest[Any], messages: Sequence[BaseMessage], report: Report
+    ) -> ModelRequest[Any]:
+        if self.on_report is not None:
+            self.on_report(report)
+        system = request.system_message
+        rest: list[Any] = list(messages)
+        if system is not None:
+            system = rest.pop(0) if rest and isinstance(rest[0], SystemMessage) else None
+        return request.override(messages=rest, system_message=system)
+
+    def _bounded(self, output: ToolMessage, result: Stabilized) -> ToolMessage:
+        """Return a tool message as the stages made it, if they bounded it."""
+        decision = result.report.decisions[-1]
+        if not any(step.action == "bounded" for step in decision.steps):
+            return output
+        (bounded,) = ADAPTER.write([output], result.artifacts[-1:])
+        kept = {} if self.persist else {FULL_OUTPUT: output.content}
+        metadata = {**output.response_metadata, **kept}
+        return output.model_copy(update={"content": bounded.content, "response_metadata": metadata})
+
+
+class _PersistingMiddleware(ContextGuardMiddleware):
+    """Rewrite the state too."""
+
+    def before_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
+        """Put the stabilized messages in the place of the state's."""
+        del runtime
+        messages, _ = stabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        return replacing(state["messages"], list(messages))
+
+    async def abefore_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
+        """Do what `before_model` does in async runs."""
+        del runtime
+        messages, _ = await astabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        return replacing(state["messages"], list(messages))
+
+
+def _sent(request: ModelRequest[Any]) -> list[BaseMessage]:
+    return [*([] if request.system_message is None else [request.system_message]), *request.messages]
+
+
+def _schemas(request: ModelRequest[Any]) -> list[Mapping[str, Any]]:
+    """Return the schemas of tools and structured output that are sent along."""
+    form = request.response_format
+    if form is None:
+        return tool_schemas(request.tools)
+    schema = form.schema if isinstance(form, (AutoStrategy, ProviderStrategy, ToolStrategy)) else form
+    specs = ToolStrategy(schema).schema_specs
+    own = [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
+    return [*tool_schemas(request.tools), *own]
+
+
+def _step(request: ToolCallRequest, output: ToolMessage) -> list[Artifact]:
+    """Return the call and its output as a history of their own: the most that later calls could show of it."""
+    call = ToolCall(request.tool_call["name"], "", output.tool_call_id)
+    return [Artifact(Kind.ASSISTANT, "", calls=(call,)), *ADAPTER.read([output])]

@@ -1,0 +1,179 @@
+"""The guard as a step of a chain, and around a stored history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.errors import AdapterError, HistoryError
+from ctxguard.stabilizer import Stabilizer
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+
+from ctxguard_langchain.messages import LangChainAdapter
+from ctxguard_langchain.models import bound_tools, model_window, tool_schemas
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.runnables.history import RunnableWithMessageHistory
+
+__all__ = ["ContextGuard", "StabilizerChoice", "as_messages", "with_message_history"]
+
+StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
+"""A stabilizer for every session, or a function that gives the one of a session by its id."""
+
+ADAPTER = LangChainAdapter()
+
+
+class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
+    """Stabilize what the model is sent, as the last step before it: `prompt | ContextGuard(stabilizer) | model`.
+
+    Takes messages, a prompt value or a string, and gives messages. What is stored stays raw. Streaming, batches, async
+    and tracing work as for any Runnable; traces call it `ctxguard`.
+
+    Args:
+        stabilizer: does the work; or a function from the session's id (`session_id`, else `thread_id`, of
+            `config["configurable"]`; None without one) to a stabilizer, called with each request.
+        model: the chat model that follows, with its tools bound: its window (for budgets such as `"80%"`) and tools
+            are taken from it.
+        tools: tools that are sent along, to be counted; None means those bound to `model`.
+        window: the model's context window in tokens; None means that of `model`.
+        on_report: called with each report and the id of the session.
+    """
+
+    def __init__(
+        self,
+        stabilizer: StabilizerChoice,
+        *,
+        model: object = None,
+        tools: Sequence[Any] | None = None,
+        window: int | None = None,
+        on_report: Callable[[Report, str | None], None] | None = None,
+    ) -> None:
+        self.name = "ctxguard"
+        self.stabilizer = stabilizer
+        self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
+        self.window = model_window(model) if window is None else window
+        self.on_report = on_report
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,  # noqa: ANN401 - LangChain's signature
+    ) -> list[BaseMessage]:
+        """Return the stabilized messages.
+
+        Raises:
+            HistoryError: the input holds no messages.
+            BudgetExceededError: what must stay does not fit.
+        """
+        return self._call_with_config(self._guarded, input, config, **kwargs)  # type: ignore[arg-type]  # it looks at names
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,  # noqa: ANN401 - LangChain's signature
+    ) -> list[BaseMessage]:
+        """Do what `invoke` does where summarizers or stores are async."""
+        return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
+
+    def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
+        session = _session(config)
+        messages, report = stabilize_native(
+            self._stabilizer(session), ADAPTER, as_messages(given), tools=self.tools, window=self.window
+        )
+        return self._told(messages, report, session)
+
+    async def _aguarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
+        session = _session(config)
+        messages, report = await astabilize_native(
+            self._stabilizer(session), ADAPTER, as_messages(given), tools=self.tools, window=self.window
+        )
+        return self._told(messages, report, session)
+
+    def _stabilizer(self, session: str | None) -> Stabilizer:
+        return self.stabilizer if isinstance(self.stabilizer, Stabilizer) else self.stabilizer(session)
+
+    def _told(self, messages: Sequence[BaseMessage], report: Report, session: str | None) -> list[BaseMessage]:
+        if self.on_report is not None:
+            self.on_report(report, session)
+        return list(messages)
+
+
+def _session(config: RunnableConfig) -> str | None:
+    configurable = config.get("configurable") or {}
+    session = configurable.get("session_id", configurable.get("thread_id"))
+    return None if session is None else str(session)
+
+
+def as_messages(given: object) -> list[BaseMessage]:
+    """Return what a chat model may be given as messages; messages stay the same objects.
+
+    Raises:
+        HistoryError: it holds something that is no message.
+    """
+    if isinstance(given, PromptValue):
+        return given.to_messages()
+    if isinstance(given, str):
+        return [HumanMessage(given)]
+    if isinstance(given, (dict, BaseMessage)) or not isinstance(given, Sequence):
+        raise HistoryError(f"messages, a prompt value or a string is wanted, not {type(given).__name__}")
+    try:
+        return convert_to_messages(given)
+    except (NotImplementedError, ValueError) as error:
+        raise HistoryError(f"not all of it are messages: {str(error).splitlines()[0]}") from error
+
+
+def with_message_history(
+    chain: Runnable[Any, Any],
+    get_session_history: Callable[..., BaseChatMessageHistory],
+    stabilizer: StabilizerChoice,
+    *,
+    on_report: Callable[[Report, str | None], None] | None = None,
+    **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
+) -> RunnableWithMessageHistory:
+    """Return a chain with a stored history: what is stored stays raw and complete, what the model sees is stabilized.
+
+    The guard goes right before the first chat model of the chain, so that the system prompt and the new question are
+    counted, and the model's window and tools are known.
+
+    Args:
+        chain: a chat model, or a sequence with one as a step.
+        get_session_history: see `RunnableWithMessageHistory`.
+        stabilizer: see `ContextGuard`.
+        on_report: see `ContextGuard`.
+        **settings: of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
+
+    Raises:
+        AdapterError: no step of the chain is a chat model.
+    """
+    from langchain_core.runnables.history import RunnableWithMessageHistory
+
+    guarded = _guarded_chain(chain, stabilizer, on_report)
+    return RunnableWithMessageHistory(guarded, get_session_history, **settings)
+
+
+def _guarded_chain(
+    chain: Runnable[Any, Any], stabilizer: StabilizerChoice, on_report: Callable[[Report, str | None], None] | None
+) -> Runnable[Any, Any]:
+    steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
+    place = next((number for number, step in enumerate(steps) if _is_model(step)), None)
+    if place is None:
+        raise AdapterError(
+            "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "
+            "RunnableWithMessageHistory"
+        )
+    guard = ContextGuard(stabilizer, model=steps[place], on_report=on_report)
+    return RunnableSequence(*steps[:place], guard, *steps[place:], name=chain.name)
+
+
+def _is_model(step: object) -> bool:
+    while not isinstance(step, BaseChatModel) and (hasattr(step, "bound") or hasattr(step, "runnable")):
+        step = getattr(step, "bound", None) or getattr(step, "runnable", None)
+    return isinstance(step, BaseChatModel)
