@@ -1,0 +1,49 @@
+# Two commands do all the set-up: `make demo` and `make test`. A second run reuses .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+SOURCES := ctxguard adapters/ctxguard_openai adapters/ctxguard_anthropic adapters/ctxguard_langchain adapters/ctxguard_pydantic_ai adapters/ctxguard_openai_agents
+.DEFAULT_GOAL := help
+
+help: ## list what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ctxguard needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(PIP) install -e '.[tokens]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) install -e '.[all]' --group dev
+	@touch $@
+
+demo: $(VENV)/.demo ## run the main job on a session that ships with the package
+	$(BIN)/ctxguard demo
+
+test: $(VENV)/.test ## every gate and every test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	PYTHONPATH=adapters $(BIN)/lint-imports
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/dist . >/dev/null
+	$(BIN)/check-wheel-contents build/dist
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+
+replay-all: $(VENV)/.test ## the laws at every model call of every recorded session
+	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py
+
+bench: $(VENV)/.test ## ratios measured side by side
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+format: $(VENV)/.test ## rewrite the sources in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove what was built, .venv too
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+
+.PHONY: help demo test replay-all bench format clean

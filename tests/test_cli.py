@@ -1,0 +1,200 @@
+"""The command line, as a person uses it: in a process of its own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "I am jane.doe@corp-mail.net"},
+    *({"role": "assistant" if n % 2 == 0 else "user", "content": f"note {n} " * 40} for n in range(41)),
+    {"role": "user", "content": "And now?"},
+]
+
+
+def cli(*args, stdin=None):
+    return subprocess.run(
+        [sys.executable, "-m", "ctxguard.cli", *map(str, args)],
+        capture_output=True,
+        input=stdin,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
+    )
+
+
+@pytest.fixture
+def session(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(MESSAGES), encoding="utf-8")
+    return path
+
+
+def test_help_names_every_command_and_every_command_has_help():
+    told = cli("--help")
+    assert told.returncode == 0
+    for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters"):
+        assert command in told.stdout
+        own = cli(command, "--help")
+        assert own.returncode == 0
+        assert "Usage" in own.stdout
+
+
+def test_stabilize_prints_the_context(session):
+    run = cli("stabilize", session, "--budget", 600)
+    assert run.returncode == 0, run.stderr
+    context = json.loads(run.stdout)
+    assert context[0] == MESSAGES[0]
+    assert context[1]["content"] == "I am [REDACTED_EMAIL]"
+    assert context[-1] == MESSAGES[-1]
+    assert len(context) < len(MESSAGES)
+
+
+def test_the_report_as_text_json_and_html(session):
+    assert "tokens of 600" in cli("stabilize", session, "--budget", 600, "--report", "text").stdout
+    told = json.loads(cli("stabilize", session, "--budget", 600, "--report", "json").stdout)
+    assert told["ok"]
+    assert told["tokens_after"] <= 600
+    assert cli("stabilize", session, "--budget", 600, "--report", "html").stdout.startswith("<!doctype html>")
+
+
+def test_output_takes_the_context_and_the_report_is_printed(session, tmp_path):
+    out = tmp_path / "out.json"
+    run = cli("stabilize", session, "-b", 600, "-o", out)
+    assert run.returncode == 0
+    assert "tokens of 600" in run.stdout
+    assert json.loads(out.read_text())[0] == MESSAGES[0]
+
+
+def test_standard_input_and_gzip_and_lines_are_read(tmp_path):
+    assert cli("tokens", "-", stdin=json.dumps(MESSAGES)).stdout.startswith(cli("tokens", "-", stdin="\n".join(map(json.dumps, MESSAGES))).stdout.split()[0])
+    packed = tmp_path / "many.jsonl.gz"
+    packed.write_bytes(gzip.compress("\n".join(json.dumps({"id": i, "messages": MESSAGES}) for i in "ab").encode()))
+    run = cli("stabilize", packed, "-b", 600)
+    assert [json.loads(line)["id"] for line in run.stdout.splitlines()] == ["a", "b"]
+
+
+def test_tokens_says_which_counter_and_how_exact(tmp_path):
+    run = cli("tokens", "-", "--counter", "estimate", stdin="just some text")
+    assert "plain text" in run.stdout
+    assert "estimated by byte classes" in run.stdout
+    assert "exact for models that use cl100k_base" in cli("tokens", "-", "--counter", "cl100k_base", stdin="text").stdout
+
+
+def test_check_says_what_is_wrong_and_exits_with_1(tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps([*MESSAGES, {"role": "tool", "tool_call_id": "9", "content": "lost"}, MESSAGES[0]]))
+    run = cli("check", bad)
+    assert run.returncode == 1
+    assert "CallsArePaired: a tool result answers no open call @ artifacts[44]" in run.stdout
+    assert "AuthorityFirst" in run.stdout
+
+
+def test_check_of_personal_data_names_type_and_place_and_never_the_value(session):
+    assert cli("check", session).returncode == 0
+    run = cli("check", session, "--pii")
+    assert run.returncode == 1
+    assert "EMAIL was found @ artifacts[1].content[5:27]" in run.stdout
+    assert "jane" not in run.stdout + run.stderr
+
+
+def test_check_of_a_budget(session):
+    run = cli("check", session, "--budget", 100)
+    assert run.returncode == 1
+    assert "WithinBudget" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('[{"role": "user", "content": ', "no valid JSON"),
+        ('{"role": "user", "content": "x"}\n{"role": ', "2: no valid JSON"),
+        ("", "the file is empty"),
+        ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
+        ('"hello"', "a list of messages is wanted, not str"),
+        ('{"name": "x"}', "an object with a list of 'messages' or 'artifacts' is wanted; it has name"),
+        ('[{"content": "x"}]', "message 0: it has no 'role'"),
+        ("[5]", "message 0: a dict with 'role' and 'content' is wanted, not int"),
+        ("[" * 100_000, "nested too deeply"),
+        ("\x1f\x8b\x08 broken gzip", "no valid JSON"),
+    ],
+    ids=["truncated", "truncated line", "empty", "NaN", "a text", "no messages", "no role", "a number", "deep", "odd bytes"],
+)
+def test_unreadable_input_is_one_line_and_exit_code_2(tmp_path, content, line):
+    path = tmp_path / "broken.json"
+    path.write_text(content)
+    for command in ("stabilize", "check"):
+        run = cli(command, path)
+        assert run.returncode == 2, run.stdout
+        assert run.stderr.count("\n") == 1
+        assert line in run.stderr
+        assert "broken.json" in run.stderr
+        assert run.stdout == ""
+
+
+def test_damaged_gzip_and_missing_files_are_one_line(tmp_path):
+    damaged = tmp_path / "x.gz"
+    damaged.write_bytes(gzip.compress(b'[{"role": "user", "content": "x"}]' * 50)[:40])
+    assert "the gzip data is damaged" in cli("stabilize", damaged).stderr
+    run = cli("stabilize", tmp_path / "none.json")
+    assert run.returncode == 2
+    assert run.stderr == f"ctxguard: {tmp_path / 'none.json'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("args", [["--budget", "0"], ["--budget", "many"], ["--policy", "magic"], ["--adapter", "nope"], ["--provider", "acme"], ["--nonsense"]])
+def test_bad_usage_exits_with_2(session, args):
+    run = cli("stabilize", session, *args)
+    assert run.returncode == 2
+    assert "Traceback" not in run.stderr
+
+
+def test_a_budget_that_cannot_hold_what_must_stay_is_one_line(session):
+    run = cli("stabilize", session, "--budget", 20)
+    assert run.returncode == 2
+    assert "the budget is 20" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_the_demo_fits_its_budget_and_shows_no_personal_data():
+    run = cli("demo")
+    assert run.returncode == 0, run.stderr
+    assert "checks hold" in run.stdout
+    for value in ("fjordmail", "4111 1111", "SE45", "512 88"):
+        assert value not in run.stdout
+    assert json.loads(cli("demo", "--report", "json").stdout)["ok"]
+
+
+def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_path):
+    figures = tmp_path / "figures.json"
+    run = cli("replay", session, "--budget", 600, "--output", figures)
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["calls"] == 21
+    assert told["findings"] == {}
+    assert cli("replay", session, "--budget", 600, "--baseline", figures).returncode == 0
+    figures.write_text(json.dumps({**told, "tokens_after": told["tokens_after"] // 2}))
+    worse = cli("replay", session, "--budget", 600, "--baseline", figures)
+    assert worse.returncode == 1
+    assert "worse than the baseline: tokens_after was" in worse.stderr
+
+
+def test_a_baseline_that_cannot_be_read_is_one_line(session, tmp_path):
+    broken = tmp_path / "b.json"
+    broken.write_text("[]")
+    run = cli("replay", session, "--baseline", broken)
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert "holds no figures of a replay" in run.stderr
+
+
+def test_bundles_of_artifacts_are_read_and_written_in_their_own_shape(tmp_path):
+    path = tmp_path / "bundle.json"
+    items = [{"id": "a", "kind": "system", "content": "Be brief."}, {"id": "b", "kind": "message", "authority": "user", "content": "call 5551234"}]
+    path.write_text(json.dumps({"artifacts": items}))
+    out = json.loads(cli("stabilize", path, "--policy", "long_session").stdout)
+    assert out["artifacts"] == [items[0], {**items[1], "content": "call [REDACTED]"}]
