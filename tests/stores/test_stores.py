@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -265,3 +267,20 @@ def test_a_postgres_url_is_postgres(postgres_url: str) -> None:
 def test_other_urls_are_refused() -> None:
     with pytest.raises(StoreError, match="no store for redis:// URLs"):
         open_store("redis://localhost")
+
+
+def test_importing_stores_loads_no_database_driver() -> None:
+    program = "import sys, ctxguard.stores; sys.exit(bool({'sqlalchemy', 'psycopg', 'typer'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("missing", ["sqlalchemy", "psycopg"])
+def test_a_missing_driver_names_the_extra(missing: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from ctxguard.stores import open_store\n"
+        "try: open_store('postgresql://localhost/x')\n"
+        "except ImportError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert said == "a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'\n"
