@@ -12,6 +12,9 @@ from ctxguard.stores.records import FORMAT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytest.importorskip("sqlalchemy", reason="PostgresStore: sqlalchemy is not installed")
+pytest.importorskip("psycopg", reason="PostgresStore: psycopg is not installed")
+
 
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[PostgresStore]:
