@@ -1,0 +1,15 @@
+"""ctxguard for PydanticAI: a capability, a history processor, and the adapter they share."""
+
+from __future__ import annotations
+
+try:
+    import pydantic_ai as _framework  # noqa: F401 - named here so that a missing one is said in one sentence
+except ImportError as error:
+    raise ImportError(
+        "ctxguard_pydantic_ai needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'"
+    ) from error
+
+from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
+from ctxguard_pydantic_ai.guard import ContextGuard, history_processor
+
+__all__ = ["ContextGuard", "PydanticAIAdapter", "history_processor"]

@@ -1,0 +1,236 @@
+"""The two doors into an agent: a capability that leaves the history alone, and a history processor that replaces it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+# `RunContext` and `ModelMessage` are real imports: PydanticAI reads the annotations when the agent is made.
+from pydantic_ai import RunContext, exceptions
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
+
+from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
+from ctxguard_pydantic_ai.parts import pieces, rendered
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
+
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["FULL_RESULT", "ContextGuard", "history_processor"]
+
+FULL_RESULT: Final = "ctxguard_full_result"
+"""Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands; metadata is never sent."""
+TIGHTER: Final = 0.6
+"""Share of the budget that is used for the rest of a run once the provider said that the context overflowed."""
+
+Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
+_ADAPTER: Final = PydanticAIAdapter()
+
+
+def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> Processor:
+    """Return a history processor for `ProcessHistory` (2.x) or `history_processors=[…]` (1.x).
+
+    PydanticAI stores what a history processor returns in place of the history. `ContextGuard` leaves it alone.
+
+    Args:
+        stabilizer: does the work.
+        window: the model's context window in tokens; None means what the model's profile says.
+
+    Raises:
+        ConfigError: (when called) the budget is a share and the window is not known.
+        BudgetExceededError: (when called) what must stay does not fit.
+    """
+
+    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
+        instructions = _latest_instructions(messages)
+        room = _window(stabilizer, window, ctx)
+        view, _ = await _view(stabilizer, messages, window=room, instructions=instructions)
+        return view
+
+    return stabilize_history
+
+
+@dataclass
+class ContextGuard(AbstractCapability[Any]):
+    """Send the model a stabilized view of the history; what the run stores stays as it was.
+
+    Instructions and tool schemas are counted. A tool result that is larger than the whole budget is bounded when the
+    tool returns, its full value goes into the part's metadata. When the provider says that the context overflowed, the
+    request is repeated once with a tighter budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
+
+    Attributes:
+        stabilizer: does the work.
+        window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
+            profile says.
+        max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
+        on_report: called with the report on each request.
+
+    Raises:
+        ConfigError: (when called) the budget is a share and the window is not known.
+        BudgetExceededError: (when called) what must stay does not fit.
+    """
+
+    stabilizer: Stabilizer
+    window: int | None = field(default=None, kw_only=True)
+    max_result_tokens: int | None = field(default=None, kw_only=True)
+    on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """Return None: a stabilizer cannot be written into an agent's specification."""
+        return None
+
+    async def for_run(self, ctx: RunContext[Any]) -> ContextGuard:  # noqa: ARG002 - the framework's signature
+        """Return a copy of its own for each run, so that a budget that was tightened is that run's alone."""
+        return copy.copy(self)
+
+    async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
+        model = getattr(request, "model", None) or ctx.model
+        parameters = request.model_request_parameters
+        view, report = await _view(
+            self.stabilizer,
+            request.messages,
+            window=_window(self.stabilizer, self.window, ctx, model),
+            instructions=_instructions(parameters, request.messages),
+            tools=_schemas(parameters),
+        )
+        if self.on_report is not None:
+            self.on_report(report)
+        return replace(request, messages=view)
+
+    if hasattr(AbstractCapability, "prepare_model_request"):
+
+        async def prepare_model_request(
+            self, ctx: RunContext[Any], request_context: ModelRequestContext
+        ) -> ModelRequestContext:
+            """Put the stabilized view into each attempt at a request."""
+            return await self._stabilized(ctx, request_context)
+
+        async def on_model_request_error(
+            self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
+        ) -> Any:  # noqa: ANN401 - the framework's signature; it always raises
+            """Ask for another attempt with a tighter budget where the context overflowed; raise any other error."""
+            if not isinstance(error, exceptions.ModelContextWindowExceededError) or self._is_tight:
+                raise error
+            self._tighten(_window(self.stabilizer, self.window, ctx, request_context.model))
+            raise exceptions.RetryModelRequest from error
+
+    else:  # before 2.66 this is the one hook that changes the request alone
+
+        async def wrap_model_request(
+            self,
+            ctx: RunContext[Any],
+            *,
+            request_context: ModelRequestContext,
+            handler: Callable[[ModelRequestContext], Awaitable[Any]],
+        ) -> Any:  # noqa: ANN401 - the framework's signature
+            """Hand the stabilized view on."""
+            return await handler(await self._stabilized(ctx, request_context))
+
+    @property
+    def _is_tight(self) -> bool:
+        return bool(self.__dict__.get("_tightened"))
+
+    def _tighten(self, window: int | None) -> None:
+        tighter = copy.copy(self.stabilizer)
+        tighter.budget = tighter.reserve + int(TIGHTER * self.stabilizer.budget_for(window))
+        self.stabilizer = tighter
+        self.__dict__["_tightened"] = True
+
+    async def after_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: Any,  # noqa: ANN401, ARG002 - the framework's signature
+        tool_def: ToolDefinition,
+        args: Any,  # noqa: ANN401, ARG002
+        result: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Bound a result that is larger than `max_result_tokens`; results of the framework's own tools stay whole."""
+        if getattr(tool_def, "tool_kind", None) is not None:
+            return result
+        limit = self.max_result_tokens or self.stabilizer.budget_for(_window(self.stabilizer, self.window, ctx))
+        return _bounded(result, limit, self.stabilizer, tool_def.name)
+
+
+async def _view(
+    stabilizer: Stabilizer,
+    messages: Sequence[ModelMessage],
+    *,
+    window: int | None,
+    instructions: str = "",
+    tools: Sequence[dict[str, object]] = (),
+) -> tuple[list[ModelMessage], Report]:
+    """Return what the model is to see of a history."""
+    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+    artifacts = _ADAPTER.read(messages)
+    result = await stabilizer.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
+    view = _ADAPTER.write(messages, result.artifacts)
+    if messages and (not view or view[-1].kind != messages[-1].kind):
+        raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
+    return view, result.report
+
+
+def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], model: Any = None) -> int | None:  # noqa: ANN401
+    """Return the model's context window, where the budget is a share of it."""
+    if not isinstance(stabilizer.budget, str):
+        return None
+    known: int | None = window or getattr(model or ctx.model, "context_window", None)
+    if known is None:
+        raise ConfigError(
+            f"a budget of {stabilizer.budget!r} needs the model's context window, and its profile names none; give "
+            "window=… here, profile={'context_window': …} to the model, or the budget in tokens",
+            setting="budget",
+        )
+    return known
+
+
+def _instructions(parameters: ModelRequestParameters, messages: Sequence[ModelMessage]) -> str:
+    parts = getattr(parameters, "instruction_parts", None)
+    if parts is None:
+        return _latest_instructions(messages)
+    return "\n\n".join(part.content for part in parts if part.content)
+
+
+def _latest_instructions(messages: Sequence[ModelMessage]) -> str:
+    """Return the instructions of the latest request that has any: every request carries its own, one set is sent."""
+    found = (getattr(message, "instructions", None) for message in reversed(messages))
+    return next((text for text in found if text), "")
+
+
+def _schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
+    tools = [*parameters.function_tools, *parameters.output_tools]
+    return [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
+        for tool in tools
+    ]
+
+
+def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result
+    """Return a result that fits, or the very same where it does, or where it holds media."""
+    from ctxguard.content import bound
+
+    value = result.return_value if isinstance(result, ToolReturn) else result
+    part = ToolReturnPart(tool, value, "")
+    found = pieces(part)
+    if any(piece.text is None for piece in found) or len(found) > 1:
+        return result
+    text = rendered(part, value)
+    if stabilizer.counter.text(text) <= limit:
+        return result
+    shown = bound(text, limit, count=stabilizer.counter.counter.count).content
+    if isinstance(result, ToolReturn):
+        return replace(result, return_value=shown, metadata=_metadata(result.metadata, value))
+    return ToolReturn(shown, metadata=_metadata(None, value))
+
+
+def _metadata(metadata: Any, value: object) -> Any:  # noqa: ANN401 - the application's own
+    return {**metadata, FULL_RESULT: value} if isinstance(metadata, dict) else metadata or {FULL_RESULT: value}
