@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctxguard.errors import CtxguardError
+from ctxguard.errors import BudgetExceededError, CtxguardError, HistoryError, SessionFileError
 
 if TYPE_CHECKING:
     from ctxguard.harness import Session
@@ -30,13 +31,33 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SessionFile = Annotated[str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")]
-Budget = Annotated[Optional[int], typer.Option("--budget", "-b", min=1, help="Tokens that the context may take.", show_default="8000, or that of the configuration")]
-Policy = Annotated[Optional[str], typer.Option("--policy", "-p", help="Named chain: agent, chat, long_session, pattern, …", show_default="agent")]
-AdapterName = Annotated[Optional[str], typer.Option("--adapter", "-a", help="Shape of the session; found out by looking unless named.")]
-Provider = Annotated[Optional[str], typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")]
+SessionFile = Annotated[
+    str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
+]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        "--budget",
+        "-b",
+        min=1,
+        help="Tokens that the context may take.",
+        show_default="8000, or that of the configuration",
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option("--policy", "-p", help="Named chain: agent, chat, long_session, pattern, …", show_default="agent"),
+]
+AdapterName = Annotated[
+    str | None, typer.Option("--adapter", "-a", help="Shape of the session; found out by looking unless named.")
+]
+Provider = Annotated[
+    str | None, typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")
+]
 Counter = Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")]
-Config = Annotated[Optional[Path], typer.Option("--config", "-c", help="Configuration file; the options given here come before it.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Configuration file; the options given here come before it.")
+]
 DEFAULT_BUDGET = 8_000
 
 
@@ -55,7 +76,9 @@ def _stabilizer(
 
     if config is not None and policy is None and budget is None:
         return Stabilizer.from_config(config)
-    return Stabilizer.from_policy(policy or "agent", budget=budget or DEFAULT_BUDGET, provider=provider, counter=counter)
+    return Stabilizer.from_policy(
+        policy or "agent", budget=budget or DEFAULT_BUDGET, provider=provider, counter=counter
+    )
 
 
 def _out(text: str, output: Path | None = None) -> None:
@@ -69,7 +92,9 @@ def _show(report: Report, form: ReportFormat) -> str:
     shown: dict[ReportFormat, Callable[[], str]] = {
         ReportFormat.TEXT: lambda: str(report),
         ReportFormat.JSON: lambda: report.to_json(indent=2),
-        ReportFormat.HTML: lambda: f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{report._repr_html_()}",  # noqa: SLF001 - the notebook's own hook
+        ReportFormat.HTML: lambda: (
+            f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{report._repr_html_()}"
+        ),
     }
     return shown[form]()
 
@@ -78,6 +103,15 @@ def _each(path: str, adapter: str | None) -> list[Session]:
     from ctxguard.harness import read_sessions
 
     return list(read_sessions(path, adapter=adapter))
+
+
+@contextmanager
+def _named(path: str, session: Session) -> Iterator[None]:
+    """Say which file and session an error is about."""
+    try:
+        yield
+    except (HistoryError, BudgetExceededError) as error:
+        raise SessionFileError(path, f"session {session.id}: {error}") from error
 
 
 @app.command()
@@ -89,8 +123,12 @@ def stabilize(
     provider: Provider = None,
     counter: Counter = "auto",
     config: Config = None,
-    report: Annotated[Optional[ReportFormat], typer.Option("--report", "-r", help="Print the report instead of the context.")] = None,
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write the stabilized context to this file.")] = None,
+    report: Annotated[
+        ReportFormat | None, typer.Option("--report", "-r", help="Print the report instead of the context.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the stabilized context to this file.")
+    ] = None,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
 
@@ -101,7 +139,8 @@ def stabilize(
     stabilizer = _stabilizer(budget, policy, provider, counter, config)
     contexts, reports = [], []
     for one in _each(session, adapter):
-        native, told = stabilize_native(stabilizer, one.adapter, one.native, tools=one.tools)
+        with _named(session, one):
+            native, told = stabilize_native(stabilizer, one.adapter, one.native, tools=one.tools)
         contexts.append(json.dumps(one.with_native(native), ensure_ascii=False, default=_plain))
         reports.append(told)
     if output is not None:
@@ -126,7 +165,9 @@ def check(
     adapter: AdapterName = None,
     provider: Provider = None,
     counter: Counter = "auto",
-    pii: Annotated[bool, typer.Option("--pii/--no-pii", help="Also look for personal data: type and place, never the value.")] = False,
+    pii: Annotated[
+        bool, typer.Option("--pii/--no-pii", help="Also look for personal data: type and place, never the value.")
+    ] = False,
 ) -> None:
     """Validate a session without changing it; say what is wrong and exit with 1.
 
@@ -136,8 +177,10 @@ def check(
 
     failed = 0
     for one in _each(session, adapter):
-        for line in check_session(one, budget=budget, provider=provider, counter=counter, pii=pii):
-            failed += 1
+        with _named(session, one):
+            lines = list(check_session(one, budget=budget, provider=provider, counter=counter, pii=pii))
+        failed += len(lines)
+        for line in lines:
             _out(f"{one.id}: {line}")
     if failed:
         raise typer.Exit(1)
@@ -145,15 +188,19 @@ def check(
 
 
 @app.command()
-def tokens(session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")], counter: Counter = "auto", model: Annotated[Optional[str], typer.Option("--model", help="Name of the model, to choose the vocabulary.")] = None) -> None:
+def tokens(
+    session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")],
+    counter: Counter = "auto",
+    model: Annotated[str | None, typer.Option("--model", help="Name of the model, to choose the vocabulary.")] = None,
+) -> None:
     """Count the tokens of a session or a text, and say with which counter and how exact."""
-    from ctxguard.harness.sessions import parse_records, parse_session, read_text
+    from ctxguard.harness.sessions import read_text, sessions_in
     from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
 
     count = ArtifactCounter(find_counter(counter, model=model))
     text = read_text(session)
     try:
-        sessions = [parse_session(record, place=n) for n, (_, record) in enumerate(parse_records(text))]
+        sessions = list(sessions_in(text))
         total = sum(count.artifacts(s.read()) + count.tools(s.tools) + REPLY_TOKENS for s in sessions)
         what = f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}"
     except CtxguardError:
@@ -162,7 +209,10 @@ def tokens(session: Annotated[str, typer.Argument(metavar="FILE", help="A sessio
 
 
 @app.command()
-def demo(budget: Budget = None, report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT) -> None:
+def demo(
+    budget: Budget = None,
+    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
+) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
     from ctxguard.demo import show_demo
 
@@ -171,15 +221,21 @@ def demo(budget: Budget = None, report: Annotated[ReportFormat, typer.Option("--
 
 @app.command()
 def replay(
-    sessions: Annotated[list[str], typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too.")],
+    sessions: Annotated[
+        list[str], typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too.")
+    ],
     budget: Budget = None,
     policy: Policy = None,
     adapter: AdapterName = None,
     provider: Provider = None,
     counter: Counter = "auto",
     config: Config = None,
-    baseline: Annotated[Optional[Path], typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")] = None,
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write the figures to this file, as JSON.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the figures to this file, as JSON.")
+    ] = None,
 ) -> None:
     """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call."""
     from ctxguard.harness.replay import compare, load_baseline, replay_sessions

@@ -51,7 +51,7 @@ def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Repo
     stabilizer = Stabilizer.from_policy("agent", budget=budget, provider="openai")
     _, report = stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)
     if html:
-        sys.stdout.write(report._repr_html_() + "\n")  # noqa: SLF001 - the notebook's own hook
+        sys.stdout.write(report._repr_html_() + "\n")
     elif as_json:
         sys.stdout.write(report.to_json(indent=2) + "\n")
     else:
@@ -62,7 +62,9 @@ def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Repo
 
 
 def _messages(report: Report) -> Table:
-    table = Table(title="A support session, message by message", expand=True, box=None, padding=(0, 1), title_justify="left")
+    table = Table(
+        title="A support session, message by message", expand=True, box=None, padding=(0, 1), title_justify="left"
+    )
     for heading, width in (("#", 3), ("role", 9), ("before", 6), ("after", 6), ("", 10)):
         right = heading in ("#", "before", "after")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True, width=width)
@@ -90,7 +92,9 @@ def _row(decision: Decision) -> tuple[str | Text, ...]:
 def _summary(report: Report) -> Panel:
     passed = sum(check.ok for check in report.checks)
     steps = Counter(step.action for d in report.decisions for step in d.steps)
-    done = ", ".join(f"{steps[action]} {action}" for action in ("masked", "bounded", "repaired", "dropped") if steps[action])
+    done = ", ".join(
+        f"{steps[action]} {action}" for action in ("masked", "bounded", "repaired", "dropped") if steps[action]
+    )
     saved = 100 * (1 - report.tokens_after / report.tokens_before)
     lines = [
         f"[bold]{report.tokens_before:,} -> {report.tokens_after:,} tokens[/] of a budget of {report.budget:,} "
@@ -99,6 +103,6 @@ def _summary(report: Report) -> Panel:
         f"{passed} of {len(report.checks)} checks hold: " + ", ".join(c.name for c in report.checks if c.ok),
         *(f"[red]{check.name}: {finding}[/]" for check in report.checks for finding in check.findings),
         f"[dim]counted by {report.counter}, {report.accuracy}[/]",
-        "[dim]the whole report: ctxguard demo --report json; your own session: ctxguard stabilize FILE --report text[/]",
+        "[dim]all of it: ctxguard demo --report json; your own session: ctxguard stabilize FILE --report text[/]",
     ]
     return Panel("\n".join(lines), title="report", title_align="left", border_style="green" if report.ok else "red")

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector
     from ctxguard.stores import Store
 
-__all__ = ["POLICIES", "agent_stages", "chat_stages", "from_config", "from_policy", "long_session_stages", "stabilize_context"]
+__all__ = [
+    "POLICIES",
+    "agent_stages",
+    "chat_stages",
+    "from_config",
+    "from_policy",
+    "long_session_stages",
+    "stabilize_context",
+]
 
 Rules = "Detector | Sequence[Detector] | None"
 
@@ -85,9 +93,7 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     ]
 
 
-def pattern_stages(
-    *, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256
-) -> list[Stage]:
+def pattern_stages(*, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256) -> list[Stage]:
     """Return the chain of the context stabilizer pattern: mask, drop verbose tool outputs, fill from the oldest.
 
     Args:

@@ -262,7 +262,9 @@ def _trace(
         if was is None:
             added.setdefault(key, artifact.root)
             gone.pop(key, None)
-        step = Step(change.action or ("recalled" if was is None else "bounded"), change.stage, change.why(was or artifact))
+        step = Step(
+            change.action or ("recalled" if was is None else "bounded"), change.stage, change.why(was or artifact)
+        )
         steps.setdefault(key, []).append(step)
         latest[key] = artifact
     for key, artifact in before.items():
@@ -305,7 +307,7 @@ def _decide(
 
 def _masked(draft: Draft, artifact: Artifact) -> Artifact:
     """Mask what left the chain before its masking stage saw it; a report must not hold it bare."""
-    masked = artifact.edit(lambda slot, text: draft.mask(text)) if draft.masks else artifact
+    masked = artifact.edit(lambda _slot, text: draft.mask(text)) if draft.masks else artifact
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
 
@@ -319,7 +321,9 @@ def _lines(report: Report) -> list[str]:
         f"artifacts: {counted}",
     ]
     if report.cut is not None and report.cut.fresh:
-        lines.append(f"cut: the prompt changes from position {report.cut.position} on, {report.cut.rebilled:,} tokens re-billed")
+        lines.append(
+            f"cut: the prompt changes from position {report.cut.position} on, {report.cut.rebilled:,} tokens re-billed"
+        )
     elif report.changed:
         lines.append("prompt prefix: only extended since the previous call")
     for check in report.checks:

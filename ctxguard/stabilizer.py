@@ -96,7 +96,7 @@ class Draft:
         An artifact that is gone counts as dropped, a changed copy of one as `action`, a new one as `action` too.
 
         Args:
-            artifacts: the new content: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
+            artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
         """
@@ -432,7 +432,7 @@ async def _adrive(flow: Generator[Ask, object, Stabilized]) -> Stabilized:
         return result
 
 
-def _refuse(ask: Ask) -> object:
+def _refuse(_ask: Ask) -> object:
     raise SummarizerError("a dry run asks for nothing")
 
 

@@ -30,7 +30,23 @@ from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["AdapterConformance", "broken_histories", "histories", "law_findings"]
 
-_WORDS = ("order", "refund", "error", "file", "deploy", "budget", "Zürich", "見積", "the", "a", "4", "ok", "\n", "{}", "é")
+_WORDS = (
+    "order",
+    "refund",
+    "error",
+    "file",
+    "deploy",
+    "budget",
+    "Zürich",
+    "見積",
+    "the",
+    "a",
+    "4",
+    "ok",
+    "\n",
+    "{}",
+    "é",
+)
 
 
 def _texts(most: int = 60) -> st.SearchStrategy[str]:
@@ -45,9 +61,7 @@ def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
         ToolCall(draw(st.sampled_from(["search", "read_file", "run"])), '{"q": "' + str(n) + '"}', f"call_{base + n}")
         for n in range(count)
     )
-    results = [
-        Artifact(Kind.TOOL, draw(_texts(120)), answers=call.id) for call in draw(st.permutations(calls))
-    ]
+    results = [Artifact(Kind.TOOL, draw(_texts(120)), answers=call.id) for call in draw(st.permutations(calls))]
     return [Artifact(Kind.ASSISTANT, draw(st.sampled_from(["", "Let me look."])), calls=calls), *results]
 
 
@@ -154,7 +168,7 @@ class AdapterConformance:
 
     adapter: ClassVar[Adapter[Any]]
 
-    def native(self, history: Sequence[Artifact]) -> Any:  # noqa: ANN401 - it is the framework's own type
+    def native(self, history: Sequence[Artifact]) -> Any:  # noqa: ANN401, ARG002 - the framework's own type; a hook
         """Return the history in the framework's own messages."""
         raise AdapterError(f"{type(self).__name__} must say in native() how a history of its framework is built")
 
@@ -169,6 +183,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_identity_without_edits_the_same_objects_come_back(self, history: list[Artifact]) -> None:
+        """Law 7: no edits, the same objects."""
         native = self.native(history)
         written = self.adapter.write(native, self.adapter.read(native))
         before, after = self.items(native), self.items(written)
@@ -178,12 +193,11 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_parity_the_artifacts_are_those_of_the_history(self, history: list[Artifact]) -> None:
+        """Law 8: the artifacts do not depend on the framework."""
         read = self.adapter.read(self.native(history))
         assert [a.kind for a in read] == [a.kind for a in history]
         assert [a.text for a in read] == [a.text for a in history]
-        assert [[(c.name, c.id) for c in a.calls] for a in read] == [
-            [(c.name, c.id) for c in a.calls] for a in history
-        ]
+        assert [[(c.name, c.id) for c in a.calls] for a in read] == [[(c.name, c.id) for c in a.calls] for a in history]
         assert [a.answers for a in read] == [a.answers for a in history]
 
     @_SETTINGS
@@ -191,6 +205,7 @@ class AdapterConformance:
     def test_locality_an_edit_changes_its_message_and_nothing_else(
         self, history: list[Artifact], data: st.DataObject
     ) -> None:
+        """Law 7: one edited text, one changed message."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         read = self.adapter.read(native)
@@ -211,6 +226,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories(), budget=st.integers(120, 1_500))
     def test_laws_hold_and_the_result_is_stable(self, history: list[Artifact], budget: int) -> None:
+        """Laws 1 to 4 and 6 hold, and stabilising the result changes nothing."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         stabilizer = Stabilizer(budget, counter="estimate")
@@ -229,6 +245,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=broken_histories())
     def test_broken_histories_come_out_paired(self, history: list[Artifact]) -> None:
+        """Law 2: what a provider would refuse is mended."""
         native = self.native(history)
         stabilizer = Stabilizer(100_000, counter="estimate")
         once, report = stabilize_native(stabilizer, self.adapter, native)
@@ -238,6 +255,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_unknown_kinds_pass_through_untouched(self, history: list[Artifact]) -> None:
+        """Law 7: what nobody knows is left alone."""
         unknown = self.unknown()
         if unknown is None:
             return

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import FunctionType
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from ctxguard.artifacts import Artifact
@@ -181,9 +182,11 @@ def find_vocabulary(encoding: str) -> Path | None:
     for package, inside in _CARRIERS:
         top, _, rest = package.partition(".")
         spec = importlib.util.find_spec(top)
-        folders += [
-            Path(place, *rest.split("."), inside) for place in (spec.submodule_search_locations or ()) if spec
-        ] if spec else []
+        folders += (
+            [Path(place, *rest.split("."), inside) for place in (spec.submodule_search_locations or ()) if spec]
+            if spec
+            else []
+        )
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
@@ -201,24 +204,17 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
         raise TokenizerError(f"{path} is damaged (its SHA-256 is not that of {encoding}); delete it")
     try:
         import tiktoken
-        from tiktoken.load import load_tiktoken_bpe
         from tiktoken_ext import openai_public
     except ImportError as error:
         raise TokenizerError("tiktoken is not installed; pip install tiktoken") from error
-    settings = _without_download(getattr(openai_public, encoding), load_tiktoken_bpe, path)
-    return tiktoken.Encoding(**settings).encode_ordinary
+    settings = _without_download(getattr(openai_public, encoding), path)
+    return tiktoken.Encoding(**settings).encode_ordinary  # type: ignore[arg-type]  # tiktoken's own constructor made them
 
 
-def _without_download(
-    constructor: Callable[[], dict[str, object]], load: Callable[[str], dict[bytes, int]], path: Path
-) -> dict[str, object]:
+def _without_download(constructor: FunctionType, path: Path) -> dict[str, object]:
     """Build an encoding's settings with our file in place of the download, leaving tiktoken's module as it is."""
-    from types import FunctionType
-
-    function = constructor
-    assert isinstance(function, FunctionType)
-    scope = dict(function.__globals__, load_tiktoken_bpe=lambda *_args, **_kwargs: _read_ranks(path))
-    settings: dict[str, object] = FunctionType(function.__code__, scope)()
+    scope = dict(constructor.__globals__, load_tiktoken_bpe=lambda *_args, **_kwargs: _read_ranks(path))
+    settings: dict[str, object] = FunctionType(constructor.__code__, scope)()
     return settings
 
 
@@ -460,4 +456,3 @@ class ArtifactCounter:
             TOOL_TOKENS + self.text(json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str))
             for tool in tools
         )
-

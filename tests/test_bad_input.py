@@ -38,7 +38,15 @@ def test_a_share_needs_the_window():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"keep_recent": -1}, {"reserve": -1}, {"on_failure": "shrug"}, {"provider": "acme"}, {"counter": "p99k"}, {"target": 0}, {"target": 1.5}],
+    [
+        {"keep_recent": -1},
+        {"reserve": -1},
+        {"on_failure": "shrug"},
+        {"provider": "acme"},
+        {"counter": "p99k"},
+        {"target": 0},
+        {"target": 1.5},
+    ],
 )
 def test_settings_out_of_range_are_refused_by_name(settings):
     with pytest.raises(ConfigError) as caught:
@@ -53,7 +61,16 @@ def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
         Stabilizer.from_policy("agent", budget=100, tarhet=0.5)
 
 
-@pytest.mark.parametrize("make", [lambda: BoundToolOutput(share=0), lambda: BoundToolOutput(max_tokens=0), lambda: StableWindow(target=2), lambda: FillBudget(order="random"), lambda: RepairExchanges(on_broken="hide")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BoundToolOutput(share=0),
+        lambda: BoundToolOutput(max_tokens=0),
+        lambda: StableWindow(target=2),
+        lambda: FillBudget(order="random"),
+        lambda: RepairExchanges(on_broken="hide"),
+    ],
+)
 def test_stages_refuse_settings_out_of_range(make):
     with pytest.raises(ConfigError):
         make()
@@ -66,7 +83,7 @@ def test_what_is_no_history_is_refused(history):
 
 
 def test_a_dict_among_artifacts_is_named_and_the_remedy_too():
-    with pytest.raises(HistoryError, match="message 0: .* go through an adapter"):
+    with pytest.raises(HistoryError, match=r"message 0: .* go through an adapter"):
         Stabilizer(100).stabilize([{"role": "user", "content": "hi"}])
 
 

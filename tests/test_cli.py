@@ -73,7 +73,9 @@ def test_output_takes_the_context_and_the_report_is_printed(session, tmp_path):
 
 
 def test_standard_input_and_gzip_and_lines_are_read(tmp_path):
-    assert cli("tokens", "-", stdin=json.dumps(MESSAGES)).stdout.startswith(cli("tokens", "-", stdin="\n".join(map(json.dumps, MESSAGES))).stdout.split()[0])
+    assert cli("tokens", "-", stdin=json.dumps(MESSAGES)).stdout.startswith(
+        cli("tokens", "-", stdin="\n".join(map(json.dumps, MESSAGES))).stdout.split()[0]
+    )
     packed = tmp_path / "many.jsonl.gz"
     packed.write_bytes(gzip.compress("\n".join(json.dumps({"id": i, "messages": MESSAGES}) for i in "ab").encode()))
     run = cli("stabilize", packed, "-b", 600)
@@ -84,7 +86,9 @@ def test_tokens_says_which_counter_and_how_exact(tmp_path):
     run = cli("tokens", "-", "--counter", "estimate", stdin="just some text")
     assert "plain text" in run.stdout
     assert "estimated by byte classes" in run.stdout
-    assert "exact for models that use cl100k_base" in cli("tokens", "-", "--counter", "cl100k_base", stdin="text").stdout
+    assert (
+        "exact for models that use cl100k_base" in cli("tokens", "-", "--counter", "cl100k_base", stdin="text").stdout
+    )
 
 
 def test_check_says_what_is_wrong_and_exits_with_1(tmp_path):
@@ -124,7 +128,18 @@ def test_check_of_a_budget(session):
         ("[" * 100_000, "nested too deeply"),
         ("\x1f\x8b\x08 broken gzip", "no valid JSON"),
     ],
-    ids=["truncated", "truncated line", "empty", "NaN", "a text", "no messages", "no role", "a number", "deep", "odd bytes"],
+    ids=[
+        "truncated",
+        "truncated line",
+        "empty",
+        "NaN",
+        "a text",
+        "no messages",
+        "no role",
+        "a number",
+        "deep",
+        "odd bytes",
+    ],
 )
 def test_unreadable_input_is_one_line_and_exit_code_2(tmp_path, content, line):
     path = tmp_path / "broken.json"
@@ -147,7 +162,17 @@ def test_damaged_gzip_and_missing_files_are_one_line(tmp_path):
     assert run.stderr == f"ctxguard: {tmp_path / 'none.json'}: No such file or directory\n"
 
 
-@pytest.mark.parametrize("args", [["--budget", "0"], ["--budget", "many"], ["--policy", "magic"], ["--adapter", "nope"], ["--provider", "acme"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--budget", "0"],
+        ["--budget", "many"],
+        ["--policy", "magic"],
+        ["--adapter", "nope"],
+        ["--provider", "acme"],
+        ["--nonsense"],
+    ],
+)
 def test_bad_usage_exits_with_2(session, args):
     run = cli("stabilize", session, *args)
     assert run.returncode == 2
@@ -194,7 +219,10 @@ def test_a_baseline_that_cannot_be_read_is_one_line(session, tmp_path):
 
 def test_bundles_of_artifacts_are_read_and_written_in_their_own_shape(tmp_path):
     path = tmp_path / "bundle.json"
-    items = [{"id": "a", "kind": "system", "content": "Be brief."}, {"id": "b", "kind": "message", "authority": "user", "content": "call 5551234"}]
+    items = [
+        {"id": "a", "kind": "system", "content": "Be brief."},
+        {"id": "b", "kind": "message", "authority": "user", "content": "call 5551234"},
+    ]
     path.write_text(json.dumps({"artifacts": items}))
     out = json.loads(cli("stabilize", path, "--policy", "long_session").stdout)
     assert out["artifacts"] == [items[0], {**items[1], "content": "call [REDACTED]"}]

@@ -18,7 +18,11 @@ from ctxguard.policies import POLICIES
 from ctxguard.testing import broken_histories, histories, law_findings
 
 BUDGETS = st.sampled_from([60, 120, 250, 500, 1_000, 4_000])
-BUILT = {(policy, n): Stabilizer.from_policy(policy, budget=n, counter="estimate") for policy in POLICIES for n in (60, 120, 250, 500, 1_000, 4_000)}
+BUILT = {
+    (policy, n): Stabilizer.from_policy(policy, budget=n, counter="estimate")
+    for policy in POLICIES
+    for n in (60, 120, 250, 500, 1_000, 4_000)
+}
 
 
 def run(policy, budget, history):
@@ -144,7 +148,13 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes():
         "print(json.dumps([[a.kind.value,a.text] for a in r.artifacts]), r.report.to_json())"
     )
     outputs = {
-        subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for seed in ("0", "1", "4242")
     }
     assert len(outputs) == 1
@@ -156,7 +166,8 @@ def test_a_shared_stabilizer_is_safe_across_threads():
 
     stabilizer = Stabilizer(600, counter="estimate")
     made = [
-        [Artifact("user" if n % 2 == 0 else "assistant", f"session {s} note {n} " * 12) for n in range(41)] for s in range(24)
+        [Artifact("user" if n % 2 == 0 else "assistant", f"session {s} note {n} " * 12) for n in range(41)]
+        for s in range(24)
     ]
     alone = [Stabilizer(600, counter="estimate").stabilize(h).artifacts for h in made]
     with ThreadPoolExecutor(8) as pool:

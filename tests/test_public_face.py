@@ -13,7 +13,27 @@ import pytest
 import ctxguard
 import ctxguard.errors as errors
 
-HEAVY = ("pydantic", "pydantic_ai", "langchain", "langchain_core", "langgraph", "openai", "anthropic", "agents", "tiktoken", "toktok", "rich", "typer", "yaml", "sqlalchemy", "markitdown", "PIL", "stdnum", "phonenumbers", "asyncio")
+HEAVY = (
+    "pydantic",
+    "pydantic_ai",
+    "langchain",
+    "langchain_core",
+    "langgraph",
+    "openai",
+    "anthropic",
+    "agents",
+    "tiktoken",
+    "toktok",
+    "rich",
+    "typer",
+    "yaml",
+    "sqlalchemy",
+    "markitdown",
+    "PIL",
+    "stdnum",
+    "phonenumbers",
+    "asyncio",
+)
 
 
 def loaded_by(statement):
@@ -27,8 +47,19 @@ def test_importing_ctxguard_loads_no_framework_and_nothing_heavy():
 
 
 def test_importing_the_core_loads_no_framework():
-    frameworks = {"pydantic_ai", "langchain", "langchain_core", "langgraph", "openai", "anthropic", "agents", "tiktoken"}
-    assert not frameworks & set(loaded_by("from ctxguard import Artifact, Stabilizer, stabilize_context, mask_pii; Stabilizer(9)"))
+    frameworks = {
+        "pydantic_ai",
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "openai",
+        "anthropic",
+        "agents",
+        "tiktoken",
+    }
+    assert not frameworks & set(
+        loaded_by("from ctxguard import Artifact, Stabilizer, stabilize_context, mask_pii; Stabilizer(9)")
+    )
 
 
 def test_every_public_name_is_there_and_listed():

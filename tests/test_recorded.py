@@ -109,7 +109,9 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
         if over:
             extended, successors = extended + own[0], successors + own[1]
     share = extended / successors if successors else 1.0
-    print(f"budget {budget}: {calls} calls, {refused} refused, prompt extends the previous one in {share:.3f} of {successors}")
+    print(
+        f"budget {budget}: {calls} calls, {refused} refused, prompt extends the previous one in {share:.3f} of {successors}"
+    )
     if budget >= 8_000 and ALL:
         assert share > 0.9
 

@@ -15,15 +15,35 @@ from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority
 
 def bundle():
     items = [
-        {"id": "sys", "kind": "system", "authority": "system", "priority": 0, "title": "rules", "content": "Be helpful."},
-        {"id": "task", "kind": "task", "authority": "user", "priority": 1, "title": "task", "content": "Sort the tickets."},
+        {
+            "id": "sys",
+            "kind": "system",
+            "authority": "system",
+            "priority": 0,
+            "title": "rules",
+            "content": "Be helpful.",
+        },
+        {
+            "id": "task",
+            "kind": "task",
+            "authority": "user",
+            "priority": 1,
+            "title": "task",
+            "content": "Sort the tickets.",
+        },
     ]
     for n in range(300):
         authority = "assistant" if n % 2 else "user"
         text = f"Message {n:03d} about the ticket, call 555 0142 7788"
-        items.append({"id": f"m{n}", "kind": "message", "authority": authority, "priority": 2, "title": "", "content": text})
-    items.append({"id": "t1", "kind": "tool_output", "authority": "tool", "priority": 3, "title": "", "content": "row " * 4_000})
-    items.append({"id": "m300", "kind": "message", "authority": "user", "priority": 2, "title": "", "content": "What is next?"})
+        items.append(
+            {"id": f"m{n}", "kind": "message", "authority": authority, "priority": 2, "title": "", "content": text}
+        )
+    items.append(
+        {"id": "t1", "kind": "tool_output", "authority": "tool", "priority": 3, "title": "", "content": "row " * 4_000}
+    )
+    items.append(
+        {"id": "m300", "kind": "message", "authority": "user", "priority": 2, "title": "", "content": "What is next?"}
+    )
     return {"artifacts": items}
 
 
@@ -70,7 +90,9 @@ def test_fr5_system_and_task_stand_first_whatever_the_order_was(history):
     shuffled = [*history[2:], history[1], history[0]]
     result = harness().stabilize(shuffled)
     assert [a.kind.value for a in result.artifacts[:2]] == ["system", "task"]
-    assert [a.id for a in result.artifacts[2:]] == sorted((a.id for a in result.artifacts[2:]), key=lambda i: int(i[1:]))
+    assert [a.id for a in result.artifacts[2:]] == sorted(
+        (a.id for a in result.artifacts[2:]), key=lambda i: int(i[1:])
+    )
 
 
 def test_fr6_the_validation_suite_looks_at_pii_budget_and_order(history):
@@ -148,7 +170,10 @@ def test_scenario_4_control_degradation_is_detected(history):
     report = Stabilizer(5_000, stages=[careless]).stabilize(history).report
     assert not report.ok
     findings = {c.name: [str(f) for f in c.findings] for c in report.checks if not c.ok}
-    assert findings["SystemIntact"] == ["a system artifact is missing @ history[0]", "a task artifact is missing @ history[1]"]
+    assert findings["SystemIntact"] == [
+        "a system artifact is missing @ history[0]",
+        "a task artifact is missing @ history[1]",
+    ]
 
 
 def test_scenario_4_a_changed_order_is_detected(history):

@@ -23,7 +23,14 @@ from ctxguard.tokens import (
     find_vocabulary,
 )
 
-HOSTILE = ["", " " * 1_000_000, "\u3000" * 1_100_000, "<|endoftext|> <|fim_prefix|>", "\ud800 lone \udfff", "\x00" * 1000]
+HOSTILE = [
+    "",
+    " " * 1_000_000,
+    "\u3000" * 1_100_000,
+    "<|endoftext|> <|fim_prefix|>",
+    "\ud800 lone \udfff",
+    "\x00" * 1000,
+]
 
 
 @pytest.mark.parametrize("counter", [EstimateCounter(), ToktokCounter()], ids=lambda c: c.name)

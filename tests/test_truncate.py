@@ -37,7 +37,9 @@ def test_estimate_tokens_of_a_model_without_a_public_tokenizer_falls_back():
 
 def test_estimate_tokens_counts_parts_and_tool_calls():
     plain = [{"role": "assistant", "content": None}]
-    calling = [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}" * 99}}]}]
+    calling = [
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}" * 99}}]}
+    ]
     assert estimate_tokens(calling) > estimate_tokens(plain) + 20
 
 

@@ -77,7 +77,9 @@ class OpenAIAdapter:
 def _is_foreign(message: object) -> bool:
     """Tell a message whose content blocks are Anthropic's."""
     content = _get(message, "content")
-    return isinstance(content, list) and any(_get(p, "type") in ("tool_use", "tool_result", "thinking") for p in content)
+    return isinstance(content, list) and any(
+        _get(p, "type") in ("tool_use", "tool_result", "thinking") for p in content
+    )
 
 
 def _get(message: object, key: str) -> object:
@@ -159,7 +161,9 @@ def _parts(message: Message, position: int) -> str | tuple[Part, ...]:
     elif isinstance(content, (list, tuple)):
         parts = [_part(part) for part in content]
     else:
-        raise HistoryError(f"content is a text, a list of parts or None, not {type(content).__name__}", position=position)
+        raise HistoryError(
+            f"content is a text, a list of parts or None, not {type(content).__name__}", position=position
+        )
     kinds = {"reasoning_content": "reasoning", "refusal": "refusal"}
     parts += [Part(kinds[key], _text(_get(message, key))) for key in spoken]  # type: ignore[arg-type]  # closed set
     return tuple(parts)

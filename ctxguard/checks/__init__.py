@@ -31,13 +31,12 @@ __all__ = [
 
 
 class Check(Protocol):
-    """Judge a finished draft.
+    """Judge a finished draft."""
 
-    Attributes:
-        name: what reports call it.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
 
     def __call__(self, draft: Draft, /) -> Iterable[Finding]:
         """Return everything that is wrong; nothing means that it holds."""

@@ -20,11 +20,14 @@ class AuthorityFirst:
     name = "AuthorityFirst"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         highest = 0
         for position, artifact in enumerate(draft.artifacts):
             rank = _RANK.get(artifact.kind, 2)
             if rank < highest:
-                yield Finding(f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]")
+                yield Finding(
+                    f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]"
+                )
             highest = max(highest, rank)
 
 

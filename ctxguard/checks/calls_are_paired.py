@@ -21,6 +21,7 @@ class CallsArePaired:
     name = "CallsArePaired"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         artifacts = draft.artifacts
         if not any(a.kind is Kind.TOOL or a.calls for a in artifacts):
             return

@@ -32,6 +32,7 @@ class NoPII:
         self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         for detector in (self.rules,) if self.rules is not None else draft.detectors:
             yield from self._findings(draft, detector)
 
@@ -46,7 +47,7 @@ class NoPII:
                     continue
                 spans = scan(detector, text)
                 if not spans:
-                    clean.put(text, True)
+                    clean.put(text, value=True)
                 for span in spans:
                     yield Finding(f"{span.label} was found", f"artifacts[{position}].{slot}[{span.start}:{span.end}]")
 

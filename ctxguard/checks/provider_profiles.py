@@ -29,12 +29,13 @@ class ProviderProfile:
     """
 
     name: str
-    starts_with_user: bool
-    alternates: bool
-    ids: bool
-    ends_with_input: bool
+    starts_with_user: bool = False
+    alternates: bool = False
+    ids: bool = False
+    ends_with_input: bool = False
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         body = [(p, a) for p, a in enumerate(draft.artifacts) if a.kind is not Kind.SYSTEM]
         if not body:
             return
@@ -68,10 +69,12 @@ def _same_role_twice(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
 
 
 PROVIDERS: Final = {
-    "openai": ProviderProfile("ProviderProfile(openai)", False, False, True, False),
-    "anthropic": ProviderProfile("ProviderProfile(anthropic)", True, False, True, True),
-    "gemini": ProviderProfile("ProviderProfile(gemini)", True, False, False, False),
-    "strict": ProviderProfile("ProviderProfile(strict)", True, True, True, True),
+    "openai": ProviderProfile("ProviderProfile(openai)", ids=True),
+    "anthropic": ProviderProfile("ProviderProfile(anthropic)", starts_with_user=True, ids=True, ends_with_input=True),
+    "gemini": ProviderProfile("ProviderProfile(gemini)", starts_with_user=True),
+    "strict": ProviderProfile(
+        "ProviderProfile(strict)", starts_with_user=True, alternates=True, ids=True, ends_with_input=True
+    ),
 }
 """The profiles by name. Sources: the providers' error texts and SDK docstrings, as of November 2026."""
 
@@ -85,4 +88,6 @@ def provider_profile(provider: str) -> ProviderProfile:
     try:
         return PROVIDERS[provider]
     except KeyError:
-        raise ConfigError(f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}", setting="provider") from None
+        raise ConfigError(
+            f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}", setting="provider"
+        ) from None

@@ -18,6 +18,7 @@ class RecentKept:
     name = "RecentKept"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         wanted = recent_messages(draft.history, draft.keep_recent)
         last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
         if last_user is not None and not any(a is last_user for a in wanted):

@@ -21,8 +21,9 @@ class SystemIntact:
     name = "SystemIntact"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
+        """Walk everything that is wrong."""
         there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
-        latest = {kind: -1 for kind in AUTHORITY}
+        latest = dict.fromkeys(AUTHORITY, -1)
         for position, artifact in enumerate(draft.history):
             if artifact.kind not in AUTHORITY or artifact.lifetime is not None:
                 continue
@@ -31,14 +32,14 @@ class SystemIntact:
                 yield Finding(f"a {artifact.kind} artifact is missing", path)
                 continue
             place, now = there[id(artifact.root)]
-            if now is not artifact and not _only_masked(draft, artifact, now):
+            if now is not artifact and not _only_masked(draft, artifact):
                 yield Finding(f"a {artifact.kind} artifact was altered", path)
             if place < latest[artifact.kind]:
                 yield Finding(f"a {artifact.kind} artifact lost its order", path)
             latest[artifact.kind] = max(latest[artifact.kind], place)
 
 
-def _only_masked(draft: Draft, was: Artifact, now: Artifact) -> bool:
+def _only_masked(draft: Draft, was: Artifact) -> bool:
     """Tell whether every change of an artifact was made by masking."""
     root = id(was.root)
     actions = {

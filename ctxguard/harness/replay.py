@@ -159,7 +159,9 @@ def load_baseline(path: str | Path) -> Mapping[str, object]:
     try:
         figures = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the baseline {path} cannot be read ({error}); write one with --output", setting="baseline") from error
+        raise ConfigError(
+            f"the baseline {path} cannot be read ({error}); write one with --output", setting="baseline"
+        ) from error
     if not isinstance(figures, dict) or any(name not in figures for name in (*BETTER_LOW, *BETTER_HIGH)):
         raise ConfigError(f"the baseline {path} holds no figures of a replay", setting="baseline")
     return figures

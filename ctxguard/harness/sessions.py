@@ -16,7 +16,7 @@ from ctxguard.adapters import Adapter, adapter_names, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
 
-__all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text"]
+__all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
 
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
@@ -70,7 +70,7 @@ class BundleAdapter:
             raise HistoryError(f"a list of artifacts is wanted, not {type(native).__name__}")
         return [_bundled(item, position) for position, item in enumerate(native)]
 
-    def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:  # type: ignore[override]  # a list is all it needs
+    def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:
         """Return the items of these artifacts: the same objects where nothing was changed."""
         del native
         return [_unbundled(artifact) for artifact in artifacts]
@@ -84,14 +84,18 @@ class BundleAdapter:
 
 def _bundled(item: object, position: int) -> Artifact:
     if not isinstance(item, Mapping):
-        raise HistoryError(f"an object with 'kind' and 'content' is wanted, not {type(item).__name__}", position=position)
+        raise HistoryError(
+            f"an object with 'kind' and 'content' is wanted, not {type(item).__name__}", position=position
+        )
     kind, authority, content = item.get("kind"), str(item.get("authority", "")), item.get("content")
     if not isinstance(content, str):
         raise HistoryError(f"'content' must be a text, not {type(content).__name__}", position=position)
     try:
         known = Kind.ASSISTANT if kind == "message" and authority.lower() in _SPOKEN_BY_MODEL else Kind(str(kind))
     except ValueError:
-        raise HistoryError(f"unknown kind {kind!r}; known are {', '.join(Kind)}, message, tool_output", position=position) from None
+        raise HistoryError(
+            f"unknown kind {kind!r}; known are {', '.join(Kind)}, message, tool_output", position=position
+        ) from None
     identity = item.get("id")
     return Artifact(known, content, id=None if identity is None else str(identity), source=item)
 
@@ -122,7 +126,11 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
         AdapterError: no such adapter.
     """
     name = str(path)
-    text = read_text(name)
+    yield from sessions_in(read_text(name), name, adapter=adapter)
+
+
+def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
+    """Walk the sessions of a text, see `read_sessions`."""
     records = parse_records(text, name)
     if len(records) > 1 and all(isinstance(r, Mapping) and "role" in r for _, r in records):
         records = [(1, [record for _, record in records])]
@@ -213,13 +221,16 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
         key = next((k for k in ("messages", "artifacts", "input") if isinstance(record.get(k), list)), None)
         if key is None:
             raise ConfigError(
-                "an object with a list of 'messages' or 'artifacts' is wanted; it has " + (", ".join(map(str, record)) or "no keys")
+                "an object with a list of 'messages' or 'artifacts' is wanted; it has "
+                + (", ".join(map(str, record)) or "no keys")
             )
         native: object = record[key]
         tools = record.get("tools")
         wrap = {k: v for k, v in record.items() if k != key}
         named = str(record.get("id", place))
-        return Session(named, native, _adapter(native, adapter), tools if isinstance(tools, list) and tools else None, wrap)
+        return Session(
+            named, native, _adapter(native, adapter), tools if isinstance(tools, list) and tools else None, wrap
+        )
     if isinstance(record, list):
         return Session(str(place), record, _adapter(record, adapter))
     raise ConfigError(f"a list of messages is wanted, not {type(record).__name__}")

@@ -27,7 +27,7 @@ class BoundToolOutput:
     """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
 
     The limit of an output depends on itself and on what stands before it alone: `share` of the budget that system,
-    task and the pins before it leave; outputs of parallel calls share `exchange_share` of that among them. So an output is
+    task and the pins before it leave; outputs of parallel calls share `exchange_share` of it. So an output is
     bounded when it is first seen and never changed later.
 
     Args:
@@ -65,6 +65,7 @@ class BoundToolOutput:
         self._stored: TextCache[bool] = TextCache(4_000_000)
 
     def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
+        """Return the new draft."""
         limits = self._limits(draft)
         if not limits:
             return draft
@@ -117,7 +118,7 @@ class BoundToolOutput:
             handle = full.get(id(was))
             if was is not now and handle is not None and not self._stored.get(handle):
                 yield Ask(store.put_new, (NAMESPACE, handle, was.text.encode("utf-8", "surrogatepass")))
-                self._stored.put(handle, True)
+                self._stored.put(handle, value=True)
         return after
 
 
@@ -125,7 +126,7 @@ _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
 
 
 def handle_of(text: str) -> str:
-    """Return the handle of a text: letters only, so that no rule takes it for a number; the same text, the same handle."""
+    """Return the handle of a text: letters only, no number for any rule; the same text has the same handle."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
     return digest.encode().translate(_LETTERS).decode()
 
@@ -151,11 +152,12 @@ def bounded(artifact: Artifact, max_tokens: int, draft: Draft, *, handle: str | 
     parts: list[Part] = []
     for part in artifact.content:
         text = part.text
-        if excess > 0 and text and part.editable:
-            shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle)
-            excess -= counter.text(text) - counter.text(shown)
-            part = Part(part.kind, shown)
-        parts.append(part)
+        if excess <= 0 or not text or not part.editable:
+            parts.append(part)
+            continue
+        shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle)
+        excess -= counter.text(text) - counter.text(shown)
+        parts.append(Part(part.kind, shown))
     return artifact.revised(content=tuple(parts))
 
 

@@ -24,6 +24,7 @@ class ExpireLifetimes:
         self.rules = dict(rules or {})
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
             return draft
         ages = _ages(draft.artifacts)

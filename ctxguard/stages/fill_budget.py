@@ -37,6 +37,7 @@ class FillBudget:
         self.strict = strict
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         if draft.tokens <= draft.budget - self.strict:
             return draft
         found = units(draft)
@@ -94,6 +95,7 @@ class DropVerboseOutput:
         self.max_tokens = max_tokens
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         paired = {p for u in units(draft) if u.end - u.start > 1 for p in range(u.start + 1, u.end)}
         artifacts: list[Artifact] = []
         for position, artifact in enumerate(draft.artifacts):

@@ -27,9 +27,7 @@ class MaskPII:
 
     name = "MaskPII"
 
-    def __init__(
-        self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None
-    ) -> None:
+    def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         self._rules = rules
         self._masker = masker
 
@@ -43,6 +41,7 @@ class MaskPII:
         return self._masker
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         session = self.masker.session()
         masked = [_masked(artifact, session) for artifact in draft.artifacts]
         draft = replace(

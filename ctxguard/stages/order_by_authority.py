@@ -16,6 +16,7 @@ class OrderByAuthority:
     name = "OrderByAuthority"
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         ranks = [_RANK.get(artifact.kind, 2) for artifact in draft.artifacts]
         if ranks == sorted(ranks):
             return draft

@@ -40,6 +40,7 @@ class RepairExchanges:
         self.on_broken = on_broken
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         if self.on_broken == "ignore":
             return draft
         artifacts = draft.artifacts
@@ -113,7 +114,7 @@ class _Repair:
                 continue
             caller = self._with_ids(position)
             mended.append(caller)
-            mended += [self._result(p, caller, p in misplaced) for p in self.results.get(position, ())]
+            mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
         return mended, self.reasons
 
@@ -133,7 +134,7 @@ class _Repair:
         self.reasons[id(artifact)] = "a call had no id"
         return artifact.revised(calls=calls)
 
-    def _result(self, position: int, caller: Artifact, moved: bool) -> Artifact:
+    def _result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
         artifact = self.artifacts[position]
         call = caller.calls[self.found.owner[position][1]]
         if moved:
@@ -146,9 +147,7 @@ class _Repair:
     def _stand_ins(self, position: int, caller: Artifact) -> list[Artifact]:
         if position == self.open_at:
             return []
-        stand_ins = [
-            stand_in(caller.calls[number]) for p, number in self.dangling if p == position
-        ]
+        stand_ins = [stand_in(caller.calls[number]) for p, number in self.dangling if p == position]
         for artifact in stand_ins:
             self.reasons[id(artifact)] = "the call had no result"
         return stand_ins

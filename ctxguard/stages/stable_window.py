@@ -47,6 +47,7 @@ class StableWindow:
         self.target = target
 
     def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
         if draft.tokens <= draft.budget:
             return draft  # no earlier call can have hit the budget either: tokens only add up
         window = _Window(draft, int(self.target * draft.budget))
@@ -181,7 +182,9 @@ class _Window:
         cap = _water_level(tokens.values(), sum(tokens.values()) - excess, floor)
         for position in positions:
             if tokens[position] > cap:
-                self._replace(position, _squeeze_to(self._now(position), cap, self.draft, self._is_open(position)))
+                self._replace(
+                    position, _squeeze_to(self._now(position), cap, self.draft, is_open=self._is_open(position))
+                )
 
     def _is_open(self, position: int) -> bool:
         """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
@@ -208,7 +211,8 @@ class _Window:
         last_user = max((u.start for u in self.units if u.user), default=None)
         last = self.units[-1] if self.units else None
         parts = dict.fromkeys(
-            ("system", "task", "pinned", "last user message", "last exchange", "recent messages", "tools and framing"), 0
+            ("system", "task", "pinned", "last user message", "last exchange", "recent messages", "tools and framing"),
+            0,
         )
         parts["tools and framing"] = draft.overhead
         for position, artifact in self._kept():
@@ -273,7 +277,7 @@ def _water_level(tokens: Iterable[int], room: int, floor: int) -> int:
     return max(floor, sizes[-1] if sizes else floor)
 
 
-def _squeeze_to(artifact: Artifact, cap: int, draft: Draft, is_open: bool) -> Artifact:
+def _squeeze_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool) -> Artifact:
     """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
     squeezed = bounded(artifact, cap, draft)
     count = draft.counter

@@ -64,7 +64,11 @@ def test_the_legacy_function_call_pairs_by_position_and_stays_as_it_is():
         {"role": "function", "name": "f", "content": "sent"},
     ]
     out = masked(*messages)
-    assert out[1] == {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"to": "[REDACTED_EMAIL]"}'}}
+    assert out[1] == {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "f", "arguments": '{"to": "[REDACTED_EMAIL]"}'},
+    }
     assert out[2] is messages[2]
 
 
@@ -86,20 +90,36 @@ def test_media_cost_what_the_provider_charges_and_pass_through():
 def test_an_edit_changes_the_text_of_one_part_and_nothing_else():
     message = {
         "role": "user",
-        "content": [{"type": "text", "text": f"I am {MAIL}", "cache_control": {"type": "ephemeral"}}, {"type": "image_url", "image_url": {"url": "u"}}],
+        "content": [
+            {"type": "text", "text": f"I am {MAIL}", "cache_control": {"type": "ephemeral"}},
+            {"type": "image_url", "image_url": {"url": "u"}},
+        ],
         "x-trace": 1,
     }
     before = copy.deepcopy(message)
     (out,) = masked(message)
     assert message == before
-    assert out["content"][0] == {"type": "text", "text": "I am [REDACTED_EMAIL]", "cache_control": {"type": "ephemeral"}}
+    assert out["content"][0] == {
+        "type": "text",
+        "text": "I am [REDACTED_EMAIL]",
+        "cache_control": {"type": "ephemeral"},
+    }
     assert out["content"][1] is message["content"][1]
     assert {k: v for k, v in out.items() if k != "content"} == {"role": "user", "x-trace": 1}
 
 
 def test_arguments_are_masked_inside_their_json_and_the_rest_of_the_call_is_kept():
-    call = {"id": "1", "type": "function", "function": {"name": "mail", "arguments": f'{{"to": "{MAIL}", "n": 1}}'}, "extra_content": {"google": {"thought_signature": "s"}}}
-    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": f"write to {MAIL}"}, {"role": "tool", "tool_call_id": "1", "content": "ok"}]
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "mail", "arguments": f'{{"to": "{MAIL}", "n": 1}}'},
+        "extra_content": {"google": {"thought_signature": "s"}},
+    }
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": f"write to {MAIL}"},
+        {"role": "tool", "tool_call_id": "1", "content": "ok"},
+    ]
     out = masked(*messages)
     assert out[1]["tool_calls"][0]["function"] == {"name": "mail", "arguments": '{"to": "[REDACTED_EMAIL]", "n": 1}'}
     assert out[1]["tool_calls"][0]["extra_content"] is call["extra_content"]
@@ -117,7 +137,9 @@ def test_sdk_objects_are_taken_and_keep_their_extras():
         }
     )
     untouched = ChatCompletionMessage(role="assistant", content="fine")
-    out = masked({"role": "user", "content": "go"}, spoken, {"role": "tool", "tool_call_id": "1", "content": "ok"}, untouched)
+    out = masked(
+        {"role": "user", "content": "go"}, spoken, {"role": "tool", "tool_call_id": "1", "content": "ok"}, untouched
+    )
     assert out[3] is untouched
     assert isinstance(out[1], ChatCompletionMessage)
     assert out[1].content == "I will write to [REDACTED_EMAIL]"
@@ -129,19 +151,31 @@ def test_sdk_objects_are_taken_and_keep_their_extras():
 def test_a_dangling_call_gets_a_result_and_an_orphan_goes():
     messages = [
         {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
         {"role": "user", "content": "still there?"},
         {"role": "tool", "tool_call_id": "zzz", "content": "lost"},
     ]
     out, report = stabilize_messages(messages, Stabilizer(1_000))
-    assert out == [*messages[:2], {"role": "tool", "content": "[no result: the call was interrupted]", "tool_call_id": "1"}, messages[2]]
+    assert out == [
+        *messages[:2],
+        {"role": "tool", "content": "[no result: the call was interrupted]", "tool_call_id": "1"},
+        messages[2],
+    ]
     assert {d.action for d in report.decisions} == {"kept", "repaired", "dropped"}
 
 
 def test_missing_ids_are_filled_in_on_both_sides():
     messages = [
         {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": None, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": None, "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
         {"role": "tool", "tool_call_id": None, "content": "done"},
     ]
     out, _ = stabilize_messages(messages, Stabilizer(1_000, provider="openai"))
