@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.metrics import EVENTS_KEPT, CheckpointEvent, CompressionEvent, ContextMetrics
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
-from hypothesis import given
-from hypothesis import strategies as st
 
 KEYS = [
     "total_input_tokens",

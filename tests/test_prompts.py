@@ -9,15 +9,16 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
 from ctxguard.errors import CtxguardError, PromptError, PromptNotFoundError
 from ctxguard.prompts import get_instructions, get_prompt, get_system_prompt, load_prompt
 from ctxguard.prompts.checking import check_prompts
 from ctxguard.prompts.cli import app
 from ctxguard.prompts.loading import MAX_DEPTH, MAX_SIZE
 from ctxguard.tokens import EstimateCounter, find_counter
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 SAME_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

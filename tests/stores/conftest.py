@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from ctxguard.stores import AnyStore, open_store
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from ctxguard.errors import StoreError
 from ctxguard.stores import PostgresStore
 from ctxguard.stores.records import FORMAT

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+
 from ctxguard.stores import SQLiteStore, open_store
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from ctxguard.errors import StoreError
 from ctxguard.stores import SQLiteStore
 from ctxguard.stores.records import FORMAT

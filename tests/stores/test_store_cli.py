@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
+
 from ctxguard.stores import open_store
 from ctxguard.stores.cli import app
-from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from pathlib import Path

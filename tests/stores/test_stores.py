@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from ctxguard.errors import ConfigError, StoreError
-from ctxguard.stores import AnyStore, MemoryStore, PostgresStore, SQLiteStore, Store, open_store
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from ctxguard.errors import ConfigError, StoreError
+from ctxguard.stores import AnyStore, MemoryStore, PostgresStore, SQLiteStore, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
