@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ctxguard.stabilizer import Stabilizer
-
 from ctxguard_langchain.runnables import ContextGuard
 
 __all__ = ["ContextManagedAgent"]

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ctxguard.artifacts import ToolCall
-from ctxguard.errors import AdapterError
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
+from ctxguard.artifacts import ToolCall
+from ctxguard.errors import AdapterError
 from ctxguard_langchain.blocks import CALL_FIELDS, Block
 
 __all__ = ["LEGACY_ID", "call_fields", "calls_of", "native_call"]
@@ -33,7 +33,7 @@ def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
-    return ToolCall(str(call.get("name") or ""), _arguments(call.get(field)), call.get(id_field))
+    return ToolCall(str(call.get("name") or ""), _arguments(call.get(field)), call.get(id_field) or None)
 
 
 def _arguments(args: object) -> str:
@@ -71,7 +71,7 @@ def _with_calls(
     waiting = list(pairs)
     for block in blocks:
         names = CALL_FIELDS.get(block.get("type", default)) if isinstance(block, Mapping) else None
-        found = next((p for p in waiting if names and p[0].id == block.get(names[0])), None)  # type: ignore[union-attr]
+        found = next((p for p in waiting if names and p[0].id == (block.get(names[0]) or None)), None)  # type: ignore[union-attr]
         if found is None or names is None:
             yield block
         else:
@@ -83,9 +83,19 @@ def _edited_call(call: Mapping[str, Any], now: ToolCall, id_field: str, field: s
     edited = {**call, id_field: now.id, field: _like(call.get(field), now)}
     if id_field != "id":
         edited.pop("id", None)
+    if call.get("type") == "custom_tool_call":
+        edited[field] = _free_text(now.arguments)
     if edited.get("partial_json"):
         edited["partial_json"] = now.arguments
     return edited
+
+
+def _free_text(arguments: str) -> str:
+    """Return the input of a custom tool, which LangChain wraps into an object for `tool_calls`."""
+    try:
+        return str(json.loads(arguments)["__arg1"])
+    except (ValueError, KeyError, TypeError):
+        return arguments
 
 
 def native_call(call: ToolCall) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ctxguard.artifacts import Artifact, Kind, Part, PartKind
-from ctxguard.errors import HistoryError
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -22,7 +20,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from ctxguard_langchain.blocks import edited_block, part_of
+from ctxguard.artifacts import Artifact, Kind, Part, PartKind
+from ctxguard.errors import HistoryError
+from ctxguard_langchain.blocks import Block, edited_block, part_of
 from ctxguard_langchain.calls import LEGACY_ID, call_fields, calls_of, native_call
 
 __all__ = ["LangChainAdapter"]
@@ -125,7 +125,7 @@ def _kind(message: BaseMessage) -> Kind | None:
 
 def _answers(message: BaseMessage) -> str | None:
     if isinstance(message, ToolMessage):
-        return message.tool_call_id
+        return message.tool_call_id or None
     return LEGACY_ID if isinstance(message, FunctionMessage) else None
 
 
@@ -133,11 +133,17 @@ def _spoken(message: BaseMessage) -> list[str]:
     return [key for key in _SPOKEN if isinstance(message.additional_kwargs.get(key), str)]
 
 
+def _blocks(content: str | Sequence[Block]) -> Sequence[Block]:
+    if isinstance(content, str):
+        return [content] if content else []
+    return content
+
+
 def _parts(message: BaseMessage) -> str | tuple[Part, ...]:
     content, spoken = message.content, _spoken(message)
     if isinstance(content, str) and not spoken:
         return content
-    parts = [Part("text", content)] if isinstance(content, str) else [part_of(block) for block in content]
+    parts = [part_of(block) for block in _blocks(content)]
     return (*parts, *(Part(_SPOKEN[key], message.additional_kwargs[key]) for key in spoken))
 
 
@@ -164,10 +170,8 @@ def _content_fields(message: BaseMessage, content: str | tuple[Part, ...]) -> di
     parts, spoken = list(content), _spoken(message)
     said = {key: parts.pop().text for key in reversed(spoken)}
     fields: dict[str, Any] = {"additional_kwargs": {**message.additional_kwargs, **said}} if spoken else {}
-    if isinstance(message.content, str):
-        fields["content"] = parts[0].text
-    else:
-        fields["content"] = [edited_block(was, now) for was, now in zip(message.content, parts, strict=True)]
+    blocks = [edited_block(was, now) for was, now in zip(_blocks(message.content), parts, strict=True)]
+    fields["content"] = "".join(map(str, blocks)) if isinstance(message.content, str) else blocks
     return fields
 
 

@@ -9,12 +9,12 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+
 from ctxguard.adapters import astabilize_native, stabilize_native
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import BoundToolOutput, MaskPII
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
-
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
 from ctxguard_langchain.runnables import ADAPTER
@@ -22,11 +22,12 @@ from ctxguard_langchain.runnables import ADAPTER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilized
     from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
+
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilized
 
 __all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ctxguard.adapters import astabilize_native, stabilize_native
-from ctxguard.errors import AdapterError, HistoryError
-from ctxguard.stabilizer import Stabilizer
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
+from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.errors import AdapterError, HistoryError
+from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.models import bound_tools, model_window, tool_schemas
 
 if TYPE_CHECKING:
-    from ctxguard.report import Report
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
+
+    from ctxguard.report import Report
 
 __all__ = ["ContextGuard", "StabilizerChoice", "as_messages", "with_message_history"]
 
