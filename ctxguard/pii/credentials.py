@@ -50,7 +50,7 @@ _FORMS: Final = (
     ("crates", rf"cio{_A}{{32}}"),
     ("nuget", r"oy2[a-z0-9]{43}"),
     ("docker", rf"dckr_(?:pat|oat)_{_W}{{27,40}}"),
-    ("shopify", rf"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{{32}}"),
+    ("shopify", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
     ("square", rf"(?:sq0[a-z]{{3}}-{_W}{{22,60}}|EAAA{_W}{{60}})"),
     ("digitalocean", rf"do[opr]_v1_{_H}{{64}}"),
     ("doppler", rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{{2,35}}\.)?{_A}{{40,44}}"),
@@ -90,7 +90,7 @@ _FORMS: Final = (
         rf"ops_eyJ{_W}{{50,1000}}|A3-[A-Z0-9]{{6}}-(?:[A-Z0-9]{{11}}|[A-Z0-9]{{6}}-[A-Z0-9]{{5}})(?:-[A-Z0-9]{{5}}){{3}}",
     ),
     ("prefect", rf"pn[bu]_{_A}{{36}}"),
-    ("readme", rf"rdme_[a-z0-9]{{70}}"),
+    ("readme", r"rdme_[a-z0-9]{70}"),
     ("scalingo", rf"tk-us-{_W}{{48}}"),
     ("shippo", rf"shippo_(?:live|test)_{_H}{{40}}"),
     ("sourcegraph", rf"sgp_(?:(?:local|{_H}{{16}})_)?{_H}{{40}}|slk_{_H}{{64}}"),
@@ -124,7 +124,11 @@ _NAMED: Final = (
     ),
 )
 """Word in the text, label, the name it is part of, and who judges what is assigned to it."""
-_ASSIGNED: Final = r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
+_ASSIGNED: Final = (
+    r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
+    r"|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
+)
+"""`: "`, ` = '`, `\\": \\"` and ` is `."""
 
 CREDENTIAL_RULES: Final = (
     *(Rule(f"key-{name}", "SECRET", form, kind="token", validate=_HERE + "generated") for name, form in _FORMS),
@@ -137,7 +141,8 @@ CREDENTIAL_RULES: Final = (
     Rule(
         "private-key",
         "PRIVATE_KEY",
-        r"-----BEGIN [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\s\S]){0,20000}(?:-----END [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?",
+        r"-----BEGIN [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\s\S]){0,20000}"
+        r"(?:-----END [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?",
         anchor="-----BEGIN ",
         lead="",
     ),

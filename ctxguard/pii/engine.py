@@ -129,12 +129,12 @@ def _prepared(rule: Rule) -> Prepared:
         _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
         re.compile(rule.tail) if rule.tail else None,
         _function(rule.validate),
-        1 if number else "value" if "(?P<value>" in source else 0,
+        1 if number else ("value" if "(?P<value>" in source else 0),
     )
 
 
 def _function(validate: str | Verdict | None) -> Verdict | None:
-    """Return a validator; one given by name is imported when it is first asked, `module:function` or with `:argument`."""
+    """Return a validator; one given by name (`module:function:argument`) is imported when it is first asked."""
     if not isinstance(validate, str):
         return validate
     module, name, *arguments = validate.split(":")
@@ -239,8 +239,8 @@ class Engine:
                 self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
             self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
-        for begin, end in number_runs(seen.shape):
-            begin = max(0, begin - _LEFT)
+        for start, end in number_runs(seen.shape):
+            begin = max(0, start - _LEFT)
             for number, first, last in self._fit(seen.shape[begin : end + _RIGHT]):
                 self._judge(self._numbers[number], seen.text, begin + first, begin + last, anew, spans)
         self._match_denied(seen.text, spans)

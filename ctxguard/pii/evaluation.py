@@ -111,7 +111,7 @@ def _row(score: Score) -> dict[str, float]:
 
 
 def read_gold(path: str | Path) -> Iterator[Example]:
-    """Read marked texts: JSON lines, gzipped if the name ends in `.gz`, each `{"text", "spans": [{start, end, label}]}`.
+    """Read marked texts: JSON lines (gzipped: `.gz`), each `{"text", "spans": [{"start", "end", "label"}]}`.
 
     Raises:
         SessionFileError: the file cannot be read, or a line is none of these.

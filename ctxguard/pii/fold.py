@@ -1,7 +1,7 @@
-"""See a text as its reader does: full-width digits, odd dashes, invisible characters and escapes folded away.
+r"""See a text as its reader does: full-width digits, odd dashes, invisible characters and escapes folded away.
 
 Rules are written for plain text. A `View` is that plain text, with the way back to the offsets of the original, so
-that `４１１１…`, `jane\\u0040x.org` and a number cut by zero-width spaces are found where they stand.
+that `４１１１…`, `jane\u0040x.org` and a number cut by zero-width spaces are found where they stand.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from ctxguard.pii.spans import Span
 
 __all__ = ["View", "view_of"]
 
-_INVISIBLE: Final = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
+_INVISIBLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+    "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
+)
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_LINE_ESCAPES: Final = re.compile(r"\\[nrtbf]")
+"""Of the same length as the blanks they become; else the letter would be glued to what follows."""
 _ESCAPED: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
 _ESCAPE: Final = 6
 _ASTRAL: Final = "\U00010000"
@@ -65,6 +70,8 @@ class View:
 def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
     blanked = blank_placeholders(text)
+    if "\\" in blanked:
+        blanked = _LINE_ESCAPES.sub("  ", blanked)
     if not text.isascii():
         blanked = _folded(blanked)
         if _INVISIBLES.search(blanked) is not None:
@@ -82,7 +89,7 @@ def _folded(text: str) -> str:
 
 
 def _shortened(text: str) -> View:
-    """Leave out what is invisible and read `\\uXXXX` as the character it stands for."""
+    r"""Leave out what is invisible and read `\uXXXX` as the character it stands for."""
     pieces: list[str] = []
     cuts: list[int] = []
     ends: list[int] = []

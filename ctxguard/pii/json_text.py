@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["JsonToken", "is_json", "json_tokens", "rewrite_json"]
+__all__ = ["JsonNumber", "JsonToken", "is_json", "json_tokens", "rewrite_json"]
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL)
 _OPENERS: Final = frozenset('{["')
+
+
+class JsonNumber(str):
+    """Mark a new value that is written as a number, without quotes."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class JsonToken:
         value: the decoded string, or the number as it is written.
         key: the object key it stands under, empty where there is none.
         is_key: True where it is an object key itself.
+        is_number: True where it is a number.
     """
 
     start: int
@@ -31,6 +38,7 @@ class JsonToken:
     value: str
     key: str
     is_key: bool
+    is_number: bool = False
 
 
 def is_json(text: str) -> bool:
@@ -63,7 +71,8 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
             is_key = False
         else:
             value = _decoded(raw)
-            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key)
+            number = raw[0] != '"'
+            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key, number)
             key = value if is_key else key
 
 
@@ -72,20 +81,24 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str]) -> str:
 
     Args:
         text: a valid JSON text.
-        change: gives the new value of a token; a number that changes becomes a string.
+        change: gives the new value of a token: a string, or a `JsonNumber` to be written bare.
     """
     pieces: list[str] = []
     done = 0
     for token in json_tokens(text):
         value = change(token)
-        if value != token.value:
-            pieces += (
-                text[done : token.start],
-                json.dumps(value, ensure_ascii=text.isascii()),
-            )
+        if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
+            pieces += (text[done : token.start], _encoded(value))
             done = token.end
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def _encoded(value: str) -> str:
+    """Write a value as JSON; escaped only where it must be, so that escapes look like nothing else."""
+    if isinstance(value, JsonNumber):
+        return str(value)
+    return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))
 
 
 def _decoded(raw: str) -> str:

@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ctxguard.artifacts import Artifact
+from ctxguard.errors import ConfigError, DetectorError
+from ctxguard.pii.detectors import Finder, OnDetectorError, as_detector
 from ctxguard.pii.json_text import JsonToken, is_json, rewrite_json
-from ctxguard.pii.placeholders import label_of, redaction
+from ctxguard.pii.placeholders import PLACEHOLDER, PSEUDONYM, label_of, redaction
+from ctxguard.pii.pseudonyms import LITERAL, MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span, resolve
-from ctxguard.pii.standard import SSN, STANDARD
+from ctxguard.pii.standard import STANDARD
+from ctxguard.pii.strategies import Strategies, hashed, partly_shown, strategy_of
+from ctxguard.pii.unmasking import Restored, UnmaskStream, restore, restore_arguments
 from ctxguard.tokens import TextCache
 
-__all__ = [
-    "SPEC_DEFAULT",
-    "MaskSession",
-    "Masker",
-    "find_pii",
-    "mask_pii",
-    "validate_no_pii",
-]
+if TYPE_CHECKING:
+    from ctxguard.pii.vault import SessionVault
 
-SPEC_DEFAULT: Final = SSN | STANDARD
-"""What `mask_pii` uses unless told otherwise: the standard set, and the bare SSN shape of the pattern document."""
+__all__ = ["MaskSession", "Masker", "Rules"]
+
+Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 _ROUNDS: Final = 16
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Masker:
-    """Mask texts by rules or detectors. Safe to share between threads; results are remembered by text.
+    """Mask texts by rules or detectors. Safe to share between threads; what it remembers is bounded.
 
     Args:
-        rules: one rule set or detector, or several; the order breaks ties.
-        strategy: how a finding is hidden.
+        rules: one rule set, detector or callable, or several; the order breaks ties.
+        strategy: how findings are hidden: one strategy, or one by label with `*` for the rest.
+        key: key of the hash strategy, at least 16 bytes.
+        vault: where pseudonyms live; None means that each session numbers its own, in memory.
+        escape: True turns placeholders that stand in a text as it comes in into placeholders of themselves, so that
+            nobody can make the vault speak; False takes them for one's own, and masking twice changes nothing.
+        on_detector_error: what happens when a detector that is no rule set fails: `raise`, or `redact` the whole text.
+        timeout: seconds such a detector may take for a text.
+
+    Raises:
+        ConfigError: a strategy is unknown, `hash` has no key, or a rule matches a placeholder.
     """
 
     def __init__(
         self,
-        rules: Detector | Sequence[Detector] = STANDARD,
+        rules: Rules = STANDARD,
         *,
-        strategy: str = "redact",
+        strategy: Strategies = "redact",
+        key: str | bytes | None = None,
+        vault: SessionVault | None = None,
+        escape: bool = True,
+        on_detector_error: OnDetectorError = "raise",
+        timeout: float | None = None,
     ) -> None:
-        self.detectors: tuple[Detector, ...] = tuple(rules) if isinstance(rules, Sequence) else (rules,)
+        given = rules if isinstance(rules, Sequence) else (rules,)
+        self.detectors: tuple[Detector, ...] = tuple(
+            as_detector(one, timeout=timeout, on_error=on_detector_error) for one in given
+        )
         self.strategy = strategy
-        self._placeholders = _placeholders(self.detectors)
-        self._texts: TextCache[str] = TextCache()
-        self._arguments: TextCache[str] = TextCache()
+        self.vault = vault
+        self.escape = escape
+        self._key = _hash_key(key, strategy)
+        self._redactions = _redactions(self.detectors)
+        self._found: TextCache[Sequence[Span]] = TextCache(4_000_000)
+        self._masked: TextCache[str] = TextCache()
+        strategy_of(strategy, "*")
+        self._check_placeholders()
+
+    def __repr__(self) -> str:
+        return f"Masker({', '.join(detector.name for detector in self.detectors)})"
+
+    @property
+    def is_stateless(self) -> bool:
+        """True where what a text becomes does not depend on other texts."""
+        chosen = (self.strategy,) if isinstance(self.strategy, str) else tuple(self.strategy.values())
+        return "pseudonymize" not in chosen
 
     def session(self) -> MaskSession:
         """Begin with the texts of one conversation, from its first on."""
@@ -58,27 +90,81 @@ class Masker:
         return self.session().text(text)
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together."""
-        if len(self.detectors) == 1:
-            return self.detectors[0].find(text)
-        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+        """Return what the detectors find together.
 
-    def _replacement(self, label: str) -> str:
-        return self._placeholders.get(label) or redaction(label_of(label))
+        Raises:
+            DetectorError: a detector failed.
+        """
+        if len(self.detectors) == 1 and isinstance(self.detectors[0], RuleSet):
+            return self.detectors[0].find(text)
+        found = self._found.get(text)
+        if found is None:
+            found = self._outside_placeholders(text)
+            self._found.put(text, found)
+        return found
+
+    def warm(self, texts: Sequence[str]) -> None:
+        """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""
+        missing = [text for text in texts if self._found.get(text) is None]
+        batches = [getattr(detector, "find_many", None) for detector in self.detectors]
+        answers = [
+            batch(missing) if batch is not None else [detector.find(text) for text in missing]
+            for detector, batch in zip(self.detectors, batches, strict=True)
+        ]
+        for text, *found in zip(missing, *answers, strict=True):
+            self._found.put(text, _kept(text, chain.from_iterable(found)))
+
+    def is_found(self, text: str) -> bool:
+        """Tell whether a rule set matches in a text."""
+        return any(detector.find(text) for detector in self.detectors if isinstance(detector, RuleSet))
+
+    def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms) -> str:
+        """Return what stands in place of a value."""
+        strategy = strategy_of(self.strategy, label)
+        if strategy == "pseudonymize":
+            return pseudonyms.placeholder(label, original)
+        if strategy == "hash":
+            return hashed(label, original.value, self._key)
+        shown = partly_shown(label, original.value) if strategy == "partial" else None
+        return self.redaction(label) if shown is None else shown
+
+    def redaction(self, label: str) -> str:
+        """Return the placeholder that says no more than the label."""
+        return self._redactions.get(label) or redaction(label_of(label))
+
+    def _outside_placeholders(self, text: str) -> Sequence[Span]:
+        return _kept(text, chain.from_iterable(detector.find(text) for detector in self.detectors))
+
+    def _check_placeholders(self) -> None:
+        for label, placeholder in self._redactions.items():
+            if self.is_found(placeholder):
+                raise ConfigError(
+                    f"the placeholder of {label} is matched by a rule; choose another", setting="placeholder"
+                )
 
 
 class MaskSession:
-    """Mask the texts of one conversation, in their order."""
+    """Mask the texts of one conversation in their order, and give values back. Get one from `Masker.session`."""
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
+        self._remembered = masker._masked if masker.is_stateless else TextCache[str]()  # noqa: SLF001
+        self._pseudonyms: Pseudonyms = masker.vault or MemoryPseudonyms(is_found=masker.is_found)
+        self._escapes = masker.escape and not masker.is_stateless
+
+    def __repr__(self) -> str:
+        return f"MaskSession({self._masker!r})"
 
     def text(self, text: str) -> str:
-        """Return a text masked; one that is JSON as a whole stays JSON."""
-        masked = self._masker._texts.get(text)
+        """Return a text masked; one that is JSON as a whole stays JSON.
+
+        Raises:
+            DetectorError: a detector failed, or finds something in whatever its findings are replaced with.
+        """
+        masked = self._remembered.get(text)
         if masked is None:
-            masked = self._mask_any(text)
-            self._masker._texts.put(text, masked)
+            masked = self._masked(text)
+            self._remembered.put(text, masked)
         return masked
 
     def arguments(self, text: str) -> str:
@@ -86,97 +172,119 @@ class MaskSession:
         return self.text(text)
 
     def name(self, text: str) -> str:
-        """Return a participant's name, masked in letters, digits, `_` and `-` where it held personal data."""
-        masked = self._mask_plain(text)
-        return text if masked == text else "".join(c if c.isascii() and c.isalnum() else "_" for c in masked).strip("_")
+        """Return a participant's name; masked, it is made of letters, digits, `_` and `-`, as providers want it."""
+        masked = self.text(text)
+        return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
 
-    def _mask_any(self, text: str) -> str:
-        if not self._masker.find(text) and "\\" not in text:
+    def restore(self, text: str) -> Restored:
+        """Put values back into what the model wrote, and say which placeholders were never given."""
+        return restore(text, self._pseudonyms, escaped=is_json(text))
+
+    def unmask(self, text: str) -> str:
+        """Return what the model wrote with the values back; invented placeholders stay as they are."""
+        return self.restore(text).text
+
+    def unmask_arguments(self, text: str) -> str:
+        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON."""
+        return restore_arguments(text, self._pseudonyms).text
+
+    def unmask_stream(self, *, arguments: bool = False) -> UnmaskStream:
+        """Begin to put values back in one stream.
+
+        Args:
+            arguments: True for streamed tool-call arguments, False for text.
+        """
+        return UnmaskStream(self._pseudonyms, arguments=arguments)
+
+    def _masked(self, text: str) -> str:
+        if not self._masker.find(text) and "\\" not in text and not self._holds_placeholder(text):
             return text
-        return self._mask_json(text) if is_json(text) else self._mask_plain(text)
+        return self._masked_json(text) if is_json(text) else self._masked_plain(text)
 
-    def _mask_plain(self, text: str) -> str:
+    def _holds_placeholder(self, text: str) -> bool:
+        return self._escapes and PSEUDONYM.search(text) is not None
+
+    def _masked_plain(self, text: str, *, key: str = "", is_number: bool = False) -> str:
+        """Mask until nothing is found: what stands next to a placeholder may match where it did not before."""
+        if self._escapes:
+            text = PSEUDONYM.sub(lambda match: self._pseudonyms.placeholder(LITERAL, Original(match[0])), text)
         for _ in range(_ROUNDS):
-            spans = self._masker.find(text)
+            spans = self._found(text, key)
             if not spans:
-                break
-            text = _replaced(text, spans, lambda span: self._masker._replacement(span.label))
-        return text
+                return text
+            text = _replaced(text, spans, lambda span, value: self._hidden(span.label, value, is_number=is_number))
+        raise DetectorError(self._masker.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
 
-    def _mask_json(self, text: str) -> str:
+    def _found(self, text: str, key: str) -> Sequence[Span]:
+        """Find in a text; where nothing is, with the JSON key before it as its context."""
+        spans = self._masker.find(text)
+        if spans or not key or not text:
+            return spans
+        before = f"{key}: "
+        return [
+            Span(span.start - len(before), span.end - len(before), span.label, span.score)
+            for span in self._masker.find(before + text)
+            if span.start >= len(before)
+        ]
+
+    def _hidden(self, label: str, value: str, *, is_number: bool = False) -> str:
+        if not PSEUDONYM.search(value):
+            return self._masker.hidden(label, Original(value, is_number), self._pseudonyms)
+        return self._masker.hidden(label, Original(restore(value, self._pseudonyms).text), self._pseudonyms)
+
+    def _masked_json(self, text: str) -> str:
         masked = rewrite_json(text, self._token)
         for _ in range(_ROUNDS):
             spans = self._masker.find(masked)
             if not spans:
-                break
+                return masked
             masked = rewrite_json(masked, partial(self._hit, spans=spans))
-        return masked
+        return self._masked_plain(masked)
 
     def _token(self, token: JsonToken) -> str:
-        return self._mask_any(token.value)
+        if token.is_number:
+            spans = self._found(token.value, token.key)
+            return self._hidden(spans[0].label, token.value, is_number=True) if spans else token.value
+        inner = token.value.lstrip()[:1] in {"{", "["} and is_json(token.value)
+        return self._masked_json(token.value) if inner else self._masked_plain(token.value, key=token.key)
 
     def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
-        hit = next(
-            (span for span in spans if span.start < token.end and token.start < span.end),
-            None,
-        )
-        return token.value if hit is None or token.is_key else self._masker._replacement(hit.label)
+        """Hide a whole token that is still found where it stands: what is around it gives it away."""
+        hit = next((span for span in spans if span.start < token.end and token.start < span.end), None)
+        if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
+            return token.value
+        return self._hidden(hit.label, token.value, is_number=token.is_number)
 
 
-def _placeholders(detectors: Iterable[Detector]) -> Mapping[str, str]:
-    sets = (detector for detector in detectors if isinstance(detector, RuleSet))
-    return {rule.label: rule.redaction for rules in sets for rule in reversed(rules.rules)}
+def _kept(text: str, spans: Iterable[Span]) -> Sequence[Span]:
+    """Resolve what several detectors found; what lies inside a placeholder is no finding."""
+    chosen = resolve(spans)
+    if not chosen or ("<" not in text and "[REDACTED" not in text):
+        return chosen
+    taken = [match.span() for match in PLACEHOLDER.finditer(text)]
+    return [span for span in chosen if not any(start <= span.start and span.end <= end for start, end in taken)]
 
 
-def _replaced(text: str, spans: Sequence[Span], replacement: Callable[[Span], str]) -> str:
+def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[Span, str], str]) -> str:
     pieces: list[str] = []
     done = 0
     for span in spans:
-        pieces += (text[done : span.start], replacement(span))
+        pieces += (text[done : span.start], hidden(span, text[span.start : span.end]))
         done = span.end
     pieces.append(text[done:])
     return "".join(pieces)
 
 
-def find_pii(text: str, rules: Detector = SPEC_DEFAULT) -> Sequence[Span]:
-    """Return where personal data stands in a text, sorted and without overlaps."""
-    return rules.find(text)
+def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
+    sets: Iterator[RuleSet] = (detector for detector in detectors if isinstance(detector, RuleSet))
+    return {rule.label: rule.redaction for rules in sets for rule in reversed(rules.rules)}
 
 
-def mask_pii(text: str, rules: Detector | Sequence[Detector] = SPEC_DEFAULT) -> str:
-    """Return a text with every finding replaced by its placeholder: `My SSN is [REDACTED_SSN].`"""
-    return _masker(rules).mask(text)
-
-
-def validate_no_pii(
-    artifacts: Artifact | str | Iterable[Artifact | str],
-    rules: Detector | Sequence[Detector] = SPEC_DEFAULT,
-) -> bool:
-    """Tell whether no rule matches in any text that leaves with these artifacts; by a full scan, without caches."""
-    detectors = tuple(rules) if isinstance(rules, Sequence) else (rules,)
-    return not any(_scan(detector, text) for text in _texts(artifacts) for detector in detectors)
-
-
-def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str]:
-    if isinstance(artifacts, str):
-        return (artifacts,)
-    if isinstance(artifacts, Artifact):
-        return tuple(text for _, text in artifacts.texts())
-    return chain.from_iterable(map(_texts, artifacts))
-
-
-def _scan(detector: Detector, text: str) -> Sequence[Span]:
-    return detector.scan(text) if isinstance(detector, RuleSet) else detector.find(text)
-
-
-_MASKERS: dict[tuple[Detector, ...], Masker] = {}
-
-
-def _masker(rules: Detector | Sequence[Detector]) -> Masker:
-    """Keep one masker per rule set, so that repeated calls share its memory; detectors that cannot be hashed do not."""
-    key = tuple(rules) if isinstance(rules, Sequence) else (rules,)
-    if not all(isinstance(detector, RuleSet) for detector in key):
-        return Masker(key)
-    if len(_MASKERS) > 32:
-        _MASKERS.clear()
-    return _MASKERS.setdefault(key, Masker(key)) if key not in _MASKERS else _MASKERS[key]
+def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
+    wanted = strategy == "hash" or (not isinstance(strategy, str) and "hash" in strategy.values())
+    data = key.encode() if isinstance(key, str) else key or b""
+    if wanted and len(data) < 16:
+        raise ConfigError(
+            "the hash strategy needs key=… of at least 16 bytes, else values can be guessed", setting="key"
+        )
+    return data

@@ -29,14 +29,12 @@ class Span:
 
 @runtime_checkable
 class Detector(Protocol):
-    """Find personal data in a text.
-
-    Attributes:
-        name: what errors and reports call it; never contains a value.
-    """
+    """Find personal data in a text."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What errors and reports call it; never part of a text."""
+        ...
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings, sorted and without overlaps."""

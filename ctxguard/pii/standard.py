@@ -27,7 +27,10 @@ _CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|k
 _IP_WORDS: Final = (
     r"\bips?\b|ipv[46]|loopback|localhost|subnet|\bcidr\b|prefix|default|mapped|connecting|remote|client|peer"
 )
-_BIRTH: Final = r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita|出生|生年月日|생년월일"
+_BIRTH: Final = (
+    r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita"
+    r"|出生|生年月日|생년월일"
+)
 _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
 _DATE_SHAPE: Final = r"(?<!\w)\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}(?!\w)"
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"

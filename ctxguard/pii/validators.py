@@ -56,8 +56,9 @@ _DATE: Final = re.compile(
 _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _FILE_ENDINGS: Final = frozenset(
-    "png jpg jpeg gif svg webp ico pdf js ts jsx tsx mjs css scss less html py pyi rb go rs java kt json yaml yml toml xml md"
-    " txt csv log sh bat exe dll so zip gz tar bz2 whl lock setter getter deleter".split()
+    {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
+    | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
+    | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
 )
 _SSN_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z")
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})

@@ -22,18 +22,29 @@ _THINGS: Final = (
     "|balance|cost|usd|eur|population|date|time|year|score|count"
 )
 QUIET_NUMBER: Final = (
-    rf"(?:(?<![a-z])(?:{_THINGS})(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?|[_a-z0-9]id|\bids?)"
+    rf"(?:(?<![a-z])(?:{_THINGS})"
+    r"(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?|[_a-z0-9]id|\bids?)"
     r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 )
-PHONE_STRICTLY: Final = (
-    r"(?<![a-z])(?:tele|cell|mobile|work|home)?[ _-]?phones?(?![a-z])|(?<![a-z])(?:tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager"
-    r"|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|handynummer|desk(?=[:\s\"'=]{1,4}\Z)|call(?: me| us| him| her| them)?"
-    r" (?:at|on)|call(?: me| us| him| her| them)|reach(?: me| us| him| her| them)? (?:at|on)|text(?: me)? (?:at|on)"
-    r"|can call|telefoonnummer|puhelin|тел\w{0,6})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+"""Words right before a number that say what else it is: an order, an item, a date, a key that ends in `_id`."""
+_PHONE_NOUNS: Final = (
+    "tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél"
+    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
+_WHOM: Final = "(?: me| us| him| her| them)"
+_PHONE_PHRASES: Final = (
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)"
+    r"|desk(?=[:\s\"'=]{1,4}\Z)"
+)
+PHONE_STRICTLY: Final = (
+    r"(?<![a-z])(?:tele|cell|mobile|work|home)?[ _-]?phones?(?![a-z])"
+    rf"|(?<![a-z])(?:{_PHONE_NOUNS}|{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+)
+"""Words before bare digits that make them a phone number."""
 PHONE_LOOSELY: Final = (
     PHONE_STRICTLY + r"|(?<![a-z])(?:call|calling|called|contact|answering|ring|reach|texted)(?![a-z])"
 )
+"""Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
     r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
 )

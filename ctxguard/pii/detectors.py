@@ -1,0 +1,162 @@
+"""Detectors of other makes: any callable, Presidio, and what happens when one fails or is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from ctxguard.errors import DetectorError
+from ctxguard.pii.placeholders import label_of
+from ctxguard.pii.spans import Detector, Span, resolve
+
+if TYPE_CHECKING:
+    from presidio_analyzer import AnalyzerEngine
+
+__all__ = ["CallableDetector", "Finder", "GuardedDetector", "OnDetectorError", "PresidioDetector", "as_detector"]
+
+Finder: TypeAlias = Callable[[str], Iterable[Span]]
+OnDetectorError: TypeAlias = Literal["raise", "redact"]
+"""What a failure does: raise `DetectorError`, or hide the whole text. None of them lets a text pass unseen."""
+_PRESIDIO_LABELS: Final = {
+    "EMAIL_ADDRESS": "EMAIL",
+    "PHONE_NUMBER": "PHONE",
+    "IBAN_CODE": "IBAN",
+    "IP_ADDRESS": "IP",
+    "US_SSN": "SSN",
+    "US_PASSPORT": "PASSPORT",
+    "US_DRIVER_LICENSE": "DRIVER_LICENSE",
+    "US_BANK_NUMBER": "BANK_ACCOUNT",
+    "MAC_ADDRESS": "MAC",
+}
+
+
+class CallableDetector:
+    """Make a detector of any callable that takes a text and gives spans.
+
+    Args:
+        function: finds spans; they may overlap and come in any order.
+        name: what errors call it; None means the callable's own name.
+    """
+
+    def __init__(self, function: Finder, *, name: str | None = None) -> None:
+        self._function = function
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return the callable's spans, sorted and without overlaps."""
+        return resolve(self._function(text))
+
+
+class PresidioDetector:
+    """Find by a Presidio analyzer: names and places where it has a model, patterns where it has none.
+
+    Args:
+        analyzer: an analyzer of one's own; None makes one with Presidio's pattern recognizers and no model.
+        language: language code of the texts.
+        entities: Presidio's names of what to find; None means all.
+        threshold: the least score of a finding.
+        labels: labels of one's own by Presidio's name, beyond the usual (`EMAIL_ADDRESS` is `EMAIL`, …).
+
+    Raises:
+        ImportError: presidio-analyzer is not installed.
+    """
+
+    def __init__(
+        self,
+        analyzer: AnalyzerEngine | None = None,
+        *,
+        language: str = "en",
+        entities: Sequence[str] | None = None,
+        threshold: float = 0.35,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = "presidio"
+        self._analyzer = analyzer or _pattern_analyzer(language)
+        self._language = language
+        self._entities = list(entities) if entities is not None else None
+        self._threshold = threshold
+        self._labels = {**_PRESIDIO_LABELS, **(labels or {})}
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return Presidio's findings, sorted and without overlaps."""
+        found = self._analyzer.analyze(
+            text=text, language=self._language, entities=self._entities, score_threshold=self._threshold
+        )
+        return resolve(Span(one.start, one.end, self._label(one.entity_type), one.score) for one in found)
+
+    def _label(self, entity: str) -> str:
+        return self._labels.get(entity) or label_of(entity)
+
+
+def _pattern_analyzer(language: str) -> AnalyzerEngine:
+    try:
+        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+        from presidio_analyzer.nlp_engine import NoOpNlpEngine
+    except ImportError as error:
+        raise ImportError("Presidio is not installed; pip install 'ctxguard-stabilizer[presidio]'") from error
+    registry = RecognizerRegistry(supported_languages=[language])
+    registry.load_predefined_recognizers(languages=[language])
+    return AnalyzerEngine(
+        registry=registry, nlp_engine=NoOpNlpEngine(supported_languages=[language]), supported_languages=[language]
+    )
+
+
+class GuardedDetector:
+    """Run a detector so that a failure is never taken for a clean text.
+
+    Args:
+        detector: the detector.
+        timeout: seconds one text may take; None means no limit.
+        on_error: `raise` raises `DetectorError`; `redact` finds the whole text, with the label `UNCHECKED`.
+    """
+
+    def __init__(
+        self, detector: Detector, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
+    ) -> None:
+        self.name = detector.name
+        self._detector = detector
+        self._timeout = timeout
+        self._on_error = on_error
+        self._pool = None if timeout is None else ThreadPoolExecutor(1, thread_name_prefix=f"ctxguard-{detector.name}")
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return the detector's findings.
+
+        Raises:
+            DetectorError: it failed, was too slow, or gave spans outside the text.
+        """
+        try:
+            return self._checked(text, self._answer(text))
+        except DetectorError:
+            if self._on_error == "raise":
+                raise
+            return (Span(0, len(text), "UNCHECKED"),)
+
+    def _answer(self, text: str) -> Sequence[Span]:
+        try:
+            if self._pool is None:
+                return self._detector.find(text)
+            return self._pool.submit(self._detector.find, text).result(self._timeout)
+        except FutureTimeoutError:
+            raise DetectorError(self.name, f"took more than {self._timeout:g} s for {len(text)} characters") from None
+        except Exception as error:  # noqa: BLE001 - whatever a foreign detector raises may quote the text
+            raise DetectorError(self.name, f"failed with {type(error).__name__} on {len(text)} characters") from None
+
+    def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+        if all(0 <= span.start < span.end <= len(text) for span in spans):
+            return resolve(Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
+        raise DetectorError(self.name, "gave a span outside the text")
+
+
+def as_detector(
+    rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
+) -> Detector:
+    """Return a rule set as it is, and anything else guarded."""
+    from ctxguard.pii.rules import RuleSet
+
+    if isinstance(rules, RuleSet):
+        return rules
+    detector = rules if isinstance(rules, Detector) else CallableDetector(rules)
+    return GuardedDetector(detector, timeout=timeout, on_error=on_error)

@@ -1,0 +1,78 @@
+"""Read a gitleaks rule file as a rule set: its hundreds of token formats, kept up to date by its makers."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.rules import Rule, RuleSet
+
+__all__ = ["load_gitleaks"]
+
+_INLINE_FLAGS = re.compile(r"\(\?(?!P)([ims]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Random:
+    """Take a value whose entropy, in bits a character, is high enough. A class, so that rules pickle."""
+
+    least: float
+    stopped: tuple[str, ...] = ()
+
+    def __call__(self, value: str) -> bool:
+        counts = Counter(value).values()
+        entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
+        return entropy >= self.least and not any(re.search(pattern, value) for pattern in self.stopped)
+
+
+def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
+    """Return the rules of a gitleaks configuration file (`gitleaks.toml`, version 8).
+
+    Keywords become anchors, entropy and allow lists validators; rules about file paths alone are left out.
+
+    Args:
+        path: the file.
+        label: label of the findings.
+
+    Raises:
+        ConfigError: the file cannot be read, or a rule's expression is none that Python knows.
+    """
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is no gitleaks configuration: {type(error).__name__}", setting="path") from error
+    rules = [rule for one in data.get("rules", ()) if "regex" in one for rule in _rules(one, label)]
+    return RuleSet("gitleaks", tuple(rules))
+
+
+def _rules(one: Mapping[str, object], label: str) -> Sequence[Rule]:
+    """Make one rule for each keyword, so that each has its anchor."""
+    pattern = _translated(str(one["regex"]), str(one.get("id")))
+    keywords = one.get("keywords")
+    anchors = [str(word).lower() for word in keywords] if isinstance(keywords, list) and keywords else [""]
+    check = _Random(float(str(one.get("entropy", 0))), _stopped(one))
+    return [Rule(f"gitleaks-{one.get('id')}-{a}", label, pattern, anchor=a, validate=check) for a in anchors]
+
+
+def _translated(pattern: str, name: str) -> str:
+    r"""Return Go's expression as Python writes it: flags to their scope, `\\z`, and the first group as the finding."""
+    pattern = pattern.replace(r"\z", r"\Z")
+    flags = "".join(sorted(set("".join(_INLINE_FLAGS.findall(pattern)))))
+    pattern = _INLINE_FLAGS.sub("", pattern)
+    pattern = re.sub(r"(?<!\\)\((?!\?)", "(?P<value>", pattern, count=1)
+    try:
+        return re.compile(f"(?{flags}){pattern}" if flags else pattern).pattern
+    except re.error as error:
+        raise ConfigError(f"gitleaks rule {name}: {error.msg}; leave it out of the file", setting="regex") from error
+
+
+def _stopped(one: Mapping[str, object]) -> tuple[str, ...]:
+    lists = one.get("allowlists") or [one.get("allowlist") or {}]
+    entries = [entry for entry in lists if isinstance(entry, dict)] if isinstance(lists, list) else []
+    return tuple(str(text).replace(r"\z", r"\Z") for entry in entries for text in entry.get("regexes", ()))

@@ -1,0 +1,94 @@
+"""Names that stand for values: `<EMAIL_1>`, the same for the same value, numbered by first appearance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ctxguard.pii.fold import view_of
+
+__all__ = ["LITERAL", "MemoryPseudonyms", "Original", "Pseudonyms", "normalized", "pseudonym"]
+
+LITERAL: Final = "LITERAL"
+"""Label of a placeholder that stood in a text as it came in: it stands for itself, so that no vault is asked."""
+_BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
+_BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Hold what a placeholder stands for.
+
+    Attributes:
+        value: as it was first written. Not part of `repr`.
+        is_number: True where it was a bare number in JSON, and is to be one again.
+    """
+
+    value: str = field(repr=False)
+    is_number: bool = False
+
+
+class Pseudonyms(Protocol):
+    """Give values their placeholders and take them back."""
+
+    def placeholder(self, label: str, original: Original) -> str:
+        """Return the placeholder of a value; a new one where it has none."""
+        ...
+
+    def original(self, placeholder: str) -> Original | None:
+        """Return what a placeholder stands for, or None where it was never given."""
+        ...
+
+
+def normalized(label: str, value: str) -> str:
+    """Return what makes two spellings the same value: no case in an e-mail address, no separators in a number."""
+    folded = view_of(value).text
+    if label in _BY_CASE:
+        return value
+    if label in _BY_SIGNS:
+        return " ".join(folded.casefold().split())
+    return "".join(char for char in folded.casefold() if char.isalnum()) or folded
+
+
+def pseudonym(label: str, number: int, *, is_found: Callable[[str], object]) -> str:
+    """Return the placeholder of a number: `<EMAIL_100>`, or `<EMAIL_1_00>` where a rule matches three digits.
+
+    Args:
+        label: what it stands for.
+        number: from 1 on.
+        is_found: tells whether a rule matches a text.
+    """
+    if number < 100 or not is_found(str(number)):
+        return f"<{label}_{number}>"
+    digits = str(number)
+    groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
+    return f"<{label}_{'_'.join(reversed(groups))}>"
+
+
+class MemoryPseudonyms:
+    """Number values in this process; a function of the texts that came before alone.
+
+    Args:
+        is_found: tells whether a rule matches a text; placeholders are written so that none does.
+    """
+
+    def __init__(self, *, is_found: Callable[[str], object] = bool) -> None:
+        self._is_found = is_found
+        self._counts: dict[str, int] = {}
+        self._placeholders: dict[tuple[str, str], str] = {}
+        self._originals: dict[str, Original] = {}
+
+    def placeholder(self, label: str, original: Original) -> str:
+        """Return the placeholder of a value; a new one where it has none."""
+        key = (label, normalized(label, original.value))
+        known = self._placeholders.get(key)
+        if known is None:
+            number = self._counts[label] = self._counts.get(label, 0) + 1
+            known = self._placeholders[key] = pseudonym(label, number, is_found=self._is_found)
+            self._originals[known] = original
+        return known
+
+    def original(self, placeholder: str) -> Original | None:
+        """Return what a placeholder stands for, or None where it was never given."""
+        return self._originals.get(placeholder)

@@ -1,0 +1,278 @@
+"""Keep what placeholders stand for: encrypted at rest, one session apart from the other.
+
+Values are sealed by AES-256-GCM (NIST SP 800-38D) with the session and the record's name as associated data, so that
+a record cannot be moved to another session. What is equal is told by a keyed hash, never by the value.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.placeholders import PSEUDONYM
+from ctxguard.pii.pseudonyms import Original, normalized, pseudonym
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from ctxguard.stores import Store
+
+__all__ = ["KEY_VARIABLE", "SessionVault", "Vault", "new_key"]
+
+KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_KEY_ID_BYTES: Final = 4
+_INDEX: Final = "index"
+
+
+def new_key() -> str:
+    """Return a new random key, as `Vault` and the variable CTXGUARD_VAULT_KEY take it."""
+    return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
+
+
+class Vault:
+    """Hold sessions' values in a store. Safe for many threads and, where the store is shared, for many workers.
+
+    Args:
+        store: where sealed records live.
+        key: a key of `new_key`, or several: the first seals, all open, so that keys can be changed. None means the
+            environment variable CTXGUARD_VAULT_KEY (several separated by commas).
+        ttl: seconds a record lives after it was written; None means for ever.
+
+    Raises:
+        ConfigError: there is no key, or it is none of `new_key`.
+    """
+
+    def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
+        self._store = store
+        self._ttl = ttl
+        self._boxes = tuple(map(_Box, _keys(key)))
+
+    def __repr__(self) -> str:
+        return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
+
+    def session(self, session: str, *, is_found: Callable[[str], object] = bool) -> SessionVault:
+        """Return the vault of one session.
+
+        Args:
+            session: its name; only a hash of it is stored.
+            is_found: tells whether a rule matches a text; placeholders are written so that none does.
+        """
+        return SessionVault(self, session, is_found=is_found)
+
+    def forget(self, session: str, value: str | None = None) -> int:
+        """Erase a session, or one value of it; return how many records went.
+
+        The number of an erased value is not given again.
+        """
+        if value is None:
+            return self._store.delete_namespace(_namespace(session))
+        return self.session(session).forget(value)
+
+    def rotate(self, session: str) -> int:
+        """Seal every record of a session anew by the first key; return how many there are."""
+        namespace = _namespace(session)
+        names = list(self._store.keys(namespace))
+        for name in names:
+            if (plain := self.read(namespace, name)) is not None:
+                self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+        return len(names)
+
+    def read(self, namespace: str, name: str) -> bytes | None:
+        """Open one record; None where there is none.
+
+        Raises:
+            VaultError: no key opens it, or it is damaged.
+        """
+        sealed = self._store.get(namespace, name)
+        return None if sealed is None else self._open(namespace, name, sealed)
+
+    def write_new(self, namespace: str, name: str, plain: bytes) -> bytes:
+        """Seal a record unless there is one; return what stands there."""
+        sealed = self._seal(namespace, name, plain)
+        return self._open(namespace, name, self._store.put_new(namespace, name, sealed, ttl=self._ttl))
+
+    def write(self, namespace: str, name: str, plain: bytes) -> None:
+        """Seal a record over the one that stands there."""
+        self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+
+    def names(self, namespace: str) -> list[str]:
+        """Return the names of a session's records."""
+        return list(self._store.keys(namespace))
+
+    def _seal(self, namespace: str, name: str, plain: bytes) -> bytes:
+        return self._boxes[0].seal(plain, f"{namespace}\0{name}".encode())
+
+    def _open(self, namespace: str, name: str, sealed: bytes) -> bytes:
+        for box in self._boxes:
+            if sealed.startswith(box.id):
+                return box.open(sealed, f"{namespace}\0{name}".encode())
+        raise VaultError(
+            f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
+        )
+
+
+class _Box:
+    """Seal and open with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hmac.digest(key, b"ctxguard vault seal", hashlib.sha256)
+        self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
+
+    def __repr__(self) -> str:
+        return "_Box()"
+
+    @property
+    def _cipher(self) -> AESGCM:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise ImportError("a vault needs cryptography; pip install 'ctxguard-stabilizer[vault]'") from error
+        return AESGCM(self._key)
+
+    def seal(self, plain: bytes, about: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return self.id + nonce + self._cipher.encrypt(nonce, plain, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        nonce = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _NONCE_BYTES]
+        try:
+            return self._cipher.decrypt(nonce, sealed[_KEY_ID_BYTES + _NONCE_BYTES :], about)
+        except (InvalidTag, ValueError) as error:
+            raise VaultError("a vault record is damaged or was moved; restore it, or forget its session") from error
+
+
+class SessionVault:
+    """Hold the values of one session; get one from `Vault.session`.
+
+    Placeholders are numbered by first appearance, and a number once given keeps its meaning: whoever writes a record
+    first wins, and other workers learn it.
+    """
+
+    def __init__(self, vault: Vault, session: str, *, is_found: Callable[[str], object] = bool) -> None:
+        self._vault = vault
+        self._namespace = _namespace(session)
+        self._is_found = is_found
+        self._lock = RLock()
+        self._index: bytes | None = None
+        self._placeholders: dict[tuple[str, str], str] = {}
+        self._originals: dict[str, Original | None] = {}
+        self._counts: dict[str, int] = {}
+        self.version = 0
+
+    def __repr__(self) -> str:
+        return f"SessionVault({len(self._originals)} placeholders)"
+
+    def placeholder(self, label: str, original: Original) -> str:
+        """Return the placeholder of a value; a new one, written to the store, where it has none.
+
+        Raises:
+            VaultError: a record of the session cannot be opened.
+        """
+        with self._lock:
+            fingerprint = self._fingerprint(label, original.value)
+            known = self._placeholders.get((label, fingerprint))
+            return known if known is not None else self._allocated(label, fingerprint, original)
+
+    def original(self, placeholder: str) -> Original | None:
+        """Return what a placeholder stands for, or None where it was never given or is forgotten.
+
+        Raises:
+            VaultError: the record cannot be opened.
+        """
+        with self._lock:
+            self._load()
+            if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
+                plain = self._vault.read(self._namespace, placeholder)
+                if plain is not None:
+                    self._learn(placeholder, plain)
+            return self._originals.get(placeholder)
+
+    def forget(self, value: str) -> int:
+        """Erase a value; its placeholders stay given but stand for nothing. Return how many there were."""
+        with self._lock:
+            self._load()
+            labels = set(self._counts)
+            wanted = {(label, self._fingerprint(label, value)) for label in labels}
+            gone = [(key, name) for key, name in self._placeholders.items() if key in wanted]
+            for key, name in gone:
+                self._vault.write(self._namespace, name, b"{}")
+                del self._placeholders[key]
+                self._originals[name] = None
+            self.version += 1
+            return len(gone)
+
+    def _allocated(self, label: str, fingerprint: str, original: Original) -> str:
+        record = {"label": label, "print": fingerprint, "value": original.value, "number": original.is_number}
+        plain = json.dumps(record).encode()
+        while (label, fingerprint) not in self._placeholders:
+            number = self._counts.get(label, 0) + 1
+            name = pseudonym(label, number, is_found=self._is_found)
+            self._learn(name, self._vault.write_new(self._namespace, name, plain), label=label, number=number)
+        return self._placeholders[label, fingerprint]
+
+    def _fingerprint(self, label: str, value: str) -> str:
+        self._load()
+        text = f"{label}\0{normalized(label, value)}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._index or b"", text, hashlib.sha256).hexdigest()[:32]
+
+    def _load(self) -> None:
+        """Read the session's records once; the key of its fingerprints is made with the first of them."""
+        if self._index is not None:
+            return
+        self._index = self._vault.write_new(self._namespace, _INDEX, os.urandom(_KEY_BYTES))
+        for name in self._vault.names(self._namespace):
+            plain = self._vault.read(self._namespace, name) if name != _INDEX else None
+            if plain is not None:
+                self._learn(name, plain)
+
+    def _learn(self, name: str, plain: bytes, *, label: str | None = None, number: int | None = None) -> None:
+        match = PSEUDONYM.fullmatch(name)
+        if match is None:
+            raise VaultError("a vault record has a name that is no placeholder; forget its session")
+        label = label or match[1]
+        number = number or int(match[2].replace("_", ""))
+        self._counts[label] = max(self._counts.get(label, 0), number)
+        record = json.loads(plain)
+        if not record:
+            self._originals[name] = None
+            return
+        self._originals[name] = Original(record["value"], record["number"])
+        self._placeholders.setdefault((label, record["print"]), name)
+
+
+def _namespace(session: str) -> str:
+    return "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
+    given = os.environ.get(KEY_VARIABLE, "") if key is None else key
+    texts = [text.strip() for text in given.split(",")] if isinstance(given, str) else list(given)
+    texts = [text for text in texts if text]
+    if not texts:
+        raise ConfigError(
+            f"a vault needs a key: Vault(store, key=…) or the variable {KEY_VARIABLE}; make one by new_key()",
+            setting="key",
+        )
+    return tuple(map(_key, texts))
+
+
+def _key(text: str) -> bytes:
+    try:
+        key = base64.urlsafe_b64decode(text)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ConfigError("a vault key is 32 bytes in URL-safe base64; make one by new_key()", setting="key")
+    return key
