@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
+
 from ctxguard.config import (
     CompactionConfig,
     CompressionLevel,
@@ -12,7 +14,6 @@ from ctxguard.config import (
     load_context_config,
 )
 from ctxguard.errors import ConfigError
-from pydantic import ValidationError
 
 DOCUMENTED = {
     "max_tokens_per_file": 5000,

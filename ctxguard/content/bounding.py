@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import Measured, fit, measure
-from ctxguard.content.views import Bounded, Count, FileType, Limits, Shape, Source, TruncationInfo
+from ctxguard.content.views import Bounded, Count, FileType, Limits, Shape, Source, TruncationInfo, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["bound", "show"]
 
 NO_LIMITS: Final = Limits()
+_AMPLE: Final = 4
+"""Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
 _PROCESSORS: Final = {
     FileType.CODE: ("source", "CodeShape"),
     FileType.CONSOLE: ("consoles", "ConsoleShape"),
@@ -62,7 +64,7 @@ def bound(
 def show(
     source: Source,
     file_type: FileType,
-    max_tokens: int | None,
+    max_tokens: int,
     count: Count,
     *,
     limits: Limits = NO_LIMITS,
@@ -73,16 +75,14 @@ def show(
     Args:
         source: what is to be shown.
         file_type: what it is; one that cannot be read as that is shown as text, and `info.note` says so.
-        max_tokens: tokens the view may have; None means no limit.
+        max_tokens: tokens the view may have.
         count: counts the tokens of a text.
         limits: what else may not be exceeded.
         measured: what is known of the source's tokens; None means: measure it.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     shape, remark = _shape(source, file_type, limits)
-    view = fit(shape, max_tokens if known.over or source.gap is not None else None, count, known.ratio)
-    if max_tokens is not None and view.info.tokens_shown > max_tokens:
-        view = fit(shape, max_tokens, count, known.ratio)
+    view = _view(shape, source, known, max_tokens, count)
     content = view.text if view.cut else source.text
     total = known.tokens if source.gap is None else round(source.total / known.ratio)
     info = replace(
@@ -94,6 +94,16 @@ def show(
         note=remark,
     )
     return Bounded(content, info, file_type)
+
+
+def _view(shape: Shape, source: Source, known: Measured, max_tokens: int, count: Count) -> View:
+    """Return the view within the shape's own limits, where that fits, else within the tokens as well."""
+    if not known.over and source.gap is None:
+        view = shape.view(_AMPLE * len(source.text) + 1000)
+        tokens = count(view.text) if view.cut else known.tokens
+        if tokens <= max_tokens:
+            return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))
+    return fit(shape, max_tokens, count, known.ratio)
 
 
 def _shape(source: Source, file_type: FileType, limits: Limits) -> tuple[Shape, str]:

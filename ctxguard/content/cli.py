@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 
-def read(  # noqa: PLR0917 - a command's options are its parameters
+def read(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to show: text, table, document, image, archive.")
     ],

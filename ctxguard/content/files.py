@@ -117,13 +117,18 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
         descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise RefusedError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
+        raise RefusedError(f"{_short(path)}: {reason[:1].lower()}{reason[1:]}") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or not os.path.samestat(status, _confined(path, root).stat()):
         os.close(descriptor)
-        raise RefusedError(f"{path}: was replaced while it was opened; read it again")
+        raise RefusedError(f"{_short(path)}: was replaced while it was opened; read it again")
     mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return os.fdopen(descriptor, "rb"), FileMetadata(status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), mime)
+
+
+def _short(path: Path) -> str:
+    name = str(path).replace("\n", " ")
+    return name if len(name) <= 300 else f"{name[:300]}…"
 
 
 def _confined(path: Path, root: Path | None) -> Path:
@@ -132,7 +137,7 @@ def _confined(path: Path, root: Path | None) -> Path:
     base = root.resolve(strict=True)
     real = (base / path).resolve(strict=False)
     if not real.is_relative_to(base):
-        raise RefusedError(f"{path}: is outside of {root}, to which reading is confined")
+        raise RefusedError(f"{_short(path)}: is outside of {_short(root)}, to which reading is confined")
     return real.resolve(strict=True)
 
 
@@ -146,7 +151,7 @@ def _require_regular(mode: int, path: Path) -> None:
     )
     for test, name in kinds:
         if test(mode):
-            raise RefusedError(f"{path}: is {name}, not a file that can be read")
+            raise RefusedError(f"{_short(path)}: is {name}, not a file that can be read")
 
 
 def detect_file(name: str, head: bytes) -> FileType:

@@ -10,7 +10,6 @@ __all__ = ["Measured", "fit", "measure"]
 
 _STEPS = 7
 _FULL_ENOUGH = 0.93
-_UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
     return Measured(tokens, len(text) / max(1, tokens), exact=True, over=over)
 
 
-def fit(shape: Shape, max_tokens: int | None, count: Count, ratio: float) -> View:
+def fit(shape: Shape, max_tokens: int, count: Count, ratio: float) -> View:
     """Return the fullest view found that has at most `max_tokens` tokens.
 
     A proportional guess from the last count converges in two or three steps, as views of one shape cost about the
@@ -56,13 +55,10 @@ def fit(shape: Shape, max_tokens: int | None, count: Count, ratio: float) -> Vie
 
     Args:
         shape: what is shown.
-        max_tokens: hard limit; None means that only the shape's own limits count.
+        max_tokens: hard limit.
         count: counts tokens.
         ratio: characters a token, as a first guess.
     """
-    if max_tokens is None:
-        view = shape.view(_UNLIMITED)
-        return _counted(view, count(view.text))
     best, low, high = None, 0, None
     room = int(max_tokens * ratio)
     for step in range(_STEPS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from ctxguard.content.files import detect_file
 from ctxguard.content.processors.documents import cached_at
 from ctxguard.content.views import FileType

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from ctxguard.content import BinaryContent, FileType, bound, read_file
 from ctxguard.tokens import find_counter
 

@@ -10,7 +10,7 @@ from ctxguard.content.views import Limits, Source, View
 
 __all__ = ["HtmlShape", "page_text"]
 
-_SAMPLE = 1_000_000
+_SAMPLE = 400_000
 _RAW = ("script", "style", "noscript", "template", "svg", "iframe", "textarea")
 _BLOCKS = frozenset(
     {
@@ -59,6 +59,7 @@ _BLOCKS = frozenset(
         "ul",
     }
 )
+_OPENING = re.compile(r"<(?=[A-Za-z!?/])")
 _TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"""\bhref\s*=\s*(?:"([^"]{1,300})"|'([^']{1,300})'|([^\s>"']{1,300}))""", re.IGNORECASE)
 
@@ -98,9 +99,8 @@ def page_text(page: str) -> str:
     parts: list[str] = []
     at, links = 0, [""]
     while at < len(page):
-        opening = page.find("<", at)
-        if opening < 0:
-            opening = len(page)
+        found = _OPENING.search(page, at)
+        opening = found.start() if found else len(page)
         parts.append(re.sub(r"\s+", " ", html.unescape(page[at:opening])))
         at = _after(page, opening, parts, links)
     text = "".join(parts)
@@ -115,9 +115,6 @@ def _after(page: str, opening: int, parts: list[str], links: list[str]) -> int:
     tag = _TAG.match(page, opening)
     end = _past(page, ">", opening + 1)
     if tag is None:
-        if opening < len(page) and page[opening + 1 : opening + 2] not in ("!", "?", "/"):
-            parts.append("<")
-            return opening + 1
         return end
     name, closes = tag[1].lower(), page[opening + 1] == "/"
     if name in _RAW and not closes:

@@ -70,7 +70,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
             return _fitted(data, max_side, max_bytes)
     except RefusedError:
         raise
-    except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error, ValueError and more on broken files
+    except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error and more
         raise RefusedError(f"is no image that can be decoded ({type(error).__name__})") from None
 
 

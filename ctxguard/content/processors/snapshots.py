@@ -152,10 +152,14 @@ def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:
             out.append(_short(line.text, length))
         elif not _DETAIL.match(line.text):
             indent = indent if hidden else line.text[: len(line.text) - len(line.text.lstrip())]
-            hidden += 1
+            before = _SIGN.match(line.text)
+            hidden += int(before[1]) if before else 1
     if hidden:
         out.append(_sign(hidden, indent))
     return out
+
+
+_SIGN = re.compile(r"\s*\[… (\d{1,9}) elements?\]$")
 
 
 def _sign(hidden: int, indent: str) -> str:

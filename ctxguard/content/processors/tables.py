@@ -80,6 +80,9 @@ class TableShape:
 
     def view(self, room: int) -> View:
         """Return the header and as many rows as there is room for, two from the head for one from the tail."""
+        everything = _Frame(self._columns, None)
+        if self._is_allowed() and len(self._text) <= room:
+            return View(self._text, cut=False, info=self._info(self._total, everything, 0))
         marker = self._marker(0, 0, _Frame(1, None)) + "9" * 24
         frame = self._frame(room - len(marker))
         free = room - len(marker) - frame.columns - len(self._head_line(frame)) - 1
@@ -127,9 +130,6 @@ class TableShape:
         most_head, most_tail = limits.rows_head, limits.rows_tail
         if most_head is None or most_tail is None or self._total <= most_head + most_tail + 1:
             most_head = most_tail = self._total
-        whole = self._total == len(self._rows) and self._total <= most_head
-        if whole and sum(len(self._line(row, frame)) + 1 for row in self._rows) <= room + self._spare(frame):
-            return self._rows, []
         head: list[Record] = []
         tail: list[Record] = []
         while len(head) + len(tail) < self._total:
@@ -143,8 +143,14 @@ class TableShape:
             (tail if from_tail else head).append(row)
         return head, tail[::-1]
 
-    def _spare(self, frame: _Frame) -> int:
-        return len(self._marker(99999, 99999, frame)) if not self._shortened(self._rows[:1], frame) else 0
+    def _is_allowed(self) -> bool:
+        """Tell whether the table was read whole and is within the limits."""
+        limits = self._limits
+        if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
+            return False
+        if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0) + 1:
+            return False
+        return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
     def _line(self, row: Record, frame: _Frame) -> str:
         if frame.columns >= len(row.cells) and not self._shortened([row], frame):

@@ -151,7 +151,7 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} array of {len(node)} items"
-    head, tail = _chosen(node, room - 2, job.limits.items)
+    head, tail = _chosen(node, room, job.limits.items)
     skipped = len(node) - head - tail
     kept = [*node[:head], *node[len(node) - tail :]]
     shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0))
@@ -170,7 +170,7 @@ def _chosen(items: Sequence[Tree], room: int, limit: int | None) -> tuple[int, i
     if not items or (allowed == len(items) and measure(list(items), room) <= room):
         return len(items), 0
     sizes = sorted(measure(item, max(8, room)) for item in (*items[:6], *items[-3:]))
-    return head_and_tail(len(items), sizes[len(sizes) // 2], room, allowed)
+    return head_and_tail(len(items), sizes[len(sizes) // 2], room - 2, allowed)
 
 
 def _allowed(count: int, limit: int | None) -> int:
@@ -197,7 +197,7 @@ def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> T
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} object of {len(node)} keys"
-    keys = _chosen_keys(node, room - 2, job.limits.keys)
+    keys = _chosen_keys(node, room, job.limits.keys)
     skipped = len(node) - len(keys)
     values = [node[key] for key in keys]
     free = room - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
@@ -217,6 +217,7 @@ def _chosen_keys(node: dict[str, Tree], room: int, limit: int | None) -> list[st
     allowed = _allowed(len(keys), limit)
     if allowed == len(keys) and measure(node, room) <= room:
         return keys
+    room -= 2
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
         sizes = sorted(len(key) + 4 + measure(node[key], max(8, room)) for key in sample)

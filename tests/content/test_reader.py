@@ -1,0 +1,261 @@
+"""The documented face: any file as a bounded view, confined to a root, by line and row ranges."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from ctxguard.config import ContextConfig
+from ctxguard.content import BinaryContent, FileType, read_file, read_file_as_string
+from ctxguard.tokens import find_counter
+
+count = find_counter("estimate").count
+CONFIG = ContextConfig()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return put
+
+
+def read(path, config=CONFIG, **settings):
+    return read_file(path, config, counter="estimate", cache_dir=None, **settings)
+
+
+def test_small_file_comes_back_as_it_is_with_its_metadata(write):
+    path = write("a.txt", "one\ntwo\n")
+    result = read(path)
+    assert (result.content, result.success, result.file_type) == ("one\ntwo\n", True, FileType.TEXT)
+    assert not result.truncation_info.truncated
+    assert result.metadata.size == 8
+    assert result.metadata.mime_type == "text/plain"
+    assert result.metadata.encoding == "utf-8"
+    assert abs((datetime.now(UTC) - result.metadata.modified).total_seconds()) < 3600
+
+
+def test_empty_file_is_an_empty_content(write):
+    assert read(write("a.csv", "")).content == ""
+
+
+def test_thresholds_of_the_configuration_hold_even_where_tokens_would_fit(write):
+    lines = read(write("a.txt", "".join(f"{n}\n" for n in range(300))))
+    assert lines.content.count("\n") <= 200
+    assert lines.truncation_info.lines_total == 300
+    array = json.loads(read(write("a.json", json.dumps(list(range(60))))).content)
+    assert len(array) == 50
+    record = json.loads(read(write("b.json", json.dumps({f"k{n}": n for n in range(60)}))).content)
+    assert len(record) == 50
+    deep = read(write("c.json", json.dumps({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}})))
+    assert '"e":"… object of 1 keys"' in deep.content
+    string = json.loads(read(write("d.json", json.dumps({"a": "x" * 600}))).content)
+    assert len(string["a"]) <= 500
+    table = read(write("a.csv", "a,b\n" + "".join(f"{n},x\n" for n in range(60))))
+    assert (table.truncation_info.rows_shown, table.truncation_info.rows_total) == (30, 60)
+    wide = read(write("b.csv", ",".join(f"c{n}" for n in range(60)) + "\n" + ",".join("1" * 60) + "\n"))
+    assert (wide.truncation_info.columns_shown, wide.truncation_info.columns_total) == (50, 60)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.json", "a.csv", "a.log", "a.jsonl", "a.yaml", "a.xml"])
+def test_view_of_a_view_is_itself(write, name):
+    tree = {"a": [{"b": list(range(100)), "c": "long " * 200, "d": {"e": {"f": {"g": {"h": 1}}}}}] * 70}
+    contents = {
+        "a.txt": "".join(f"line {n} {'x' * (n * 10)}\n" for n in range(400)),
+        "a.json": json.dumps(tree),
+        "a.csv": "a,b\n" + "".join(f"{n},{'y' * n}\n" for n in range(900)),
+        "a.log": "".join(f"2024-01-02 10:00:00 INFO {n} {'z' * (n * 5)}\n" for n in range(600)),
+        "a.jsonl": "".join(json.dumps({"n": n, "t": "w" * n}) + "\n" for n in range(1500)),
+        "a.yaml": "".join(f"k{n}: [1, 2, {{a: {'v' * n}}}]\n" for n in range(300)),
+        "a.xml": "<r>" + "".join(f"<i n='{n}'>{'t' * n}</i>" for n in range(300)) + "</r>",
+    }
+    first = read(write(name, contents[name]), max_tokens=900)
+    assert first.truncation_info.truncated
+    again = read(write("again-" + name, first.content), max_tokens=900)
+    assert again.content == first.content
+    assert not again.truncation_info.truncated
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ("häuser\n".encode(), "utf-8"),
+        ("häuser\n".encode("utf-8-sig"), "utf-8-sig"),
+        ("häuser und gärten\n".encode("utf-16"), "utf-16"),
+        ("hauser und garten\n".encode("utf-16-le"), "utf-16-le"),
+        ("hauser und garten\n".encode("utf-16-be"), "utf-16-be"),
+    ],
+)
+def test_encoding_is_found(write, data, encoding):
+    result = read(write("a.txt", data))
+    assert result.metadata.encoding == encoding
+    assert result.content.strip("\ufeff") == data.decode(encoding)
+
+
+def test_single_byte_text_is_read_without_replacement_signs(write):
+    text = "Die Bürger überqueren die Straße und grüßen höflich die älteren Herren.\n" * 4
+    assert read(write("a.txt", text.encode("latin-1"))).content == text
+
+
+def test_range_of_lines(write):
+    path = write("a.log", "".join(f"line {n}\n" for n in range(1, 5001)))
+    assert read(path, lines=(4000, 4002)).content == "line 4000\nline 4001\nline 4002\n"
+    assert read(path, lines=(4999, 9999)).content == "line 4999\nline 5000\n"
+    assert read(path, lines=(9000, 9001)).content == ""
+    assert count(read(path, lines=(1, 5000), max_tokens=50).content) <= 50
+
+
+def test_range_of_rows_keeps_the_header_and_quotes(write):
+    path = write("a.csv", "id;text\n" + "".join(f'{n};"a ""b""\n;{n}"\n' for n in range(1, 500)))
+    rows = list(csv.reader(io.StringIO(read(path, rows=(400, 401)).content, newline=""), delimiter=";"))
+    assert rows == [["id", "text"], ["400", 'a "b"\n;400'], ["401", 'a "b"\n;401']]
+
+
+def test_large_file_is_sampled_and_totals_are_estimates_unless_asked_for(write):
+    lines = [f"2024-01-02 10:00:00 INFO request {n} done" for n in range(200_000)]
+    path = write("big.log", "\n".join(lines) + "\n")
+    result = read(path)
+    info = result.truncation_info
+    assert not info.totals_exact
+    assert info.lines_total == pytest.approx(200_000, rel=0.05)
+    assert "about" in result.content
+    assert lines[0] in result.content
+    assert lines[-1] in result.content
+    assert all(line in lines for line in result.content.split("\n") if line.startswith("2024"))
+    assert read(path, exact_totals=True).truncation_info.lines_total == 200_000
+
+
+def test_large_table_has_its_first_and_last_rows(write):
+    rows = [f'{n},"name, {n}",x' for n in range(200_000)]
+    path = write("big.csv", "id,name,rest\n" + "\n".join(rows) + "\n")
+    shown = read(path).content
+    assert shown.startswith('id,name,rest\n0,"name, 0",x\n')
+    assert shown.endswith(rows[-1] + "\n")
+    assert f"of {200_000} " in read(path, exact_totals=True).content
+
+
+def test_large_json_lines_and_json(write):
+    lines = [json.dumps({"n": n, "text": "some words"}) for n in range(150_000)]
+    shown = read(write("big.jsonl", "\n".join(lines) + "\n")).content
+    assert lines[0] in shown
+    assert lines[-1] in shown
+    assert all(json.loads(line) is not None for line in shown.split("\n"))
+    result = read(write("big.json", "[" + ",".join(lines) + "]"))
+    assert isinstance(json.loads(result.content), list)
+    assert not result.truncation_info.totals_exact
+
+
+def test_output_limit_comes_before_the_limit_of_the_call(write):
+    path = write("a.txt", "words and words\n" * 5000)
+    config = ContextConfig(max_total_output=100, max_lines=9999)
+    result = read(path, config, max_tokens=1000)
+    assert count(result.content) <= 100
+    assert result.truncation_info.total_output_limit_reached
+    assert not read(path, ContextConfig(max_lines=9999), max_tokens=1000).truncation_info.total_output_limit_reached
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "file_type"),
+    [
+        ("data.csv", b"PK\x03\x04" + b"\0" * 200, FileType.ARCHIVE),
+        ("data.json", b"\x89PNG\r\n\x1a\n" + b"\0" * 200, FileType.IMAGE),
+        ("data.pdf", b"just words, no pdf\n", FileType.TEXT),
+        ("data.xlsx", b"a,b,c\n1,2,3\n4,5,6\n", FileType.CSV),
+        ("data", b'{"a": 1}', FileType.JSON),
+        ("data.bin", bytes(range(256)) * 10, FileType.BINARY),
+        ("data.py", b"import os\n", FileType.CODE),
+        ("data.weird", b"name: x\nother: y\n", FileType.YAML),
+        ("data.wav", b"RIFF\0\0\0\0WAVEfmt ", FileType.AUDIO),
+    ],
+)
+def test_first_bytes_come_before_a_wrong_extension(write, name, data, file_type):
+    assert read(write(name, data)).file_type is file_type
+
+
+def test_binary_file_is_described(write):
+    result = read(write("a.bin", bytes(range(256)) * 4))
+    assert result.success
+    assert "1024 bytes" in result.content
+
+
+def test_archive_lists_its_entries(tmp_path):
+    import zipfile
+
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("folder/one.txt", "x" * 100)
+        archive.writestr("two.txt", "y")
+    result = read(path)
+    assert result.file_type is FileType.ARCHIVE
+    assert "folder/one.txt" in result.content
+    assert "2 entries, 101 bytes unpacked" in result.content
+
+
+def test_spreadsheet_shows_every_sheet(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    book = openpyxl.Workbook()
+    book.active.title = "First"
+    for row in [["id", "name"], *([n, f"name {n}"] for n in range(500))]:
+        book.active.append(row)
+    second = book.create_sheet("Second")
+    second.append(["only", "header, quoted"])
+    book.save(tmp_path / "a.xlsx")
+    result = read(tmp_path / "a.xlsx", max_tokens=400)
+    assert count(result.content) <= 400
+    assert "## Sheet First: 500 rows\nid,name\n0,name 0\n" in result.content
+    assert "499,name 499" in result.content
+    assert '## Sheet Second: 0 rows\nonly,"header, quoted"\n' in result.content
+    assert result.truncation_info.rows_total == 500
+
+
+def test_converted_document_is_remembered_by_its_content(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    book = openpyxl.Workbook()
+    book.active.append(["a"])
+    book.save(tmp_path / "a.xlsx")
+    cache = tmp_path / "cache"
+    first = read_file(tmp_path / "a.xlsx", CONFIG, cache_dir=cache)
+    (entry,) = cache.iterdir()
+    entry.write_text(entry.read_text().replace('"a"', '"from the cache"'))
+    (tmp_path / "a.xlsx").rename(tmp_path / "b.xlsx")
+    assert "from the cache" in read_file(tmp_path / "b.xlsx", CONFIG, cache_dir=cache).content
+    assert "from the cache" not in first.content
+
+
+def test_image_is_scaled_by_sides_and_bytes(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="the extra `files` is not installed")
+    pillow.effect_noise((2000, 1000), 90).save(tmp_path / "a.png")
+    result = read(tmp_path / "a.png", ContextConfig(max_image_side=500, max_image_bytes=40_000))
+    image = result.content
+    assert isinstance(image, BinaryContent)
+    assert len(image.data) <= 40_000
+    assert max(image.width, image.height) <= 500
+    assert pillow.open(io.BytesIO(image.data)).size == (image.width, image.height)
+    assert "scaled from 2000x1000" in result.truncation_info.note
+    assert "pixels" in read_file_as_string(tmp_path / "a.png", CONFIG)
+
+
+def test_small_image_comes_back_byte_for_byte(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="the extra `files` is not installed")
+    pillow.new("RGB", (20, 10)).save(tmp_path / "a.png")
+    result = read(tmp_path / "a.png")
+    assert result.content.data == (tmp_path / "a.png").read_bytes()
+    assert result.content.media_type == "image/png"
+
+
+def test_string_form_says_why_there_is_none(tmp_path, write):
+    assert read_file_as_string(write("a.txt", "words\n"), CONFIG) == "words\n"
+    assert read_file_as_string(tmp_path / "none.txt", CONFIG).startswith("[error: ")
+
+
+def test_relative_path_is_looked_for_in_the_root(write, tmp_path):
+    write("a.txt", "inside\n")
+    assert read("a.txt", root=tmp_path).content == "inside\n"
+    assert read(tmp_path / "a.txt", root=tmp_path).content == "inside\n"
