@@ -1,0 +1,9 @@
+"""ctxguard for raw Anthropic requests: Messages as dicts, SDK objects mixed in. It needs no package of Anthropic's."""
+
+from __future__ import annotations
+
+from ctxguard_anthropic.adapter import AnthropicAdapter
+from ctxguard_anthropic.requests import stabilize_messages, stabilize_request
+from ctxguard_anthropic.thinking import DropStaleThinking
+
+__all__ = ["AnthropicAdapter", "DropStaleThinking", "stabilize_messages", "stabilize_request"]

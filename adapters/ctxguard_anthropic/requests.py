@@ -1,0 +1,68 @@
+"""Stabilize what goes to `client.messages.create`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from ctxguard.adapters import stabilize_native
+from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
+from ctxguard_anthropic.thinking import DropStaleThinking
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["stabilize_messages", "stabilize_request"]
+
+
+def stabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[dict[str, object], Report]:
+    """Return the stabilized request and the report. The request and all in it are not changed.
+
+    Args:
+        request: the arguments of `client.messages.create`: `messages`, and `system` and `tools` where there are any.
+        stabilizer: does the work.
+        window: the model's context window in tokens, where the budget is a share of it.
+        keep_thinking: leave thinking blocks from before a cut in, for requests that say `drop_block` to the API and for
+            models before 2026; see `DropStaleThinking`.
+
+    Raises:
+        HistoryError: a message cannot be read.
+        BudgetExceededError: what must stay does not fit.
+    """
+    tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer)
+    native, report = stabilize_native(chain, AnthropicAdapter(), cast("Native", request), tools=tools, window=window)
+    return dict(cast("Mapping[str, object]", native)), report
+
+
+def stabilize_messages(
+    messages: Sequence[Message],
+    stabilizer: Stabilizer,
+    *,
+    system: str | Sequence[Mapping[str, object]] | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[str | list[Mapping[str, object]] | None, list[Message], Report]:
+    """Return the system prompt, the stabilized messages and the report; see `stabilize_request`."""
+    request: dict[str, object] = {"messages": messages, "tools": tools}
+    if system is not None:
+        request["system"] = system
+    done, report = stabilize_request(request, stabilizer, window=window, keep_thinking=keep_thinking)
+    prompt = cast("str | list[Mapping[str, object]] | None", done.get("system"))
+    return prompt, cast("list[Message]", done["messages"]), report
+
+
+def _minding_thinking(stabilizer: Stabilizer) -> Stabilizer:
+    """Return the same stabilizer with one more stage; it shares caches and counters with the one it is a copy of."""
+    chain = copy.copy(stabilizer)
+    chain.stages = (*stabilizer.stages, DropStaleThinking())
+    return chain

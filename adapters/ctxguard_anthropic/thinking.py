@@ -1,0 +1,62 @@
+"""Leave out thinking that no longer belongs to the prompt it stands in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.artifacts import Artifact, Part
+
+if TYPE_CHECKING:
+    from ctxguard.report import Change
+    from ctxguard.stabilizer import Draft
+
+__all__ = ["DropStaleThinking"]
+
+_WINDOW: Final = "StableWindow"
+_MENDS: Final = ("RepairExchanges", "OrderByAuthority")
+"""Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
+
+
+class DropStaleThinking:
+    """Drop the thinking that was written under a prompt which has been cut since.
+
+    Anthropic's models of 2026 bind each thinking block to everything before it and refuse it elsewhere ("Invalid
+    signature in thinking block. The block is bound to a different conversation"). What was written after the cut was
+    bound to the prompt as it is now, and stays; what was masked or bounded was so when it was first sent. A stage that
+    drops anything but at a cut leaves no way to tell, so all thinking behind it goes.
+    """
+
+    name = "DropStaleThinking"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft without the thinking of artifacts that were written before what is cut by now."""
+        stale = {key for change in draft.changes for key in _stale(draft, change)}
+        if not stale:
+            return draft
+        stable = draft.cut.position if draft.cut is not None else 0
+        artifacts = [
+            _without_thinking(artifact) if place >= stable and id(artifact.root) in stale else artifact
+            for place, artifact in enumerate(draft.artifacts)
+        ]
+        return draft.revise(artifacts, action="bounded", reason="its thinking belongs to a prompt from before a cut")
+
+
+def _stale(draft: Draft, change: Change) -> set[int]:
+    """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
+    if change.stage in _MENDS:
+        return set()
+    if change.stage == _WINDOW and draft.cut is not None:
+        return {id(artifact.root) for artifact in change.before[: draft.cut.at + 1]}
+    kept = {id(artifact.root) for artifact in change.after}
+    known = {id(artifact.root) for artifact in change.before}
+    if not kept ^ known:
+        return set()
+    first = next((n for n, artifact in enumerate(change.before) if id(artifact.root) not in kept), 0)
+    return {id(artifact.root) for artifact in change.before[first:]}
+
+
+def _without_thinking(artifact: Artifact) -> Artifact:
+    if isinstance(artifact.content, str) or all(part.kind != "reasoning" for part in artifact.content):
+        return artifact
+    blank = Part("reasoning", "")
+    return artifact.revised(content=tuple(blank if part.kind == "reasoning" else part for part in artifact.content))

@@ -1,0 +1,18 @@
+"""The Responses adapter passes the suite that every adapter passes."""
+
+from __future__ import annotations
+
+from conversions import chat_of, responses_of
+
+from ctxguard.testing import AdapterConformance
+from ctxguard_openai import ResponsesAdapter
+
+
+class TestResponsesAdapter(AdapterConformance):
+    adapter = ResponsesAdapter()
+
+    def native(self, history):
+        return responses_of(chat_of(history))
+
+    def unknown(self):
+        return {"type": "hologram_call", "id": "hl_1", "beam": [1, 2, 3]}
