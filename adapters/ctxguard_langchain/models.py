@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-__all__ = ["bound_tools", "model_window", "tool_schemas"]
+__all__ = ["bound_tools", "layers", "model_window", "tool_schemas"]
 
 
 def model_window(model: object) -> int | None:
     """Return the input window of a model in tokens, by its profile; None where it has none.
 
-    Bindings (`model.bind_tools(…)`, `model.with_config(…)`) are looked through. In langchain-core 1.0 profiles need
-    the package `langchain-model-profiles`.
+    In langchain-core 1.0 profiles need the package `langchain-model-profiles`.
     """
     try:
-        profile = getattr(_unbound(model), "profile", None)
+        profile = next((m.profile for m in layers(model) if isinstance(m, BaseChatModel)), None)
     except ImportError:
         return None
     window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
@@ -26,17 +26,19 @@ def model_window(model: object) -> int | None:
 
 def bound_tools(model: object) -> list[Mapping[str, Any]]:
     """Return the schemas of the tools that are bound to a model."""
-    while hasattr(model, "bound"):
-        if tools := getattr(model, "kwargs", {}).get("tools"):
-            return tool_schemas(tools)
-        model = model.bound
-    return []
+    bound = (getattr(layer, "kwargs", {}).get("tools") for layer in layers(model))
+    return next((tool_schemas(tools) for tools in bound if tools), [])
 
 
-def _unbound(model: object) -> object:
-    while hasattr(model, "bound"):
-        model = model.bound
-    return model
+def layers(model: object) -> Iterator[object]:
+    """Walk a model from its bindings, retries, fallbacks and alternatives down to itself."""
+    while model is not None:
+        yield model
+        if isinstance(model, BaseChatModel):
+            return
+        model = next(
+            (inner for name in ("bound", "runnable", "default") if (inner := getattr(model, name, None))), None
+        )
 
 
 def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:

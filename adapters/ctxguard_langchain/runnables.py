@@ -14,7 +14,7 @@ from ctxguard.adapters import astabilize_native, stabilize_native
 from ctxguard.errors import AdapterError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
-from ctxguard_langchain.models import bound_tools, model_window, tool_schemas
+from ctxguard_langchain.models import bound_tools, layers, model_window, tool_schemas
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -164,7 +164,14 @@ def _guarded_chain(
     chain: Runnable[Any, Any], stabilizer: StabilizerChoice, on_report: Callable[[Report, str | None], None] | None
 ) -> Runnable[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
-    place = next((number for number, step in enumerate(steps) if _is_model(step)), None)
+    place = next(
+        (
+            number
+            for number, step in enumerate(steps)
+            if any(isinstance(layer, BaseChatModel) for layer in layers(step))
+        ),
+        None,
+    )
     if place is None:
         raise AdapterError(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "
@@ -172,9 +179,3 @@ def _guarded_chain(
         )
     guard = ContextGuard(stabilizer, model=steps[place], on_report=on_report)
     return RunnableSequence(*steps[:place], guard, *steps[place:], name=chain.name)
-
-
-def _is_model(step: object) -> bool:
-    while not isinstance(step, BaseChatModel) and (hasattr(step, "bound") or hasattr(step, "runnable")):
-        step = getattr(step, "bound", None) or getattr(step, "runnable", None)
-    return isinstance(step, BaseChatModel)

@@ -1,0 +1,316 @@
+"""LangChain messages in every shape people send them: nothing is lost, nothing is rebuilt, calls count once."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import struct
+import zlib
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolMessageChunk,
+)
+
+from ctxguard import Kind, Stabilizer
+from ctxguard.adapters import stabilize_native
+from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.errors import AdapterError, HistoryError
+from ctxguard_langchain import LangChainAdapter
+
+ADAPTER = LangChainAdapter()
+MAIL = "jane.doe@corp-mail.net"
+HIDDEN = "[REDACTED_EMAIL]"
+
+
+def read(*messages):
+    return ADAPTER.read(list(messages))
+
+
+def masked(*messages):
+    before = copy.deepcopy(messages)
+    out, report = stabilize_native(Stabilizer(100_000), ADAPTER, list(messages))
+    assert report.ok, str(report)
+    assert list(messages) == list(before), "the input was changed"
+    return out
+
+
+def call(args, identity="1", name="f"):
+    return {"name": name, "args": args, "id": identity, "type": "tool_call"}
+
+
+def png(width, height):
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunk).decode()
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (SystemMessage("x"), Kind.SYSTEM),
+        (HumanMessage("x"), Kind.USER),
+        (HumanMessageChunk(content="x"), Kind.USER),
+        (AIMessage("x"), Kind.ASSISTANT),
+        (AIMessageChunk(content="x"), Kind.ASSISTANT),
+        (ToolMessage("x", tool_call_id="1"), Kind.TOOL),
+        (ToolMessageChunk(content="x", tool_call_id="1"), Kind.TOOL),
+        (FunctionMessage(content="x", name="f"), Kind.TOOL),
+        (ChatMessage(content="x", role="developer"), Kind.SYSTEM),
+        (ChatMessage(content="x", role="user"), Kind.USER),
+        (ChatMessage(content="x", role="Assistant"), Kind.ASSISTANT),
+    ],
+)
+def test_every_class_has_its_kind_and_its_text(message, kind):
+    (artifact,) = read(message)
+    assert (artifact.kind, artifact.text, artifact.pinned) == (kind, "x", False)
+
+
+def test_unknown_roles_are_pinned_and_removals_cost_nothing():
+    odd, removal = read(ChatMessage(content="x", role="critic"), RemoveMessage(id="7"))
+    assert odd.pinned
+    assert removal.pinned
+    assert removal.token_count == 0
+
+
+def test_a_removal_passes_through_untouched():
+    removal = RemoveMessage(id="1")
+    out = masked(HumanMessage("hi", id="1"), removal, AIMessage("hello"), HumanMessage("and now?"))
+    assert out[1] is removal
+
+
+def test_calls_valid_and_invalid_carry_the_arguments_as_they_are_sent():
+    broken = {"name": "g", "args": '{"a": ', "id": "2", "error": "cut off", "type": "invalid_tool_call"}
+    (artifact,) = read(AIMessage("", tool_calls=[call({"a": 1, "b": "é"})], invalid_tool_calls=[broken]))
+    assert artifact.calls == (ToolCall("f", '{"a": 1, "b": "é"}', "1"), ToolCall("g", '{"a": ', "2"))
+
+
+def test_an_edit_keeps_everything_else():
+    result = ToolMessage(
+        f"mail {MAIL}", tool_call_id="1", artifact={"raw": [1]}, status="error", id="t", additional_kwargs={"k": 1}
+    )
+    asking = AIMessage(
+        f"I write to {MAIL}",
+        id="a",
+        tool_calls=[call({"to": MAIL})],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"model": "m"},
+    )
+    _, ai, tool = masked(HumanMessage("write"), asking, result)
+    assert ai == asking.model_copy(update={"content": f"I write to {HIDDEN}", "tool_calls": [call({"to": HIDDEN})]})
+    assert tool == result.model_copy(update={"content": f"mail {HIDDEN}"})
+
+
+@pytest.mark.parametrize(
+    ("block", "edited"),
+    [
+        ({"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}}, {"input": {"to": HIDDEN}}),
+        (
+            {"type": "tool_use", "id": "1", "name": "f", "input": {}, "partial_json": f'{{"to": "{MAIL}"}}'},
+            {"input": {"to": HIDDEN}, "partial_json": f'{{"to": "{HIDDEN}"}}'},
+        ),
+        ({"type": "tool_call", "id": "1", "name": "f", "args": {"to": MAIL}}, {"args": {"to": HIDDEN}}),
+        (
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"to": "{MAIL}"}}'},
+            {"arguments": f'{{"to": "{HIDDEN}"}}'},
+        ),
+    ],
+)
+def test_blocks_that_repeat_a_call_count_once_and_are_edited_with_it(block, edited):
+    text = {"type": "text", "text": "One moment."}
+    twice = AIMessage([text, block], tool_calls=[call({"to": MAIL})])
+    once = AIMessage([text], tool_calls=[call({"to": MAIL})])
+    counter = Stabilizer(1_000).counter
+    assert counter.artifact(read(twice)[0]) == counter.artifact(read(once)[0])
+    out = masked(HumanMessage("write"), twice, ToolMessage("done", tool_call_id="1"))
+    assert out[1].content == [text, {**block, **edited}]
+    assert out[1].tool_calls == [call({"to": HIDDEN})]
+
+
+def test_the_stored_item_id_of_an_edited_block_goes():
+    said = {"type": "text", "text": MAIL, "id": "msg_1", "phase": "final_answer"}
+    asked = {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "f", "arguments": f'{{"to": "{MAIL}"}}'}
+    (_, ai, _) = masked(
+        HumanMessage("go"),
+        AIMessage([said, asked], tool_calls=[call({"to": MAIL})]),
+        ToolMessage("ok", tool_call_id="1"),
+    )
+    assert ai.content[0] == {"type": "text", "text": HIDDEN, "phase": "final_answer"}
+    assert "id" not in ai.content[1]
+
+
+def test_a_custom_tool_keeps_its_free_text():
+    block = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "1", "name": "f", "input": f"to {MAIL}"}
+    asking = AIMessage([block], tool_calls=[call({"__arg1": f"to {MAIL}"})])
+    out = masked(HumanMessage("go"), asking, ToolMessage("ok", tool_call_id="1"))
+    assert out[1].content[0]["input"] == f"to {HIDDEN}"
+
+
+def test_a_call_that_stands_in_a_block_alone_is_a_call():
+    asking = AIMessage([{"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}}])
+    assert read(asking)[0].calls == (ToolCall("f", f'{{"to": "{MAIL}"}}', "1"),)
+    out = masked(HumanMessage("go"), asking, ToolMessage("ok", tool_call_id="1"))
+    assert out[1].content == [{"type": "tool_use", "id": "1", "name": "f", "input": {"to": HIDDEN}}]
+
+
+def test_raw_copies_of_edited_calls_leave_no_value_behind():
+    raw = {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"to": "{MAIL}"}}'}}
+    extras = {"tool_calls": [raw], "function_call": {"name": "f", "arguments": f'{{"to": "{MAIL}"}}'}, "other": 1}
+    asking = AIMessage("", tool_calls=[call({"to": MAIL})], additional_kwargs=extras)
+    assert len(read(asking)[0].calls) == 1
+    out = masked(HumanMessage("go"), asking, ToolMessage("ok", tool_call_id="1"))
+    assert out[1].additional_kwargs == {"other": 1}
+    assert MAIL not in out[1].model_dump_json()
+
+
+def test_chunks_as_streaming_stores_them_are_edited_in_both_places():
+    first = AIMessageChunk(content="", tool_call_chunks=[{"name": "f", "args": '{"to": ', "id": "1", "index": 0}])
+    second = AIMessageChunk(
+        content="", tool_call_chunks=[{"name": None, "args": f'"{MAIL}"}}', "id": None, "index": 0}]
+    )
+    stored = first + second
+    out = masked(HumanMessage("go"), stored, ToolMessage("ok", tool_call_id="1"))
+    assert type(out[1]) is AIMessageChunk
+    assert out[1].tool_calls == [call({"to": HIDDEN})]
+    assert MAIL not in out[1].model_dump_json()
+
+
+def test_an_untouched_call_keeps_its_block_and_its_neighbour_is_edited():
+    blocks = [
+        {"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}},
+        {"type": "tool_use", "id": "2", "name": "f", "input": {"to": "Ann"}},
+    ]
+    asking = AIMessage(blocks, tool_calls=[call({"to": MAIL}), call({"to": "Ann"}, "2")])
+    out = masked(HumanMessage("go"), asking, ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2"))
+    assert out[1].content[1] is asking.content[1]
+    assert out[1].content[0]["input"] == {"to": HIDDEN}
+
+
+def test_the_legacy_function_call_pairs_by_position():
+    asking = AIMessage("", additional_kwargs={"function_call": {"name": "f", "arguments": f'{{"to": "{MAIL}"}}'}})
+    answer = FunctionMessage(content=MAIL, name="f")
+    out = masked(HumanMessage("go"), asking, answer, AIMessage("done"))
+    assert [type(message) for message in out] == [HumanMessage, AIMessage, FunctionMessage, AIMessage]
+    assert out[1].additional_kwargs == {"function_call": {"name": "f", "arguments": f'{{"to": "{HIDDEN}"}}'}}
+    assert out[2] == answer.model_copy(update={"content": HIDDEN})
+
+
+def test_stand_ins_are_made_for_calls_without_a_result():
+    asking = AIMessage("", tool_calls=[call({}, "1"), call({}, "2")])
+    legacy = AIMessage("", additional_kwargs={"function_call": {"name": "g", "arguments": "{}"}})
+    out = masked(
+        HumanMessage("a"), asking, ToolMessage("x", tool_call_id="1"), HumanMessage("b"), legacy, HumanMessage("c")
+    )
+    assert (out[3].tool_call_id, out[3].name) == ("2", "f")
+    assert isinstance(out[6], FunctionMessage)
+    assert out[6].name == "g"
+
+
+def test_a_missing_id_is_filled_in_for_both_sides():
+    asking = AIMessage([{"type": "tool_use", "name": "f", "input": {}}], tool_calls=[call({}, None)])
+    out = masked(HumanMessage("a"), asking, ToolMessage("x", tool_call_id=""), AIMessage("y"))
+    identity = out[1].tool_calls[0]["id"]
+    assert identity
+    assert out[1].content[0]["id"] == identity == out[2].tool_call_id
+
+
+def test_reasoning_and_refusals_beside_the_content_are_read_and_masked():
+    told = AIMessage("Hi", additional_kwargs={"reasoning_content": f"They are {MAIL}", "refusal": None, "x": 1})
+    assert [part.kind for part in read(told)[0].content] == ["text", "reasoning"]
+    out = masked(HumanMessage("go"), told)
+    assert out[1].content == "Hi"
+    assert out[1].additional_kwargs == {"reasoning_content": f"They are {HIDDEN}", "refusal": None, "x": 1}
+
+
+def test_signed_thinking_is_never_edited_and_unsigned_reasoning_is():
+    signed = {"type": "thinking", "thinking": "the plan", "signature": "abc"}
+    plain = {"type": "reasoning", "reasoning": f"write {MAIL}"}
+    stored = {"type": "reasoning", "reasoning": "x", "extras": {"signature": "s"}}
+    assert [part.editable for part in read(AIMessage([signed, plain, stored]))[0].content] == [False, True, False]
+    out = masked(HumanMessage("go"), AIMessage([signed, plain, "and a text"]))
+    assert out[1].content == [signed, {"type": "reasoning", "reasoning": f"write {HIDDEN}"}, "and a text"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + png(512, 512)}},
+        {"type": "image_url", "image_url": "data:image/png;base64," + png(512, 512)},
+        {"type": "image", "base64": png(512, 512), "mime_type": "image/png"},
+        {"type": "image", "source_type": "base64", "data": png(512, 512), "mime_type": "image/png"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png(512, 512)}},
+    ],
+)
+def test_images_cost_their_tiles_in_every_dialect(block):
+    (part,) = read(HumanMessage([block]))[0].content
+    assert (part.kind, part.text, part.tokens) == ("image", None, 85 + 170)
+
+
+def test_other_media_and_unknown_blocks_are_counted_and_passed_on():
+    blocks = [
+        {"type": "audio", "base64": "A" * 64_000, "mime_type": "audio/wav"},
+        {"type": "input_audio", "input_audio": {"data": "A" * 64_000, "format": "wav"}},
+        {"type": "file", "base64": "A" * 400_000, "mime_type": "application/pdf"},
+        {"type": "file", "file": {"file_data": "A" * 400_000}},
+        {"type": "document", "source": {"type": "base64", "data": "A" * 400_000}},
+        {"type": "hologram", "shape": "teapot"},
+        {"type": "image", "url": "https://example.org/cat.png"},
+    ]
+    parts = read(HumanMessage(blocks))[0].content
+    assert [part.kind for part in parts] == ["audio", "audio", "file", "file", "file", "opaque", "image"]
+    assert parts[0].tokens == parts[1].tokens
+    assert parts[2].tokens == parts[3].tokens == parts[4].tokens
+    assert all(part.tokens for part in parts)
+    mixed = HumanMessage([*blocks, {"type": "text", "text": MAIL, "cache_control": {"type": "ephemeral"}}])
+    out = masked(mixed)
+    assert all(now is was for now, was in zip(out[0].content[:-1], mixed.content, strict=False))
+    assert out[0].content[-1] == {"type": "text", "text": HIDDEN, "cache_control": {"type": "ephemeral"}}
+
+
+def test_arguments_must_stay_an_object():
+    (artifact,) = read(AIMessage("", tool_calls=[call({"a": 1})]))
+    edited = artifact.revised(calls=(ToolCall("f", "no object", "1"),))
+    with pytest.raises(AdapterError, match="arguments of 'f'"):
+        ADAPTER.write([], [edited])
+
+
+def test_added_artifacts_become_messages_of_their_kind():
+    added = [
+        Artifact(Kind.SYSTEM, "s"),
+        Artifact(Kind.TASK, "t"),
+        Artifact(Kind.ASSISTANT, "a", calls=(ToolCall("f", '{"x": 1}', "1"),)),
+        Artifact(Kind.TOOL, "r", answers="1", name="f"),
+    ]
+    assert ADAPTER.write([], added) == [
+        SystemMessage("s"),
+        HumanMessage("t"),
+        AIMessage("a", tool_calls=[call({"x": 1})]),
+        ToolMessage("r", tool_call_id="1", name="f"),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["text", {"messages": []}, HumanMessage("x"), 7])
+def test_what_is_no_list_is_refused(wrong):
+    with pytest.raises(HistoryError, match="a list of LangChain messages is wanted"):
+        ADAPTER.read(wrong)
+
+
+def test_what_is_no_message_is_named():
+    with pytest.raises(HistoryError, match="message 1: a LangChain message is wanted, not dict"):
+        read(HumanMessage("x"), {"role": "user", "content": "y"})
+
+
+def test_detects_its_own_lists_only():
+    assert ADAPTER.detects([HumanMessage("x")])
+    assert not ADAPTER.detects([{"role": "user", "content": "x"}])
+    assert not ADAPTER.detects("x")
+    assert not ADAPTER.detects([HumanMessage("x"), "y"])
