@@ -9,7 +9,7 @@ from typing import Literal
 
 from ctxguard.errors import ConfigError, HistoryError
 
-__all__ = ["Artifact", "Exchange", "Kind", "Lifetime", "Pairing", "Part", "ToolCall", "exchanges", "pair"]
+__all__ = ["Artifact", "Exchange", "Kind", "Lifetime", "Memo", "Pairing", "Part", "ToolCall", "exchanges", "pair"]
 
 
 class Kind(StrEnum):
@@ -100,6 +100,25 @@ class Lifetime:
             raise ConfigError(f"a lifetime of {self.turns} turns is no lifetime; use 1 or more", setting="turns")
 
 
+class Memo(dict[object, object]):
+    """Hold what was worked out from one artifact, by what worked it out. It is not part of the artifact's value.
+
+    Copies and pickles of an artifact start with an empty one; it holds a few entries and then starts anew.
+    """
+
+    __slots__ = ()
+    MOST = 8
+
+    def keep(self, key: object, value: object) -> None:
+        """Remember a value."""
+        if len(self) >= self.MOST:
+            self.clear()
+        self[key] = value
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
+        return Memo, ()
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `with_content`.
@@ -117,6 +136,7 @@ class Artifact:
         events: names of the events that it marks, for `Lifetime(until=…)`.
         source: where it came from; belongs to the adapter that read it. Not compared.
         origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
+        memo: what was worked out from it; changes speed, never results. Not compared.
 
     Raises:
         ConfigError: `kind` is none of the known ones.
@@ -134,6 +154,7 @@ class Artifact:
     events: tuple[str, ...] = field(default=(), kw_only=True)
     source: object = field(default=None, kw_only=True, compare=False, repr=False)
     origin: Artifact | None = field(default=None, kw_only=True, compare=False, repr=False)
+    memo: Memo = field(default_factory=Memo, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.kind) is not Kind:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -101,14 +102,10 @@ class Draft:
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
         """
         after = tuple(artifacts)
-        if len(after) == len(self.artifacts) and all(map(_is, after, self.artifacts)):
+        if len(after) == len(self.artifacts) and all(map(is_, after, self.artifacts)):
             return self
         change = Change(before=self.artifacts, after=after, action=action, reason=reason)
         return replace(self, artifacts=after, changes=(*self.changes, change))
-
-
-def _is(left: object, right: object) -> bool:
-    return left is right
 
 
 StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"

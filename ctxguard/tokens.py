@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError, TokenizerError
@@ -392,17 +393,27 @@ class TextCache(Generic[V]):
         self._new, self._old, self._size = {}, {}, 0
 
 
+_SHARED: WeakKeyDictionary[TokenCounter, TextCache[int]] = WeakKeyDictionary()
+
+
+def _shared_cache(counter: TokenCounter) -> TextCache[int]:
+    try:
+        return _SHARED.setdefault(counter, TextCache())
+    except TypeError:  # a counter of the caller's that cannot be hashed or weakly referenced
+        return TextCache()
+
+
 class ArtifactCounter:
     """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoised by text.
 
     Args:
         counter: counts texts.
-        cache: where counts are remembered; None means one of its own of the default size.
+        cache: where counts are remembered; None means one that all users of the same counter share.
     """
 
     def __init__(self, counter: TokenCounter, *, cache: TextCache[int] | None = None) -> None:
         self.counter = counter
-        self.cache: TextCache[int] = TextCache() if cache is None else cache
+        self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
 
     def text(self, text: str) -> int:
         """Return the tokens of a text, without framing."""
@@ -421,10 +432,14 @@ class ArtifactCounter:
         """
         if artifact.token_count is not None:
             return artifact.token_count
-        origin = artifact.origin
-        if origin is None or origin.token_count is None:
-            return self.measured(artifact)
-        return -(-origin.token_count * self.measured(artifact) // max(self.measured(origin), 1))
+        tokens: int | None = artifact.memo.get(self.counter)  # type: ignore[assignment]  # only counts stand there
+        if tokens is None:
+            origin = artifact.origin
+            tokens = self.measured(artifact)
+            if origin is not None and origin.token_count is not None:
+                tokens = -(-origin.token_count * tokens // max(self.measured(origin), 1))
+            artifact.memo.keep(self.counter, tokens)
+        return tokens
 
     def measured(self, artifact: Artifact) -> int:
         """Return the tokens of an artifact as counted, with its framing, whatever count it came with."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
@@ -54,7 +54,7 @@ class OpenAIAdapter:
         """
         if isinstance(native, (str, bytes, Mapping)) or not isinstance(native, Sequence):
             raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
-        return [_artifact(message, position) for position, message in enumerate(native)]
+        return _CACHE.read(native)
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -83,7 +83,9 @@ def _is_foreign(message: object) -> bool:
 
 
 def _get(message: object, key: str) -> object:
-    return message.get(key) if isinstance(message, Mapping) else getattr(message, key, None)
+    if type(message) is dict or isinstance(message, Mapping):
+        return message.get(key)
+    return getattr(message, key, None)
 
 
 def _artifact(message: Message, position: int) -> Artifact:
@@ -102,6 +104,9 @@ def _artifact(message: Message, position: int) -> Artifact:
         pinned=role not in _KINDS,
         source=message,
     )
+
+
+_CACHE: Final = ReadCache(_artifact)
 
 
 def _fault(message: object) -> str:

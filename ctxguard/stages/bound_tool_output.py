@@ -84,6 +84,8 @@ class BoundToolOutput:
         """Return the limits of the outputs that exceed theirs, by position."""
         count = draft.counter.artifact
         fixed = draft.overhead + sum(count(a) for a in draft.artifacts if a.kind in AUTHORITY)
+        if not self.tools and not self._any_over(draft, fixed):
+            return {}
         limits: dict[int, int] = {}
         names: dict[str | None, str] = {}
         remaining, waiting = 0.0, 0
@@ -103,6 +105,16 @@ class BoundToolOutput:
             remaining -= min(tokens, limit)
             waiting -= 1
         return limits
+
+    def _any_over(self, draft: Draft, fixed: int) -> bool:
+        """Tell whether any output can be over its limit, by the least that any of them is given."""
+        pins = sum(draft.counter.artifact(a) for a in draft.artifacts if a.pinned)
+        room = draft.budget - fixed - pins
+        widest = max((len(a.calls) for a in draft.artifacts if a.calls), default=1)
+        least = max(FLOOR, int(min(self.share, self.exchange_share / widest) * room))
+        least = least if self.max_tokens is None else min(least, self.max_tokens)
+        count = draft.counter.artifact
+        return any(a.kind is Kind.TOOL and count(a) > least for a in draft.artifacts)
 
     def _limit(self, artifact: Artifact, names: Mapping[str | None, str], room: int, allowance: float) -> int:
         own = self.tools.get(artifact.name or names.get(artifact.answers, ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact, Kind, Slot
@@ -35,21 +36,42 @@ class MaskPII:
     def masker(self) -> Masker:
         """The masker, made when it is first wanted."""
         if self._masker is None:
-            from ctxguard.pii import STANDARD, Masker
+            from ctxguard.pii import STANDARD
 
-            self._masker = Masker(STANDARD if self._rules is None else self._rules)
+            rules = STANDARD if self._rules is None else self._rules
+            self._masker = _shared_masker(tuple(rules) if isinstance(rules, Sequence) else (rules,))
         return self._masker
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        session = self.masker.session()
-        masked = [_masked(artifact, session) for artifact in draft.artifacts]
+        masker = self.masker
+        session = masker.session()
+        if masker.is_stateless:
+            masked = [
+                artifact.memo.get(masker) or _remembered(artifact, masker, session) for artifact in draft.artifacts
+            ]
+        else:
+            masked = [_masked(artifact, session) for artifact in draft.artifacts]
         draft = replace(
             draft,
             masks=(*draft.masks, session.text),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
         return draft.revise(masked, action="masked", reason="holds personal data")
+
+
+@lru_cache(maxsize=16)
+def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
+    """Return one masker for all stages of the same rules, so that they share what they remember."""
+    from ctxguard.pii import Masker
+
+    return Masker(rules)
+
+
+def _remembered(artifact: Artifact, masker: Masker, session: MaskSession) -> Artifact:
+    masked = _masked(artifact, session)
+    artifact.memo.keep(masker, masked)
+    return masked
 
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:

@@ -41,9 +41,9 @@ class RepairExchanges:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        if self.on_broken == "ignore":
-            return draft
         artifacts = draft.artifacts
+        if self.on_broken == "ignore" or _is_well_formed(artifacts):
+            return draft
         found = pair(artifacts)
         repair = _Repair(artifacts, found)
         if not repair.needed():
@@ -52,6 +52,23 @@ class RepairExchanges:
             raise PairingError(tuple(repair.findings()))
         mended, reasons = repair.mend()
         return draft.revise(mended, action="repaired", reason=reasons)
+
+
+def _is_well_formed(artifacts: tuple[Artifact, ...]) -> bool:
+    """Tell at a glance that every call is followed by its results, each with its id; False may be wrong, True not."""
+    waiting: list[str | None] = []
+    for artifact in artifacts:
+        if artifact.kind is Kind.TOOL:
+            if artifact.answers is None or artifact.answers not in waiting:
+                return False
+            waiting.remove(artifact.answers)
+        elif waiting:
+            return False
+        elif artifact.calls:
+            waiting = [call.id for call in artifact.calls]
+            if None in waiting:
+                return False
+    return True
 
 
 class _Repair:
