@@ -112,14 +112,14 @@ _PREFIXES: Final = (
     "api|access|account|auth|encryption|master|private|service|license|secret|subscription|signing|shared"
 )
 _NAMED: Final = (
-    ("passw", "PASSWORD", r"(?<![\w-])[\w-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
-    ("pwd", "PASSWORD", r"(?<![\w-])[\w-]{0,40}?pwd", "secret_value"),
-    ("secret", "SECRET", r"(?<![\w-])[\w-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
-    ("token", "SECRET", r"(?<![\w-])[\w-]{0,40}?token", "named_secret"),
+    ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
+    ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
+    ("secret", "SECRET", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
+    ("token", "SECRET", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?token", "named_secret"),
     (
         "key",
         "SECRET",
-        rf"(?<![\w-])(?:[\w-]{{0,40}}?(?:{_PREFIXES})[_-]?key|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
+        rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
         "named_secret",
     ),
 )

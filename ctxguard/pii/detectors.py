@@ -108,7 +108,7 @@ class GuardedDetector:
 
     Args:
         detector: the detector.
-        timeout: seconds one text may take; None means no limit.
+        timeout: seconds one text, or one batch of texts, may take; None means no limit.
         on_error: `raise` raises `DetectorError`; `redact` finds the whole text, with the label `UNCHECKED`.
     """
 
@@ -127,22 +127,38 @@ class GuardedDetector:
         Raises:
             DetectorError: it failed, was too slow, or gave spans outside the text.
         """
+        return self.find_many((text,))[0]
+
+    def find_many(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
+        """Return the findings of several texts; in one go where the detector itself has `find_many`.
+
+        Raises:
+            DetectorError: it failed, was too slow, or gave spans outside a text.
+        """
         try:
-            return self._checked(text, self._answer(text))
+            answers = self._answers(texts)
+            return [self._checked(text, spans) for text, spans in zip(texts, answers, strict=True)]
         except DetectorError:
             if self._on_error == "raise":
                 raise
-            return (Span(0, len(text), "UNCHECKED"),)
+            return [(Span(0, len(text), "UNCHECKED"),) for text in texts]
 
-    def _answer(self, text: str) -> Sequence[Span]:
+    def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
+        together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None
+        run = together or (lambda given: [self._detector.find(text) for text in given])
+        size = sum(map(len, texts))
         try:
-            if self._pool is None:
-                return self._detector.find(text)
-            return self._pool.submit(self._detector.find, text).result(self._timeout)
+            answers: Sequence[Sequence[Span]] = self._run(run, texts)
         except FutureTimeoutError:
-            raise DetectorError(self.name, f"took more than {self._timeout:g} s for {len(text)} characters") from None
+            raise DetectorError(self.name, f"took more than {self._timeout:g} s for {size} characters") from None
         except Exception as error:  # noqa: BLE001 - whatever a foreign detector raises may quote the text
-            raise DetectorError(self.name, f"failed with {type(error).__name__} on {len(text)} characters") from None
+            raise DetectorError(self.name, f"failed with {type(error).__name__} on {size} characters") from None
+        return answers
+
+    def _run(
+        self, run: Callable[[Sequence[str]], Sequence[Sequence[Span]]], texts: Sequence[str]
+    ) -> Sequence[Sequence[Span]]:
+        return run(texts) if self._pool is None else self._pool.submit(run, texts).result(self._timeout)
 
     def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):

@@ -22,7 +22,7 @@ class Original:
 
     Attributes:
         value: as it was first written. Not part of `repr`.
-        is_number: True where it was a bare number in JSON, and is to be one again.
+        is_number: True where it first was a bare number in JSON, and is to be one again.
     """
 
     value: str = field(repr=False)

@@ -74,7 +74,7 @@ class Rule:
         return self.placeholder if self.placeholder is not None else redaction(self.label)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RuleSet:
     """Hold rules and find what they describe. Immutable, hashable, picklable; joined by `|`.
 
@@ -89,6 +89,9 @@ class RuleSet:
     rules: tuple[Rule, ...] = ()
     allow: frozenset[str] = field(default=frozenset(), kw_only=True)
     deny: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
     @cached_property
     def _engine(self) -> Engine:

@@ -1,0 +1,134 @@
+"""What the standard set finds, and what it leaves alone."""
+
+import pytest
+
+from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules
+from ctxguard.errors import ConfigError
+
+
+def found(text):
+    return [(span.label, text[span.start : span.end]) for span in STANDARD.find(text)]
+
+
+FINDS = [
+    ("write to jane.doe+news@mail.example.org.", "EMAIL", "jane.doe+news@mail.example.org"),
+    ("'jörg@müller.de'", "EMAIL", "jörg@müller.de"),
+    ("(anna@post.at)", "EMAIL", "anna@post.at"),
+    ("...max@site.io", "EMAIL", "max@site.io"),
+    ("Call +49 30 901820 today", "PHONE", "+49 30 901820"),
+    ("reach me at (212) 736-5000 x12", "PHONE", "(212) 736-5000 x12"),
+    ("office 020 7946 0018", "PHONE", "020 7946 0018"),
+    ("Phone: 28-81-33-70", "PHONE", "28-81-33-70"),
+    ('{"phone": "2127365000"}', "PHONE", "2127365000"),
+    ("paid with 5500 0000 0000 0004", "CREDIT_CARD", "5500 0000 0000 0004"),
+    ("paid with 378282246310005 yesterday", "CREDIT_CARD", "378282246310005"),
+    ("card no. 6304 0000 0000 0000", "CREDIT_CARD", "6304 0000 0000 0000"),
+    ("to FR14 2004 1010 0505 0001 3M02 606 ok", "IBAN", "FR14 2004 1010 0505 0001 3M02 606"),
+    ("ssn 536-22-8741", "SSN", "536-22-8741"),
+    ("my SSN is 536228741", "SSN", "536228741"),
+    ("from 203.0.113.9:443", "IP", "203.0.113.9"),
+    ("net 10.20.0.0/16", "IP", "10.20.0.0/16"),
+    ("peer 2001:db8:0:1::17 up", "IP", "2001:db8:0:1::17"),
+    ("peer fe80::1%eth0", "IP", "fe80::1%eth0"),
+    ("hw 3c:22:fb:0a:9e:41", "MAC", "3c:22:fb:0a:9e:41"),
+    ("pay 1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "CRYPTO", "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"),
+    ("git clone https://bob:s3cr3tpw@host.example/x", "URL_CREDENTIALS", "bob:s3cr3tpw@host.example"),
+    ("date of birth: 07/04/1976", "DATE_OF_BIRTH", "07/04/1976"),
+    ("She was born on March 3rd, 1981", "DATE_OF_BIRTH", "March 3rd, 1981"),
+    ("Passport number: X1234567", "PASSPORT", "X1234567"),
+    ("driver's license no. D123-4567-8901", "DRIVER_LICENSE", "D123-4567-8901"),
+    ("password: hunter2!x", "PASSWORD", "hunter2!x"),
+    ("token ghp_16C7e42F292c6912E7710c838347Ae178B4a here", "SECRET", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+    ("AWS AKIAQ3EGRIYRWZ5N7K2Q", "SECRET", "AKIAQ3EGRIYRWZ5N7K2Q"),
+    ("DNI 12345678Z", "ES_NIF", "12345678Z"),
+    ("codice RSSMRA85T10A562S", "IT_FISCAL_CODE", "RSSMRA85T10A562S"),
+    ("PESEL: 44051401359", "PL_PESEL", "44051401359"),
+    ("CPF 390.533.447-05", "BR_CPF", "390.533.447-05"),
+    ("BSN 111222333", "NL_BSN", "111222333"),
+    ("NINO AB123456C", "UK_NINO", "AB123456C"),
+    ("身份证 11010519491231002X", "CN_ID", "11010519491231002X"),
+]
+
+
+@pytest.mark.parametrize(("text", "label", "value"), FINDS)
+def test_finds_a_value_with_its_label_and_exact_place(text, label, value):
+    assert (label, value) in found(text)
+
+
+QUIET = [
+    "upgrade to 1.2.3.4-rc1, then 10.15.7",
+    "version 1.20.300.4",
+    "order 4111111111111112 shipped",
+    'order_id: "4532015112830366"',
+    "tracking id 123456789012",
+    "on 2024-05-14 at 12:30:59 we sold 1,234,567.89 for $1999.99",
+    "f47ac10b-58cc-4372-a567-0e02b2c3d479",
+    "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "git@github.com:python/cpython.git",
+    "npm i @types/node@20.1.2 left-pad@1.3.0",
+    "logo@2x.png",
+    "std::vector<int> and Foo::bar, a::b",
+    "at line 1234567 of 7654321",
+    "the password is required, password: None, password = getpass()",
+    "127.0.0.1:8000 and 0.0.0.0",
+    "Ratio 1:2:3:4 at 10:35:20",
+    "0.123456 0.654321 1.5e10",
+    "timestamp 1716200000000",
+    "ISBN 978-3-16-148410-0",
+    "def f(self, key=None): return token_count",
+    "Smartphone: 1801728040",
+]
+
+
+@pytest.mark.parametrize("text", QUIET)
+def test_leaves_alone_what_only_looks_like_personal_data(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("４１１１-１１１１-１１１１-１１１１", "４１１１-１１１１-１１１１-１１１１"),
+        ("4111\u20111111\u20111111\u20111111", "4111\u20111111\u20111111\u20111111"),
+        ("41\u200b11 1111 1111 1111", "41\u200b11 1111 1111 1111"),
+        ("jane\\u0040site.org", "jane\\u0040site.org"),
+        ("so: j\u200bane@si\u2060te.org!", "j\u200bane@si\u2060te.org"),
+        ("tel ٠٣٠ ٩٠١٨٢٠٠", "٠٣٠ ٩٠١٨٢٠٠"),
+    ],
+)
+def test_sees_through_disguises_and_says_the_place_in_the_original(text, value):
+    assert [text[span.start : span.end] for span in STANDARD.find(text)] == [value]
+
+
+def test_a_key_of_json_escapes_does_not_hide_what_follows_it():
+    text = '"a\\n4111 1111 1111 1111\\t"'
+    assert [span.label for span in STANDARD.find(text)] == ["CREDIT_CARD"]
+
+
+def test_digits_are_any_run_of_three_or_more():
+    assert [(s.start, s.end, s.label) for s in DIGITS.find("a1 12 123 4567x")] == [(6, 9, "NUMBER"), (10, 14, "NUMBER")]
+
+
+def test_the_bare_shape_of_a_social_security_number_counts_with_any_digits():
+    assert len(SSN.find("000-00-0000 and 666123-45-67899")) == 2
+
+
+def test_allowed_values_are_no_findings_and_denied_ones_always_are():
+    rules = STANDARD.allowing(["info@shop.example", "@example.com"]).denying(["Project Heron"], label="CODENAME")
+    text = "info@shop.example bob@example.com ann@other.org project heron"
+    assert [(s.label, text[s.start : s.end]) for s in rules.find(text)] == [
+        ("EMAIL", "ann@other.org"),
+        ("CODENAME", "project heron"),
+    ]
+
+
+def test_labels_can_be_picked_and_left_out():
+    text = "ann@other.org 203.0.113.9"
+    assert [span.label for span in STANDARD.only("IP").find(text)] == ["IP"]
+    assert [span.label for span in STANDARD.without("IP").find(text)] == ["EMAIL"]
+
+
+def test_country_sets_stand_alone_and_unknown_ones_are_refused():
+    assert [span.label for span in country_rules("DE", "BR").find("CPF 390.533.447-05, DNI 12345678Z")] == ["BR_CPF"]
+    with pytest.raises(ConfigError, match="no rules for ZZ"):
+        country_rules("ZZ")

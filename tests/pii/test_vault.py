@@ -1,0 +1,240 @@
+"""Giving back: round trips, streams, sessions that know nothing of each other, and nothing in the clear."""
+
+import json
+import os
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
+from ctxguard.stores import MemoryStore, SQLiteStore
+from strategies_for_text import VALUES, chunks_of, texts
+
+slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EVERY = DIGITS | STANDARD
+ONCE = [value for value in VALUES if value != "Jane.Doe@Site.org"]
+
+
+def session(rules=STANDARD, vault=None, **settings_):
+    return Masker(rules, strategy="pseudonymize", vault=vault, **settings_).session()
+
+
+def one_spelling(text):
+    """A placeholder gives back the first spelling of a value; keep texts in which each value has one."""
+    return text.replace("Jane.Doe@Site.org", "jane.doe@site.org")
+
+
+@slow
+@given(texts.map(one_spelling), st.data())
+@pytest.mark.parametrize("name", ["standard", "digits"])
+def test_what_was_masked_comes_back_in_any_chunks(name, text, data):
+    if text.lstrip()[:1] in {"{", "[", '"'} or "\u200b" in text or "１" in text:
+        text = f"x {text.translate(dict.fromkeys(map(ord, '１' + chr(0x200B))))}"
+    masked = session(DIGITS if name == "digits" else STANDARD)
+    hidden = masked.text(text)
+    assert masked.unmask(hidden) == text
+    assert "".join(masked.unmask_stream().over(chunks_of(data, hidden))) == text
+
+
+@slow
+@given(st.data())
+def test_streamed_arguments_come_back_as_json_with_their_numbers(data):
+    value = {
+        "to": data.draw(st.sampled_from(ONCE)),
+        "n": data.draw(st.sampled_from([4000056655665556, 7, "4111 1111 1111 1112"])),
+        "t": data.draw(st.text(max_size=8)),
+        "jane.doe@site.org": ['say "hi" to 536-22-8741', data.draw(st.sampled_from(ONCE))],
+    }
+    masked = session()
+    hidden = masked.arguments(json.dumps(value))
+    assert json.loads(masked.unmask_arguments(hidden)) == value
+    streamed = "".join(masked.unmask_stream(arguments=True).over(chunks_of(data, hidden)))
+    assert json.loads(streamed) == value
+
+
+def test_the_same_value_gets_the_same_placeholder_in_the_order_of_appearance():
+    masked = session()
+    assert masked.text("jane@site.org, bob@site.org, Jane@SITE.org") == "<EMAIL_1>, <EMAIL_2>, <EMAIL_1>"
+    assert masked.text("phone 212-736-5000 or (212) 736-5000") == "phone <PHONE_1> or <PHONE_1>"
+    assert masked.text("bob@site.org") == "<EMAIL_2>"
+
+
+def test_two_hundred_turns_restarts_and_workers_renumber_nothing(tmp_path):
+    key = new_key()
+    store = SQLiteStore(tmp_path / "vault.sqlite")
+    history = [f"turn {turn}: user{turn % 37}@site.org and 203.0.113.{turn % 90}" for turn in range(200)]
+    before = []
+    for turn in (1, 40, 120, 200):
+        masked = session(vault=Vault(store, key=key).session("conversation"))
+        now = [masked.text(text) for text in history[:turn]]
+        assert now[: len(before)] == before
+        before = now
+    alone = session()
+    assert [alone.text(text) for text in history] == before
+
+
+def test_more_than_ninety_nine_values_never_show_three_digits_in_a_row():
+    masked = session(DIGITS)
+    hidden = [masked.text(str(number)) for number in range(1000, 1150)]
+    assert hidden[98:101] == ["<NUMBER_99>", "<NUMBER_1_00>", "<NUMBER_1_01>"]
+    assert not any(DIGITS.scan(text) for text in hidden)
+    assert [masked.unmask(text) for text in hidden] == [str(number) for number in range(1000, 1150)]
+
+
+def test_a_placeholder_in_a_users_own_text_cannot_make_the_vault_speak():
+    masked = session()
+    masked.text("my secret address is jane@site.org")
+    hidden = masked.text("repeat after me: <EMAIL_1>")
+    assert hidden == "repeat after me: <LITERAL_1>"
+    assert masked.unmask(hidden) == "repeat after me: <EMAIL_1>"
+
+
+def test_ones_own_placeholders_are_kept_where_that_is_asked():
+    masked = session(escape=False)
+    hidden = masked.text("to jane@site.org")
+    assert masked.text(hidden) == hidden
+
+
+def test_invented_placeholders_are_left_alone_and_named():
+    masked = session()
+    masked.text("jane@site.org")
+    restored = masked.restore("<EMAIL_1> <EMAIL_7> <email 1> <b> a<3")
+    assert restored.text == "jane@site.org <EMAIL_7> <email 1> <b> a<3"
+    assert restored.unknown == ("<EMAIL_7>", "<email 1>")
+    stream = masked.unmask_stream()
+    assert "".join(stream.over("<EMAIL_7>")) == "<EMAIL_7>"
+    assert stream.unknown == ["<EMAIL_7>"]
+
+
+def test_a_stream_holds_back_no_more_than_it_must():
+    masked = session()
+    masked.text("jane@site.org")
+    stream = masked.unmask_stream()
+    assert [stream.feed(chunk) for chunk in ("hello ", "<", "EMAIL", "_1", "> a < b ", "<EM")] == [
+        "hello ",
+        "",
+        "",
+        "",
+        "jane@site.org a < b ",
+        "",
+    ]
+    assert stream.close() == "<EM"
+
+
+@pytest.fixture
+def vault():
+    return Vault(MemoryStore(), key=new_key())
+
+
+def test_sessions_know_nothing_of_each_other(vault):
+    one, other = (session(vault=vault.session(name)) for name in ("a", "b"))
+    assert one.text("jane@site.org") == other.text("bob@site.org") == "<EMAIL_1>"
+    assert (one.unmask("<EMAIL_1>"), other.unmask("<EMAIL_1>")) == ("jane@site.org", "bob@site.org")
+    assert session(vault=vault.session("c")).unmask("<EMAIL_1>") == "<EMAIL_1>"
+
+
+def test_workers_that_race_agree_on_every_number(tmp_path):
+    key, path = new_key(), tmp_path / "vault.sqlite"
+    answers = {}
+
+    def work(worker):
+        masked = session(vault=Vault(SQLiteStore(path), key=key).session("s"))
+        order = range(30) if worker % 2 else range(29, -1, -1)
+        answers[worker] = {number: masked.text(f"u{number}@site.org") for number in order}
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(answer == answers[0] for answer in answers.values())
+    assert len(set(answers[0].values())) == 30
+
+
+def test_forgetting_a_value_and_a_session(vault):
+    masked = session(vault=vault.session("s"))
+    masked.text("jane@site.org bob@site.org")
+    assert vault.forget("s", "JANE@site.org") == 1
+    fresh = session(vault=vault.session("s"))
+    assert fresh.unmask("<EMAIL_1> <EMAIL_2>") == "<EMAIL_1> bob@site.org"
+    assert fresh.text("jane@site.org") == "<EMAIL_3>"
+    assert vault.forget("s") > 0
+    assert session(vault=vault.session("s")).unmask("<EMAIL_2>") == "<EMAIL_2>"
+
+
+def test_keys_rotate_without_losing_anything():
+    store, old, new = MemoryStore(), new_key(), new_key()
+    session(vault=Vault(store, key=old).session("s")).text("jane@site.org")
+    both = Vault(store, key=[new, old])
+    assert session(vault=both.session("s")).unmask("<EMAIL_1>") == "jane@site.org"
+    assert both.rotate("s") == 2
+    alone = Vault(store, key=new)
+    assert session(vault=alone.session("s")).text("jane@site.org") == "<EMAIL_1>"
+    with pytest.raises(VaultError, match="none of the 1 keys"):
+        Vault(store, key=old).session("s").original("<EMAIL_1>")
+
+
+def test_a_record_that_was_damaged_or_moved_is_a_clear_error(vault):
+    store = vault._store
+    session(vault=vault.session("a")).text("jane@site.org")
+    session(vault=vault.session("b")).text("bob@site.org")
+    (one, other) = sorted({namespace for namespace, _ in store._kept})
+    store.put(one, "<EMAIL_1>", store.get(other, "<EMAIL_1>"))
+    for name in ("a", "b"):
+        try:
+            vault.session(name).original("<EMAIL_1>")
+        except VaultError as error:
+            assert "damaged or was moved" in str(error)
+            break
+    else:
+        pytest.fail("a record of another session was opened")
+
+
+def test_nothing_stands_in_the_clear_on_disk_or_in_repr(tmp_path):
+    store = SQLiteStore(tmp_path / "vault.sqlite")
+    vault = Vault(store, key=new_key())
+    kept = vault.session("jane-session")
+    masked = session(vault=kept)
+    masked.text("jane.doe@site.org 536-22-8741")
+    store.close()
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    shown = repr((vault, kept, masked, masked.restore("<EMAIL_1>").restored, kept.original("<EMAIL_1>")))
+    for part in ("jane", "536-22"):
+        assert part.encode() not in raw
+        assert part not in shown
+
+
+def test_the_key_comes_from_the_environment_and_must_be_a_key(monkeypatch):
+    monkeypatch.delenv("CTXGUARD_VAULT_KEY", raising=False)
+    with pytest.raises(ConfigError, match="CTXGUARD_VAULT_KEY"):
+        Vault(MemoryStore())
+    with pytest.raises(ConfigError, match="32 bytes"):
+        Vault(MemoryStore(), key="secret")
+    monkeypatch.setenv("CTXGUARD_VAULT_KEY", new_key())
+    assert "keys=1" in repr(Vault(MemoryStore()))
+
+
+def test_records_end_with_their_time():
+    now = [1000.0]
+    vault = Vault(MemoryStore(clock=lambda: now[0]), key=new_key(), ttl=60)
+    session(vault=vault.session("s")).text("jane@site.org")
+    now[0] += 61
+    assert vault.session("s").original("<EMAIL_1>") is None
+
+
+def test_a_writer_that_dies_leaves_nothing_half_written(tmp_path):
+    key, path = new_key(), tmp_path / "vault.sqlite"
+    child = os.fork()
+    if child == 0:
+        masked = session(vault=Vault(SQLiteStore(path), key=key).session("s"))
+        for number in range(100_000):
+            masked.text(f"u{number}@site.org")
+            if number == 20:
+                os._exit(9)
+    os.waitpid(child, 0)
+    masked = session(vault=Vault(SQLiteStore(path), key=key).session("s"))
+    assert masked.text("u3@site.org") == "<EMAIL_4>"
+    assert masked.unmask("<EMAIL_20>") == "u19@site.org"
