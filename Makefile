@@ -18,6 +18,7 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) install --upgrade pip
 	$(PIP) install -e '.[all]' --group dev
 	@touch $@
 

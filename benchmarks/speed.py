@@ -21,7 +21,23 @@ from ctxguard.tokens import find_counter
 from ctxguard_openai import OpenAIAdapter, stabilize_messages
 
 BUDGET = 8_000
-WORDS = "the order was shipped on monday and the customer asks where the parcel is now".split()
+WORDS = [
+    "the",
+    "order",
+    "was",
+    "shipped",
+    "on",
+    "monday",
+    "and",
+    "the",
+    "customer",
+    "asks",
+    "where",
+    "the",
+    "parcel",
+    "is",
+    "now",
+]
 
 
 def text(seed: int, words: int) -> str:
@@ -100,9 +116,9 @@ def rows() -> None:
         gc.collect()
         options = {"max_tokens": BUDGET, "strategy": "last", "start_on": "human", "include_system": True}
         repeat = 3 if size > 1_000 else 7
-        with_exact = timed(lambda n=native: trim_messages(n, token_counter=exact, **options), repeat)
+        with_exact = timed(lambda n=native, o=options: trim_messages(n, token_counter=exact, **o), repeat)
         approximate = timed(
-            lambda n=native: trim_messages(n, token_counter=count_tokens_approximately, **options), repeat
+            lambda n=native, o=options: trim_messages(n, token_counter=count_tokens_approximately, **o), repeat
         )
         ours = statistics.median(grown)
         print(
