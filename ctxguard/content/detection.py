@@ -24,6 +24,7 @@ _LEVEL = re.compile(
 _RUN = re.compile(
     r"^Traceback \(most recent call last\)|^={5,} .{3,60} ={5,}$|^Exception in thread|^panic: |^npm ERR!"
     r"|^\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?i:exit (?:code|status)\W+\d)|^(?:FAILED|ERROR)\b"
+    r"|^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d.{0,60}\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
     r"|^Ran \d+ tests? in |^(?:OK|FAILED) \(",
     re.MULTILINE,
 )

@@ -7,13 +7,13 @@ import re
 from dataclasses import replace
 from typing import cast
 
-from ctxguard.content.processors.trees import MARK, Cuts, Number, Tree, mark_key, render, shrink
+from ctxguard.content.processors.trees import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 __all__ = ["JsonShape", "parse_json"]
 
 _WHOLE = 1_000_000
-_SAMPLE = 262_144
+_SAMPLE = 131_072
 _MAX_OPEN = 200
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 
@@ -71,7 +71,7 @@ class JsonShape:
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = source, limits
+        self._source, self._limits, self._sizes = source, limits, Sizes()
         self._partial = source.gap is not None or len(source.text) > _WHOLE
         text = source.text.removeprefix("\ufeff")
         self._tree = parse_start(text[: min(source.head_end, _SAMPLE)]) if self._partial else parse_json(text)
@@ -79,12 +79,12 @@ class JsonShape:
     def view(self, room: int) -> View:
         """Return the tree within the room, with a note on its outermost level where something is cut."""
         marker = self._note(Cuts(top_total=99999, top_shown=99999))
-        tree, cuts = shrink(self._tree, room, self._limits, reserve=len(marker) + 10)
+        tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker) + 10)
         cut = cuts.any or self._partial
         if not cut:
             return View(self._source.text, cut=False, info=self._info(cuts))
         if isinstance(tree, dict | list) and not self._marked(tree) and self._is_full(tree):
-            tree, cuts = shrink(self._tree, room, self._one_less(), reserve=len(marker) + 10)
+            tree, cuts = shrink(self._tree, room, self._one_less(), sizes=self._sizes, reserve=len(marker) + 10)
         return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
 
     def resorts(self) -> tuple[str, ...]:

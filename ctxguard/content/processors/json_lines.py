@@ -7,14 +7,14 @@ import json
 from ctxguard.content.processors.json_data import parse_json
 from ctxguard.content.processors.logs import LogShape
 from ctxguard.content.processors.texts import shorten
-from ctxguard.content.processors.trees import measure, render, shrink
+from ctxguard.content.processors.trees import MARK, Sizes, render, shrink
 from ctxguard.content.views import Limits
 
 __all__ = ["JsonLinesShape"]
 
 
 class JsonLinesShape(LogShape):
-    """Show lines of JSON like a log, with long lines shrunk as trees and signs written as JSON strings."""
+    """Show lines of JSON like a log, with long lines shrunk as trees and signs written as objects under the key `…`."""
 
     def _with_short_lines(self, text: str, length: int | None) -> str:
         if length is None:
@@ -28,12 +28,12 @@ class JsonLinesShape(LogShape):
             tree = parse_json(line)
         except ValueError:
             return json.dumps(shorten(line, max(8, length - 2)), ensure_ascii=False)
-        shrunk, _ = shrink(tree, min(length, measure(tree, length * 4)), Limits())
+        shrunk, _ = shrink(tree, min(length, Sizes().of(tree, length)), Limits())
         return render(shrunk)
 
     def _sign(self, text: str) -> str:
-        return json.dumps(text, ensure_ascii=False)
+        return json.dumps({MARK: text}, ensure_ascii=False)
 
     def resorts(self) -> tuple[str, ...]:
-        """Return the marker, then only the total, then an empty string, each as JSON."""
-        return self._marker(0), self._sign(f"{self._total} lines"), '""', "0"
+        """Return the marker, then only the total, then nothing, each as an object."""
+        return self._marker(0), self._sign(f"{self._total} lines"), "{}"

@@ -14,20 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LogShape", "error_rank"]
 
-_HINTS = (
-    "error",
-    "fatal",
-    "critical",
-    "exception",
-    "traceback",
-    "fail",
-    "panic",
-    "severe",
-    "emerg",
-    "exit code",
-    "exit status",
-    "warn",
-)
+_HINTS = ("error", "fatal", "critical", "exception", "traceback", "fail")
+_WEAK_HINTS = ("panic", "severe", "emerg", "exit code", "exit status", "warn")
+_LARGE = 2_000_000
 _STRONG = re.compile(
     r"""\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG(?:ENCY)?|PANIC|FAILED|FAILURE|Traceback)\b
     | ^\s*(?:E\s+)?[A-Za-z_.]*(?:Error|Exception)\b\s*(?::|$)
@@ -40,7 +29,7 @@ _NAMED = re.compile(r"\b[A-Za-z_.]*[a-z](?:Error|Exception)\b|^E\s")
 _WEAK = re.compile(r"(?i)error|fatal|critical|exception|fail|panic|severe|emerg")
 _WARNING = re.compile(r"(?i)warn")
 _TRACE = re.compile(
-    r"^(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
+    r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
 )
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _MAX_HITS = 4000
@@ -104,12 +93,13 @@ class LogShape:
         tight = sum(picker.cost(hit.start, hit.end) for hit in errors) > room
         picker.take(self._ends(room // (6 if tight else 100)))
         picker.take((hit.start, hit.end) for hit in errors)
-        picker.take(self._ends(room // 8))
         picker.take(span for hit in errors for span in self._trace(hit))
+        picker.take(self._ends(room // 8))
         picker.take((hit.start, hit.end) for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
         picker.take(self._ends(room // 2))
         picker.take((hit.start, hit.end) for hit in repeats if hit.rank == 4)
         picker.take(self._ends(room))
+        picker.fill(self._text)
         return picker.spans
 
     def _ends(self, room: int) -> Iterator[tuple[int, int]]:
@@ -211,6 +201,14 @@ class _Picker:
                 continue
             self._add(start, end, cost, lines)
 
+    def fill(self, text: str) -> None:
+        """Take the lines of gaps that cost no more than the sign that counts them."""
+        ends = sorted(self._ends)
+        for end in ends:
+            following = text.find("\n", end + 1, end + 2 * _GAP)
+            if following >= 0 and (end + 1) not in self._starts and (following + 1) in self._starts:
+                self._add(end + 1, following, 0, 0)
+
     def _add(self, start: int, end: int, cost: int, lines: int) -> None:
         self.spans.add((start, end))
         self._starts.add(start)
@@ -249,7 +247,8 @@ def _hits(source: Source) -> Iterator[_Hit]:
     if len(low) != len(text):
         low = text.translate(_ASCII_LOWER)
     seen: set[int] = set()
-    for hint in _HINTS:
+    # In a large text every further word costs milliseconds; the weaker ones are left out.
+    for hint in _HINTS if len(text) > _LARGE else (*_HINTS, *_WEAK_HINTS):
         for at in _occurrences(low, hint):
             start = text.rfind("\n", 0, at) + 1
             if start in seen:

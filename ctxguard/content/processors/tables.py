@@ -235,10 +235,18 @@ def _count(source: Source, head: Sequence[Record]) -> int:
         if source.lines is not None:
             return source.lines - 1
         return max(1, round(len(head) * source.total / sum(len(row.raw.encode()) + 1 for row in head))) - 1
-    text = source.text.rstrip("\r\n")
+    return _line_breaks(source.text.rstrip("\r\n"))
+
+
+_OTHERS = bytes(code for code in range(256) if code not in b'"\n')
+
+
+def _line_breaks(text: str) -> int:
+    """Count line breaks outside quotes: of the text only quotes and breaks are kept, then pairs of quotes go."""
     if '"' not in text:
         return text.count("\n")
-    return sum(part.count("\n") for part in text.split('"')[::2])
+    signs = text.encode("utf-8", "replace").translate(None, _OTHERS).replace(b'""', b"")
+    return sum(part.count(b"\n") for part in signs.split(b'"')[::2])
 
 
 def find_delimiter(text: str) -> str:

@@ -11,14 +11,16 @@ __all__ = ["TextShape", "shorten", "shorten_lines"]
 
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
+_COUNTED = 60
+"""Room from which on a shortened text also says how long it was."""
 
 
 def shorten(text: str, room: int) -> str:
-    """Return the text within `room` characters, saying how many there were: `start… [1234 characters]`."""
+    """Return the text within `room` characters: `start…`, with more room `start… [1234 characters]`."""
     if len(text) <= room:
         return text
     sign = f"… [{len(text)} characters]"
-    if room <= len(sign):
+    if room < _COUNTED:
         return text[: max(0, room - 1)] + "…" if room > 0 else ""
     return text[: room - len(sign)] + sign
 

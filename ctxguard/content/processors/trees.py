@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from ctxguard.content.views import Limits
 
-__all__ = ["MARK", "Cuts", "Number", "Tree", "head_and_tail", "mark_key", "measure", "render", "share_out", "shrink"]
+__all__ = ["MARK", "Cuts", "Number", "Sizes", "Tree", "head_and_tail", "mark_key", "render", "share_out", "shrink"]
 
 MARK = "…"
 """Key of the entry that says what an object does not show; doubled until the object has no such key."""
 _MAX_DEPTH = 64
 _COLLECTION = 24
 _MARKER_ROOM = 30
+_COUNTED = 60
 
 
 class Number(str):
@@ -48,29 +49,54 @@ class Cuts:
         return bool(self.values or self.nodes)
 
 
+class Sizes:
+    """Measure trees, and remember what was measured: containers by identity, which must stay alive meanwhile."""
+
+    __slots__ = ("_atleast", "_exact")
+
+    def __init__(self) -> None:
+        self._exact: dict[int, int] = {}
+        self._atleast: dict[int, int] = {}
+
+    def of(self, node: Tree, cap: int) -> int:
+        """Return the characters of a tree written compactly, or a number above `cap` where it is known to be more."""
+        known = self._known(node, cap)
+        if known is not None:
+            return known
+        size, stack = 0, [node]
+        while stack and size <= cap:
+            part = stack.pop()
+            known = self._known(part, cap - size)
+            if known is not None:
+                size += known
+            elif isinstance(part, dict):
+                size += 2 + 4 * len(part)
+                if size <= cap:
+                    size += sum(map(len, part))
+                    stack.extend(part.values())
+            elif isinstance(part, list):
+                size += 2 + len(part)
+                if size <= cap:
+                    stack.extend(part)
+            else:
+                size += _scalar_size(part)
+        if isinstance(node, dict | list):
+            (self._exact if size <= cap else self._atleast)[id(node)] = size
+        return size
+
+    def _known(self, node: Tree, cap: int) -> int | None:
+        exact = self._exact.get(id(node))
+        if exact is not None:
+            return exact
+        least = self._atleast.get(id(node), 0)
+        return least if least > cap else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     limits: Limits
+    sizes: Sizes
     cuts: Cuts = field(default_factory=Cuts)
-
-
-def measure(node: Tree, cap: int) -> int:
-    """Return the characters of a tree written compactly, or a number above `cap` as soon as it is known to be more."""
-    size, stack = 0, [node]
-    while stack and size <= cap:
-        node = stack.pop()
-        if isinstance(node, dict):
-            size += 2 + 4 * len(node)
-            if size <= cap:
-                size += sum(map(len, node))
-                stack.extend(node.values())
-        elif isinstance(node, list):
-            size += 2 + len(node)
-            if size <= cap:
-                stack.extend(node)
-        else:
-            size += _scalar_size(node)
-    return size
 
 
 def _scalar_size(node: Tree) -> int:
@@ -100,17 +126,18 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def shrink(node: Tree, room: int, limits: Limits, *, reserve: int = 0) -> tuple[Tree, Cuts]:
+def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0) -> tuple[Tree, Cuts]:
     """Return a tree of about `room` characters and what was cut for it.
 
     Args:
         node: the tree; it is not changed.
         room: characters it may take, written compactly.
         limits: `depth`, `items`, `keys` and `string` count.
+        sizes: remembers what was measured, for a tree that is shrunk more than once.
         reserve: characters to leave free for a note on the outermost level, where something is cut.
     """
-    job = _Job(limits)
-    shrunk = _shrink(node, room - (reserve if measure(node, room) > room else 0), 0, job)
+    job = _Job(limits, sizes or Sizes())
+    shrunk = _shrink(node, room - (reserve if job.sizes.of(node, room) > room else 0), 0, job)
     if isinstance(node, dict | list):
         job.cuts.top_total = len(node)
         job.cuts.top_shown = min(job.cuts.top_shown or len(node), len(node))
@@ -140,8 +167,8 @@ def _shrink_string(node: str, room: int, job: _Job) -> str:
     job.cuts.values += 1
     sign = f"… [{len(node)} characters]"
     free = room - len(sign)
-    if free < 4:
-        return node[: max(1, min(room, 4))] + "…" if room > 2 else "…"
+    if room < _COUNTED:
+        return node[: max(0, room - 1)] + "…"
     if free < 160:
         return node[:free] + sign
     return node[: free * 2 // 3] + sign + node[len(node) - (free - free * 2 // 3) + 1 :]
@@ -151,10 +178,10 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} array of {len(node)} items"
-    head, tail = _chosen(node, room, job.limits.items)
+    head, tail = _chosen(node, room, job)
     skipped = len(node) - head - tail
     kept = [*node[:head], *node[len(node) - tail :]]
-    shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0))
+    shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0), job.sizes)
     items = [_shrink(item, share, depth + 1, job) for item, share in zip(kept, shares, strict=True)]
     if skipped:
         job.cuts.nodes += skipped
@@ -164,13 +191,13 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
     return items
 
 
-def _chosen(items: Sequence[Tree], room: int, limit: int | None) -> tuple[int, int]:
+def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
     """Choose how many items to show from the head and from the tail."""
-    allowed = _allowed(len(items), limit)
-    if not items or (allowed == len(items) and measure(list(items), room) <= room):
-        return len(items), 0
-    sizes = sorted(measure(item, max(8, room)) for item in (*items[:6], *items[-3:]))
-    return head_and_tail(len(items), sizes[len(sizes) // 2], room - 2, allowed)
+    allowed = _allowed(len(node), job.limits.items)
+    if not node or (allowed == len(node) and job.sizes.of(node, room) <= room):
+        return len(node), 0
+    sizes = sorted(job.sizes.of(item, max(8, room)) for item in (*node[:6], *node[-3:]))
+    return head_and_tail(len(node), sizes[len(sizes) // 2], room - 2, allowed)
 
 
 def _allowed(count: int, limit: int | None) -> int:
@@ -197,11 +224,11 @@ def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> T
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} object of {len(node)} keys"
-    keys = _chosen_keys(node, room, job.limits.keys)
+    keys = _chosen_keys(node, room, job)
     skipped = len(node) - len(keys)
     values = [node[key] for key in keys]
     free = room - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
-    pairs = zip(keys, values, _shares(values, free), strict=True)
+    pairs = zip(keys, values, _shares(values, free, job.sizes), strict=True)
     shown = {key: _shrink(value, share, depth + 1, job) for key, value, share in pairs}
     if skipped:
         job.cuts.nodes += skipped
@@ -211,24 +238,24 @@ def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> T
     return shown
 
 
-def _chosen_keys(node: dict[str, Tree], room: int, limit: int | None) -> list[str]:
+def _chosen_keys(node: dict[str, Tree], room: int, job: _Job) -> list[str]:
     """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
     keys = list(node)
-    allowed = _allowed(len(keys), limit)
-    if allowed == len(keys) and measure(node, room) <= room:
+    allowed = _allowed(len(keys), job.limits.keys)
+    if allowed == len(keys) and job.sizes.of(node, room) <= room:
         return keys
     room -= 2
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
-        sizes = sorted(len(key) + 4 + measure(node[key], max(8, room)) for key in sample)
+        sizes = sorted(len(key) + 4 + job.sizes.of(node[key], max(8, room)) for key in sample)
         head, tail = head_and_tail(len(keys), sizes[len(sizes) // 2], room, allowed)
         return [*keys[:head], *keys[len(keys) - tail :]]
-    return _keys_that_fit(node, keys[:allowed], room)
+    return _keys_that_fit(node, keys[:allowed], room, job.sizes)
 
 
-def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int) -> list[str]:
+def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int, sizes: Sizes) -> list[str]:
     least = 24 if room > 200 else 10
-    costs = [len(key) + 4 + min(measure(node[key], least), least) for key in keys]
+    costs = [len(key) + 4 + min(sizes.of(node[key], least), least) for key in keys]
     if sum(costs) <= room and len(keys) == len(node):
         return keys
     room, shown = room - _MARKER_ROOM, 0
@@ -248,9 +275,9 @@ def mark_key(node: Mapping[str, object]) -> str:
     return key
 
 
-def _shares(nodes: Sequence[Tree], room: int) -> list[int]:
+def _shares(nodes: Sequence[Tree], room: int, sizes: Sizes) -> list[int]:
     cap = max(8, room)
-    return share_out([measure(node, cap) for node in nodes], room)
+    return share_out([sizes.of(node, cap) for node in nodes], room)
 
 
 def share_out(sizes: Sequence[int], room: int) -> list[int]:

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxguard.content.processors.trees import Number, Tree, measure, shrink
+from ctxguard.content.processors.trees import Number, Sizes, Tree, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class YamlShape:
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = source, limits
+        self._source, self._limits, self._sizes = source, limits, Sizes()
         text = source.text[: source.head_end]
         self._partial = source.gap is not None or len(text) > _SAMPLE
         self._documents = parse_yaml(_first_entries(text[:_SAMPLE]) if self._partial else text)
@@ -42,14 +42,14 @@ class YamlShape:
     def view(self, room: int) -> View:
         """Return the tree within the room, with a comment where something is cut."""
         marker = self._marker(99999, 99999)
-        tree, cuts = shrink(self._tree, room, self._limits, reserve=len(marker))
+        tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker))
         info = TruncationInfo(
             items_shown=cuts.top_shown,
             items_total=None if self._partial else cuts.top_total,
             cells_truncated=cuts.values,
             totals_exact=not self._partial,
         )
-        if not cuts.any and not self._partial and measure(self._tree, room) <= room:
+        if not cuts.any and not self._partial and self._sizes.of(self._tree, room) <= room:
             return View(self._source.text, cut=False, info=info)
         documents = cast("list[Tree]", tree) if len(self._documents) > 1 else [tree]
         marker = self._marker(cuts.top_shown, cuts.top_total)

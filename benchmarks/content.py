@@ -1,0 +1,214 @@
+"""Measure bounded views: against plain character truncation on recorded files, and on files of a gigabyte.
+
+    python benchmarks/content.py            the table of losses, and strings of 10 MB
+    python benchmarks/content.py --large    also files of 1 GB, made in a temporary folder
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from ctxguard.content import FileType, bound, detect
+from ctxguard.content.encoding import decode, find_encoding
+from ctxguard.tokens import find_counter
+
+FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "files"
+LIMITS = (200, 1000, 5000)
+KINDS = ("json", "csv", "logs")
+ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|FAILED)\b|Traceback|level=error|\"level\":\"error\"")
+counter = find_counter()
+
+
+def cut(text, limit):
+    """Cut as most libraries do: the first characters that fit, and a sign."""
+    sign = "\n... [truncated]"
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if counter.count(text[:middle] + sign) <= limit else (low, middle - 1)
+    return text[:low] + sign
+
+
+def cut_both(text, limit):
+    """Cut as the better ones do: as many characters from the head as from the tail, and a sign."""
+    sign = "\n... [truncated] ...\n"
+    low, high = 0, len(text) // 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if counter.count(text[:middle] + sign + text[-middle:]) <= limit else (low, middle - 1)
+    return text[:low] + sign + (text[-low:] if low else "")
+
+
+def ours(text, limit):
+    return bound(text, limit, count=counter.count).content
+
+
+def texts():
+    for kind in KINDS:
+        for path in sorted((FILES / kind).rglob("*")):
+            if path.is_file():
+                data = path.read_bytes()
+                if b"\0" not in data[:4096]:
+                    yield kind, decode(data, find_encoding(data))
+
+
+def losses(text, view):
+    """Return which promises of the type a view breaks: (parses, header kept, errors kept, says how much there was)."""
+    return {
+        "parse": _parses(text) and not _parses(view),
+        "header": _header(text) is not None and not view.replace("\r\n", "\n").startswith(_header(text)),
+        "errors": len(_errors(text) - _errors(view)),
+        "total": not re.search(r"\d", re.sub(r".*?(?=\[|#|…|not shown|truncated)", "", view[-400:] + view, count=1)),
+    }
+
+
+def _parses(text):
+    kind = detect(text)
+    try:
+        if kind is FileType.JSON:
+            json.loads(text)
+        elif kind is FileType.JSONL:
+            [json.loads(line) for line in text.splitlines() if line.strip()]
+        elif kind is FileType.CSV:
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+            return len({len(row) for row in rows}) == 1
+        elif kind is FileType.XML:
+            ET.fromstring(text)
+        else:
+            return True
+    except (ValueError, csv.Error, ET.ParseError):
+        return False
+    return True
+
+
+def _header(text):
+    if detect(text) is not FileType.CSV:
+        return None
+    head = text.replace("\r\n", "\n").split("\n", 1)[0]
+    return head if counter.count(head) < 100 else None
+
+
+def _errors(text):
+    return {re.sub(r"\d+", "0", line).strip()[:80] for line in text.splitlines() if ERROR.search(line)}
+
+
+def compare():
+    corpus = list(texts())
+    print(f"counter: {counter.name}; {len(corpus)} files, those over the limit are counted\n")
+    print("| limit | method | files | tokens before | tokens after | limit broken | parse failures | lost headers | distinct errors lost |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for limit in LIMITS:
+        over = [(kind, text) for kind, text in corpus if counter.count(text) > limit]
+        before = sum(counter.count(text) for _, text in over)
+        methods = {"head only": cut, "head and tail": cut_both, "ctxguard": ours}
+        for name, method in methods.items():
+            views = [(text, method(text, limit)) for _, text in over]
+            after = [counter.count(view) for _, view in views]
+            lost = [losses(text, view) for text, view in views]
+            broken = sum(tokens > limit for tokens in after)
+            cells = [limit, name, len(over), before, sum(after), broken]
+            cells += [sum(loss["parse"] for loss in lost), sum(loss["header"] for loss in lost)]
+            cells.append(f"{sum(loss['errors'] for loss in lost)} of {sum(len(_errors(text)) for text, _ in views)}")
+            print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def lines_of(kind):
+    """Return a function that makes line number n of a file of that kind."""
+    return {
+        "log": lambda n: f"2026-01-02 10:{n // 60 % 60:02d}:{n % 60:02d} INFO request {n} took {n % 97} ms from 10.0.0.{n % 250}\n",
+        "csv": lambda n: "id,name,amount,note\n" if n == 0 else f'{n},"name, {n}",{n % 997}.50,some words about it\n',
+        "jsonl": lambda n: json.dumps({"id": n, "name": f"name {n}", "tags": ["a", "b"], "note": "some words"}) + "\n",
+        "text": lambda n: f"This is sentence number {n} of a long and rather dull story.\n",
+    }[kind]
+
+
+def strings(size=10_000_000, repeats=3):
+    estimate = find_counter("estimate")
+    print(f"\n| string of {size // 1_000_000} MB | view, 1000 tokens | one pass of the counter over it | ratio |")
+    print("|---|---|---|---|")
+    for kind in ("text", "log", "csv", "jsonl", "json"):
+        line = lines_of("jsonl" if kind == "json" else kind)
+        parts, length = [], 0
+        while length < size:
+            parts.append(line(len(parts)))
+            length += len(parts[-1])
+        text = "".join(parts) if kind != "json" else "[" + ",".join(part.strip() for part in parts) + "]"
+        took = min(timed(lambda: bound(text, 1000, count=estimate.count)) for _ in range(repeats))
+        whole = min(timed(lambda: estimate.count(text)) for _ in range(repeats))
+        print(f"| {kind} | {took * 1000:.0f} ms | {whole * 1000:.0f} ms | {took / whole:.2f} |")
+
+
+def timed(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+VIEW = """
+import resource, sys, time
+from ctxguard.content import read_file
+from ctxguard.config import ContextConfig
+start = time.perf_counter()
+result = read_file(sys.argv[1], ContextConfig(), counter="estimate", exact_totals=sys.argv[2] == "exact")
+took = time.perf_counter() - start
+assert result.success, result.error
+print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, result.truncation_info.tokens_shown)
+"""
+
+
+def large(size=1_000_000_000):
+    print(f"\n| file of {size / 1e9:.0f} GB | view | memory | reading it once | ratio | exact totals |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("csv", "log", "jsonl"):
+            path = Path(folder, f"big.{kind}")
+            write_large(path, lines_of(kind), size)
+            once = timed(lambda path=path: read_once(path))
+            took, memory, _ = view(path, "estimate")
+            exact, _, _ = view(path, "exact")
+            print(f"| {kind} | {took:.2f} s | {memory / 1e6:.0f} MB | {once:.2f} s | {took / once:.2f} | {exact:.2f} s |")
+            path.unlink()
+
+
+def write_large(path, line, size):
+    block = [line(n) for n in range(1, 200_000)]
+    data = "".join(block).encode()
+    with path.open("wb") as out:
+        out.write(line(0).encode())
+        written = 0
+        while written < size:
+            written += out.write(data)
+
+
+def read_once(path):
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+def view(path, totals):
+    done = subprocess.run([sys.executable, "-c", VIEW, str(path), totals], capture_output=True, text=True, check=True)
+    return map(float, done.stdout.split())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--large", action="store_true", help="also view files of 1 GB")
+    options = parser.parse_args()
+    if FILES.is_dir():
+        compare()
+    else:
+        print("the recorded files (../shared/data/files) are not on this machine; their table is left out")
+    strings()
+    if options.large:
+        large()
