@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from itertools import pairwise
 
 
 def chat_of(history):
@@ -43,9 +44,7 @@ def is_plain(messages):
     """Tell whether a session holds nothing that has no equal in the other formats."""
     texts = all(isinstance(m.get("content"), str) or m.get("content") is None for m in messages)
     replies = all(m.get("content") or m.get("tool_calls") for m in messages if m["role"] == "assistant")
-    followed = all(
-        not (was["role"] == now["role"] == "assistant") for was, now in zip(messages, messages[1:], strict=False)
-    )
+    followed = all(not (was["role"] == now["role"] == "assistant") for was, now in pairwise(messages))
     systems = [n for n, m in enumerate(messages) if m["role"] == "system"]
     users = all("tool_calls" not in m for m in messages if m["role"] != "assistant")
     return texts and replies and followed and users and systems in ([], [0]) and has_ids(messages)
@@ -179,18 +178,18 @@ def _input(function):
 
 def _with_ids(messages):
     """Give calls and results ids in their order where a recording has none."""
-    waiting, done = [], []
+    waiting = []
     for number, message in enumerate(messages):
         if message.get("tool_calls") and message["role"] == "assistant":
             calls = [{**c, "id": c.get("id") or f"made_{number}_{n}"} for n, c in enumerate(message["tool_calls"])]
             waiting = [call["id"] for call in calls]
-            message = {**message, "tool_calls": calls}
+            yield {**message, "tool_calls": calls}
         elif message["role"] == "tool":
             given = message.get("tool_call_id") or (waiting[0] if waiting else f"lost_{number}")
             waiting = [identity for identity in waiting if identity != given]
-            message = {**message, "tool_call_id": given}
-        done.append(message)
-    return done
+            yield {**message, "tool_call_id": given}
+        else:
+            yield message
 
 
 def pydantic_ai_of(messages):

@@ -1,0 +1,102 @@
+"""The same conversation leads to the same decisions in every format, and the recorded sessions break no law in any."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from conversions import anthropic_of, bare, chat_of, is_plain, pydantic_ai_of, recorded, responses_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxguard import Stabilizer
+from ctxguard.adapters import stabilize_native
+from ctxguard.errors import BudgetExceededError
+from ctxguard.testing import histories, law_findings
+from ctxguard_anthropic import AnthropicAdapter
+from ctxguard_openai import OpenAIAdapter, ResponsesAdapter
+
+
+def _pydantic_ai():
+    pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
+    from ctxguard_pydantic_ai import PydanticAIAdapter
+
+    return PydanticAIAdapter()
+
+
+FORMATS = {
+    "responses": (ResponsesAdapter, responses_of),
+    "anthropic": (AnthropicAdapter, anthropic_of),
+    "pydantic-ai": (_pydantic_ai, pydantic_ai_of),
+}
+STABILIZERS = {budget: Stabilizer(budget, counter="estimate") for budget in (200, 600, 2_000, 8_000)}
+
+
+def decisions(adapter, native, budget):
+    """Return what was decided for each artifact, or what was said not to fit."""
+    try:
+        _, report = stabilize_native(STABILIZERS[budget], adapter, native)
+    except BudgetExceededError as error:
+        return error.needed
+    return [(d.position, d.artifact.kind, d.action, d.tokens_before, d.tokens_after) for d in report.decisions]
+
+
+def _for(format_name, messages):
+    # Anthropic's input is an object, so its JSON has spaces; the arguments of the others are the compact text.
+    if format_name != "anthropic":
+        return messages
+    return [{**m, "tool_calls": [_spaced(c) for c in m["tool_calls"]]} if m.get("tool_calls") else m for m in messages]
+
+
+def _spaced(call):
+    arguments = json.dumps(json.loads(call["function"]["arguments"]), ensure_ascii=False)
+    return {**call, "function": {**call["function"], "arguments": arguments}}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@given(history=histories(max_turns=8), budget=st.sampled_from([200, 600]))
+@settings(max_examples=30, deadline=None)
+def test_generated_conversations_are_decided_alike(format_name, history, budget):
+    make, convert = FORMATS[format_name]
+    messages = _for(format_name, bare(chat_of(history)))
+    assert decisions(make(), convert(messages), budget) == decisions(OpenAIAdapter(), messages, budget)
+
+
+@pytest.mark.parametrize("budget", [2_000, 8_000])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_recorded_conversations_are_decided_alike(transcripts, format_name, budget):
+    make, convert = FORMATS[format_name]
+    compared = 0
+    for identity, recording in recorded(transcripts, every=12):
+        messages = _for(format_name, bare(recording)) if is_plain(recording) else None
+        if messages is None:
+            continue
+        found = decisions(make(), convert(messages), budget)
+        assert found == decisions(OpenAIAdapter(), messages, budget), identity
+        compared += 1
+    assert compared > 20
+
+
+@pytest.mark.parametrize("budget", [2_000, 8_000])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_recorded_conversations_break_no_law(transcripts, format_name, budget):
+    make, convert = FORMATS[format_name]
+    adapter, stabilizer, done = make(), STABILIZERS[budget], 0
+    for identity, recording in recorded(transcripts, every=12):
+        native = convert(recording)
+        untouched = copy.deepcopy(native)
+        try:
+            once, report = stabilize_native(stabilizer, adapter, native)
+        except BudgetExceededError as error:
+            assert error.needed > budget, identity
+            continue
+        assert report.ok, (identity, str(report))
+        assert report.tokens_after <= budget
+        read = adapter.read(once)
+        assert not law_findings(read, read, stabilizer), identity
+        again, _ = stabilize_native(stabilizer, adapter, once)
+        assert again == once, f"{identity}: stabilising the result again changed it"
+        assert native == untouched, f"{identity}: the input was changed"
+        done += 1
+    assert done > 20
