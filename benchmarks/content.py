@@ -1,7 +1,7 @@
 """Measure bounded views: against plain character truncation on recorded files, and on files of a gigabyte.
 
-    python benchmarks/content.py            the table of losses, and strings of 10 MB
-    python benchmarks/content.py --large    also files of 1 GB, made in a temporary folder
+python benchmarks/content.py            the table of losses, and strings of 10 MB
+python benchmarks/content.py --large    also files of 1 GB, made in a temporary folder
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def cut_both(text, limit):
     low, high = 0, len(text) // 2
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if counter.count(text[:middle] + sign + text[-middle:]) <= limit else (low, middle - 1)
+        low, high = (
+            (middle, high) if counter.count(text[:middle] + sign + text[-middle:]) <= limit else (low, middle - 1)
+        )
     return text[:low] + sign + (text[-low:] if low else "")
 
 
@@ -63,12 +65,11 @@ def texts():
 
 
 def losses(text, view):
-    """Return which promises of the type a view breaks: (parses, header kept, errors kept, says how much there was)."""
+    """Return which promises of the type a view breaks: that it parses, has the table's header, and has the errors."""
     return {
         "parse": _parses(text) and not _parses(view),
         "header": _header(text) is not None and not view.replace("\r\n", "\n").startswith(_header(text)),
         "errors": len(_errors(text) - _errors(view)),
-        "total": not re.search(r"\d", re.sub(r".*?(?=\[|#|…|not shown|truncated)", "", view[-400:] + view, count=1)),
     }
 
 
@@ -105,7 +106,9 @@ def _errors(text):
 def compare():
     corpus = list(texts())
     print(f"counter: {counter.name}; {len(corpus)} files, those over the limit are counted\n")
-    print("| limit | method | files | tokens before | tokens after | limit broken | parse failures | lost headers | distinct errors lost |")
+    print(
+        "| limit | method | files | tokens before | tokens after | limit broken | parse failures | lost headers | distinct errors lost |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for limit in LIMITS:
         over = [(kind, text) for kind, text in corpus if counter.count(text) > limit]
@@ -125,7 +128,9 @@ def compare():
 def lines_of(kind):
     """Return a function that makes line number n of a file of that kind."""
     return {
-        "log": lambda n: f"2026-01-02 10:{n // 60 % 60:02d}:{n % 60:02d} INFO request {n} took {n % 97} ms from 10.0.0.{n % 250}\n",
+        "log": lambda n: (
+            f"2026-01-02 10:{n // 60 % 60:02d}:{n % 60:02d} INFO request {n} took {n % 97} ms from 10.0.0.{n % 250}\n"
+        ),
         "csv": lambda n: "id,name,amount,note\n" if n == 0 else f'{n},"name, {n}",{n % 997}.50,some words about it\n',
         "jsonl": lambda n: json.dumps({"id": n, "name": f"name {n}", "tags": ["a", "b"], "note": "some words"}) + "\n",
         "text": lambda n: f"This is sentence number {n} of a long and rather dull story.\n",
@@ -176,7 +181,9 @@ def large(size=1_000_000_000):
             once = timed(lambda path=path: read_once(path))
             took, memory, _ = view(path, "estimate")
             exact, _, _ = view(path, "exact")
-            print(f"| {kind} | {took:.2f} s | {memory / 1e6:.0f} MB | {once:.2f} s | {took / once:.2f} | {exact:.2f} s |")
+            print(
+                f"| {kind} | {took:.2f} s | {memory / 1e6:.0f} MB | {once:.2f} s | {took / once:.2f} | {exact:.2f} s |"
+            )
             path.unlink()
 
 

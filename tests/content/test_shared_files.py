@@ -35,7 +35,7 @@ def test_view_of_a_file_is_within_the_limit_and_keeps_its_shape(path, documents)
             assert result.error
             assert result.content is None
             return
-        elif isinstance(result.content, BinaryContent):
+        if isinstance(result.content, BinaryContent):
             assert len(result.content.data) <= 1_000_000
         else:
             assert count(result.content) <= limit
