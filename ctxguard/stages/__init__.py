@@ -7,6 +7,7 @@ from ctxguard.stages.expire_lifetimes import ExpireLifetimes
 from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.order_by_authority import OrderByAuthority
+from ctxguard.stages.recall_relevant import RecallRelevant
 from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.stages.stable_window import StableWindow
 
@@ -17,6 +18,7 @@ __all__ = [
     "FillBudget",
     "MaskPII",
     "OrderByAuthority",
+    "RecallRelevant",
     "RepairExchanges",
     "StableWindow",
 ]

@@ -7,8 +7,13 @@ history, so every call repeats the decisions of the calls before it, and prompts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from operator import is_
+from threading import Lock
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -22,6 +27,24 @@ __all__ = ["StableWindow"]
 
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
+_SESSIONS: Final = 64
+"""Sessions whose fold a stage remembers; memory makes it fast, results do not depend on it."""
+_STATE: Final = (
+    "units",
+    "squeezed",
+    "begin",
+    "left_at",
+    "cut_at",
+    "given_up",
+    "fixed",
+    "tokens",
+    "turn",
+    "_last_user",
+    "_messages",
+    "_staying",
+    "_user",
+)
+"""What makes up a fold between two exchanges."""
 
 
 class StableWindow:
@@ -33,26 +56,59 @@ class StableWindow:
 
     Args:
         target: share of the budget that a cut frees down to, above 0 and at most 1.
+        reserve: share of what system, task and pins leave of the budget that is kept free for what a later stage
+            brings back (`RecallRelevant`), from the first cut on. With it, the report's details say what was gone when
+            the last user message came.
 
     Raises:
-        ConfigError: `target` is out of range.
+        ConfigError: `target` or `reserve` is out of range.
         BudgetExceededError: (when called) what must stay does not fit even so.
     """
 
     name = "StableWindow"
 
-    def __init__(self, *, target: float = 0.5) -> None:
+    def __init__(self, *, target: float = 0.5, reserve: float = 0.0) -> None:
         if not 0 < target <= 1:
             raise ConfigError(f"target is a share of the budget above 0 and at most 1, not {target}", setting="target")
+        if not 0 <= reserve < 1:
+            raise ConfigError(f"reserve is a share of at least 0 and below 1, not {reserve}", setting="reserve")
         self.target = target
+        self.reserve = reserve
+        self._memory: dict[object, _Saved] = {}
+        self._lock = Lock()
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        if draft.tokens <= draft.budget:
-            return draft  # no earlier call can have hit the budget either: tokens only add up
-        window = _Window(draft, int(self.target * draft.budget))
+        window = _Window(draft, self.target, self.reserve)
+        key = _session_of(draft)
+        with self._lock:
+            saved = self._memory.pop(key, None)
+        window.resume(saved)
         window.run()
+        if window.saved is not None:
+            self._remember(key, window.saved)
         return window.result()
+
+    def _remember(self, key: object, saved: _Saved) -> None:
+        with self._lock:
+            while len(self._memory) >= _SESSIONS:
+                self._memory.pop(next(iter(self._memory)))
+            self._memory[key] = saved
+
+
+def _session_of(draft: Draft) -> object:
+    """Return a key under which the next call of the same session is likely to find this one's fold."""
+    first = next((id(a) for a in draft.artifacts if a.kind is Kind.USER), 0)
+    return first, draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """Hold a fold as it stood before the last exchange of a call, with the artifacts it had seen."""
+
+    artifacts: tuple[Artifact, ...]
+    position: int
+    state: Mapping[str, object]
 
 
 @dataclass(slots=True)
@@ -60,8 +116,9 @@ class _Window:
     """Run the fold over one draft."""
 
     draft: Draft
-    goal: int
-    units: list[Unit] = field(init=False)
+    target: float
+    reserve: float
+    units: list[Unit] = field(default_factory=list)
     squeezed: dict[int, Artifact] = field(default_factory=dict)
     begin: int = 0
     left_at: int = 0
@@ -69,51 +126,81 @@ class _Window:
     given_up: set[int] = field(default_factory=set)
     fixed: int = 0
     tokens: int = 0
+    turn: tuple[int, int] = (0, 0)
     _last_user: list[int | None] = field(default_factory=list)
     _messages: list[int] = field(default_factory=list)
+    _staying: list[int] = field(default_factory=list)
+    _user: int | None = None
+    _position: int = 0
+    saved: _Saved | None = None
 
     def __post_init__(self) -> None:
-        draft = self.draft
-        self.units = units(draft)
-        self.fixed = draft.overhead
-        task = task_of(draft)
-        for unit in self.units:
-            unit.pinned = unit.pinned or draft.artifacts[unit.start] is task
+        self.fixed = self.draft.overhead
+
+    def resume(self, saved: _Saved | None) -> None:
+        """Go on where an earlier call of the session stood, if this one has the very artifacts it had seen."""
+        if saved is None or len(self.draft.artifacts) < saved.position:
+            return
+        if all(map(is_, saved.artifacts, self.draft.artifacts)):
+            for name, value in saved.state.items():
+                setattr(self, name, copy(value))
+            self._position = saved.position
+
+    def _save(self) -> None:
+        seen = self.draft.artifacts[: self._position]
+        state = {name: copy(getattr(self, name)) for name in _STATE}
+        state["_staying"] = [position for position in self._staying if position < self._position]
+        self.saved = _Saved(seen, self._position, state)
 
     def run(self) -> None:
         """Take the units in one by one, as the calls of the session did."""
-        authority = self._authority()
-        user: int | None = None
-        for number, unit in enumerate(self.units):
+        coming = units(self.draft, self._position)
+        authority = self._authority(coming)
+        task = task_of(self.draft)
+        for number, unit in enumerate(coming):
+            if number == len(coming) - 1:
+                self._save()
+            unit.pinned = unit.pinned or self.draft.artifacts[unit.start] is task
             self.fixed += authority[number]
-            self._last_user.append(user)
-            if unit.user:
-                user = number
-            if unit.message:
-                self._messages.append(number)
-            if unit.pinned:
-                self.fixed += unit.tokens
-            else:
-                self.tokens += unit.tokens
-            if self._total() > self.draft.budget:
-                self._cut(number)
+            self._take(unit)
+            self._position = unit.end
         self.fixed += authority[-1]
-        if self._total() > self.draft.budget and self.units:
+        if self._total() > self._limit() and self.units:
             self._cut(len(self.units) - 1)
         if self._total() > self.draft.budget:
             raise self._exceeded()
 
-    def _authority(self) -> list[int]:
-        """Return the tokens of system and task artifacts that stand before each unit, and behind the last one."""
+    def _take(self, unit: Unit) -> None:
+        """Take one more unit in, and cut if it does not fit."""
+        number = len(self.units)
+        self.units.append(unit)
+        self._last_user.append(self._user)
+        if unit.user:
+            self._user = number
+        if unit.message:
+            self._messages.append(number)
+        if unit.pinned:
+            self.fixed += unit.tokens
+            self._staying += range(unit.start, unit.end)
+        else:
+            self.tokens += unit.tokens
+        if self._total() > self._limit():
+            self._cut(number)
+        if unit.user:
+            self.turn = (self.begin, self._reserved())
+
+    def _authority(self, coming: list[Unit]) -> list[int]:
+        """Return the tokens of system and task artifacts that stand before each coming unit, and behind the last."""
         draft = self.draft
-        starts = [unit.start for unit in self.units]
+        starts = [unit.start for unit in coming]
         tokens = [0] * (len(starts) + 1)
         number = 0
-        for position, artifact in enumerate(draft.artifacts):
+        for position, artifact in enumerate(islice(draft.artifacts, self._position, None), self._position):
             if artifact.kind in AUTHORITY:
                 while number < len(starts) and starts[number] < position:
                     number += 1
                 tokens[number] += draft.counter.artifact(artifact)
+                self._staying.append(position)
         return tokens
 
     def _anchor(self, begin: int) -> int | None:
@@ -128,19 +215,28 @@ class _Window:
         extra = 0 if anchor is None or self.units[anchor].pinned else self.units[anchor].tokens
         return self.fixed + self.tokens + extra
 
+    def _reserved(self) -> int:
+        """Return the tokens kept free for what is brought back; a function of what came before alone."""
+        return int(self.reserve * max(0, self.draft.budget - self.fixed))
+
+    def _limit(self) -> int:
+        """Return the tokens that the window may take: all of the budget until there is something to bring back."""
+        return self.draft.budget - (0 if self.cut_at is None else self._reserved())
+
     def _cut(self, number: int) -> None:
         """Move the beginning up to the goal, as far as the latest messages allow; squeeze where that is not enough."""
         keep = self.draft.keep_recent
         recent = self._messages[-keep] if 0 < keep <= len(self._messages) else (0 if keep else number)
         limit = min(number, recent) if len(self._messages) >= keep else 0
+        goal = int(self.target * (self.draft.budget - self._reserved()))
         left = self.begin
-        while self.begin < limit and (self._total() > self.goal or self._starts_badly()):
+        while self.begin < limit and (self._total() > goal or self._starts_badly()):
             if not self.units[self.begin].pinned:
                 self.tokens -= self.units[self.begin].tokens
             self.begin += 1
         if self.begin != left:
             self.left_at, self.cut_at = left, number
-        if self._total() > self.draft.budget:
+        if self._total() > self._limit():
             self._squeeze(number)
             self.left_at, self.cut_at = left, number
 
@@ -158,7 +254,7 @@ class _Window:
         asked = [p for p in positions if self._kind(p) is Kind.USER and p != last_user]
         for group, floors in ((tools, _FLOORS[:2]), (spoken, _FLOORS), (asked, _FLOORS), (tools, _FLOORS)):
             for floor in floors:
-                excess = self._total() - self.draft.budget
+                excess = self._total() - self._limit()
                 if excess <= 0:
                     return
                 self._shrink(group, excess, floor)
@@ -200,8 +296,9 @@ class _Window:
         if saved <= 0:
             return
         self.squeezed[position] = artifact
-        number = next(n for n in range(len(self.units) - 1, -1, -1) if self.units[n].start <= position)
-        self.units[number].tokens -= saved
+        number = bisect_right(self.units, position, key=_start) - 1
+        unit = self.units[number]
+        self.units[number] = replace(unit, tokens=unit.tokens - saved)  # what is remembered stays as it was
         if number >= self.begin:
             self.tokens -= saved
 
@@ -233,23 +330,35 @@ class _Window:
 
     def _kept(self) -> Iterable[tuple[int, Artifact]]:
         """Walk what stays, in order, with its position in the draft."""
+        start = self.units[self.begin].start if self.begin else 0
         anchor = self._anchor(self.begin)
-        gone = (u for n, u in enumerate(self.units[: self.begin]) if not u.pinned and n != anchor)
-        dropped = {p for u in gone for p in range(u.start, u.end)}
-        for position, artifact in enumerate(self.draft.artifacts):
-            if position not in dropped:
-                yield position, self.squeezed.get(position, artifact)
+        opening = () if anchor is None else range(self.units[anchor].start, self.units[anchor].end)
+        before = sorted({*(p for p in self._staying if p < start), *opening}) if self.begin else ()
+        for position in chain(before, range(start, len(self.draft.artifacts))):
+            yield position, self.squeezed.get(position, self.draft.artifacts[position])
 
     def result(self) -> Draft:
         """Return the draft that the window leaves, with the last cut noted."""
         draft = self.draft
+        if self.cut_at is None:
+            return draft
         kept = list(self._kept())
-        reasons = {id(draft.artifacts[p]): "what must stay did not fit" for p in self.squeezed}
-        for unit in self.units[: self.begin]:
-            for artifact in draft.artifacts[unit.start : unit.end]:
-                reasons.setdefault(id(artifact), "older than the window")
-        fitted = draft.revise((a for _, a in kept), action="bounded", reason=reasons)
-        return replace(fitted, cut=self._noted([p for p, _ in kept], [a for _, a in kept]))
+        squeezed = {id(draft.artifacts[p]): "what must stay did not fit" for p in self.squeezed}
+        fitted = draft.revise(
+            (a for _, a in kept), action="bounded", reason=squeezed, otherwise="older than the window"
+        )
+        details = {**draft.details, StableWindow.name: self._gone_at_turn()} if self.reserve else draft.details
+        return replace(fitted, cut=self._noted([p for p, _ in kept], [a for _, a in kept]), details=details)
+
+    def _gone_at_turn(self) -> dict[str, int | None]:
+        """Say what had left the window when the last user message came: later cuts do not change it."""
+        begin, reserved = self.turn
+        anchor = self._anchor(begin)
+        return {
+            "gone_before": self.units[begin].start if begin else 0,
+            "kept_opening": None if anchor is None else self.units[anchor].start,
+            "reserved": reserved,
+        }
 
     def _noted(self, positions: list[int], artifacts: list[Artifact]) -> Cut | None:
         if self.cut_at is None:
@@ -257,13 +366,17 @@ class _Window:
         cut, left = self.units[self.cut_at], self.units[self.left_at]
         order = sorted(range(len(artifacts)), key=lambda n: artifacts[n].kind not in AUTHORITY)
         stable = sum(1 for n in order if artifacts[n].kind in AUTHORITY or positions[n] < left.start)
-        last_reply = max((u.start for u in self.units if self._kind(u.start) is Kind.ASSISTANT), default=None)
+        last_reply = next((u.start for u in reversed(self.units) if self._kind(u.start) is Kind.ASSISTANT), None)
         return Cut(
             at=cut.start,
             position=stable,
             fresh=last_reply is not None and cut.start >= last_reply,
             rebilled=sum(self.draft.counter.artifact(artifacts[n]) for n in order[stable:]),
         )
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
 
 
 def _water_level(tokens: Iterable[int], room: int, floor: int) -> int:

@@ -1,0 +1,126 @@
+"""Measure which facts survive: share of questions whose evidence is all in the context, the question put last.
+
+    python benchmarks/memory.py [--questions 300] [--budgets 2000,4000,8000,16000]
+
+No model is asked. A question counts where every message that holds its evidence stands in the context word for word
+(after masking, which all strategies share).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import statistics
+import sys
+import time
+from collections import defaultdict
+from itertools import chain
+from pathlib import Path
+
+from ctxguard import Artifact, Stabilizer
+from ctxguard.pii import STANDARD, Masker
+from ctxguard.stages import BoundToolOutput, FillBudget, MaskPII, OrderByAuthority, RepairExchanges
+from ctxguard.stages.recall_relevant import recall_stages
+from ctxguard.stages.stable_window import StableWindow
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "memory"
+SOURCES = ("goodai-ltm", "lifebench", "longmemeval-evidence")
+
+
+def conversations(source):
+    with gzip.open(DATA / f"{source}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    if source != "longmemeval-evidence":
+        return [(record["messages"], record["qa"]) for record in records]
+    messages, questions = [], []  # evidence sessions alone: each question has all the others as filler
+    for record in records:
+        questions += [{**qa, "evidence": [e + len(messages) for e in qa["evidence"]]} for qa in record["qa"]]
+        messages += record["messages"]
+    return [(messages, questions)]
+
+
+def sample(total, seed=7):
+    """Draw the same number of questions from each source, evenly over its conversations."""
+    drawn = []
+    for source in SOURCES:
+        found = conversations(source)
+        most = total // len(SOURCES) // len(found)
+        for number, (messages, questions) in enumerate(found):
+            asked = [qa for qa in questions if qa["evidence"]]
+            chosen = random.Random(f"{seed}{source}{number}").sample(asked, min(most, len(asked)))
+            drawn.append((source, messages, chosen))
+    return drawn
+
+
+def strategies(masker):
+    def before():
+        return [RepairExchanges(), MaskPII(masker=masker), BoundToolOutput()]
+
+    return {
+        "stable window (agent)": lambda: [*before(), StableWindow(), OrderByAuthority()],
+        "fill from the newest": lambda: [*before(), FillBudget(), OrderByAuthority()],
+        "recall, share 0.15": lambda: [*recall_stages(before=before()), OrderByAuthority()],
+        "recall, share 0.3": lambda: [*recall_stages(share=0.3, before=before()), OrderByAuthority()],
+        "recall, share 0.5": lambda: [*recall_stages(share=0.5, before=before()), OrderByAuthority()],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--budgets", default="2000,4000,8000,16000")
+    options = parser.parse_args()
+    if not DATA.is_dir():
+        sys.exit(f"no recorded conversations at {DATA}")
+    budgets = [int(b) for b in options.budgets.split(",")]
+    masker = Masker(STANDARD)
+    drawn = sample(options.questions)
+    rows, times = {}, {}
+    for name, stages in strategies(masker).items():
+        spent, kept = [], {}
+        for budget in budgets:
+            stabilizer = Stabilizer(budget, stages=stages())
+            kept[budget] = measure(stabilizer, drawn, masker, spent)
+        rows[name], times[name] = kept, spent
+    show(rows, times, budgets)
+
+
+def measure(stabilizer, drawn, masker, spent):
+    kept = defaultdict(list)
+    for source, messages, questions in drawn:
+        history = [Artifact(m["role"], m["content"]) for m in messages]
+        if stabilizer.counter.artifacts(history) <= stabilizer.budget_for():
+            continue
+        for qa in questions:
+            asked = [*history, Artifact("user", str(qa["question"]))]
+            began = time.perf_counter()
+            result = stabilizer.stabilize(asked)
+            spent.append(time.perf_counter() - began)
+            if not result.report.ok:
+                sys.exit(f"{source}: {result.report}")
+            text = "\0".join(a.text for a in result.artifacts[:-1])
+            evidence = [masker.mask(messages[e]["content"]) for e in qa["evidence"]]
+            kept[source].append(all(e in text for e in evidence))
+    return kept
+
+
+def show(rows, times, budgets):
+    print(
+        "| strategy | "
+        + " | ".join(f"{b:,}" for b in budgets)
+        + " | goodai / lifebench / longmemeval at 4,000 | ms p50 |"
+    )
+    print("|---" * (len(budgets) + 3) + "|")
+    for name, kept in rows.items():
+        shares = [f"{100 * statistics.mean(chain.from_iterable(kept[b].values())):.0f}%" for b in budgets]
+        at = kept.get(4_000) or kept[budgets[0]]
+        sources = " / ".join(f"{100 * statistics.mean(at[s]):.0f}" if at[s] else "–" for s in SOURCES)
+        print(f"| {name} | {' | '.join(shares)} | {sources} | {1000 * statistics.median(times[name]):.1f} |")
+    counts = {b: sum(map(len, next(iter(rows.values()))[b].values())) for b in budgets}
+    print("\nquestions: " + ", ".join(f"{n} at {b:,}" for b, n in counts.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""RecallRelevant: what was cut and matters comes back, as one block, within the budget, the same for the whole turn."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
+from ctxguard.errors import ConfigError
+from ctxguard.pii import STANDARD
+from ctxguard.policies import agent_stages
+from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RecallRelevant, RepairExchanges, StableWindow
+from ctxguard.stages.lexical import LexicalIndex, words
+from ctxguard.stages.recall_relevant import RECALLED, is_recalled, recall_stages
+from ctxguard.testing import histories, law_findings
+
+BEFORE = agent_stages()[:-2]
+
+
+def recalling(budget, *, share=0.3, before=BEFORE, **settings):
+    return Stabilizer(budget, stages=[*recall_stages(share=share, before=before), OrderByAuthority()], **settings)
+
+
+def chatter(turns, facts=None):
+    history = [Artifact("system", "You help.")]
+    for turn in range(turns):
+        said = (facts or {}).get(turn, f"Let us talk about item {turn} of the long list of ordinary matters.")
+        history += [Artifact("user", said), Artifact("assistant", f"Noted, and that was matter {turn}. " * 4)]
+    return history
+
+
+def block_of(result):
+    return next((a for a in result.artifacts if is_recalled(a)), None)
+
+
+FACT = {3: "My dentist is called Ottoline Quibble and sits in Zwolle."}
+QUESTION = Artifact("user", "Where does my dentist Ottoline sit?")
+
+
+def test_what_was_cut_and_matters_comes_back_right_before_the_question():
+    history = [*chatter(40, FACT), QUESTION]
+    result = recalling(800).stabilize(history)
+    block = block_of(result)
+    assert FACT[3] in block.text
+    assert "[turn 4] user:" in block.text
+    assert result.artifacts[-1] is history[-1]
+    assert result.artifacts[-2] is block
+    assert result.report.tokens_after <= 800
+    assert result.report.ok
+    assert [d.stage for d in result.report.decisions if d.action == "recalled"] == ["RecallRelevant"]
+
+
+def test_pieces_stand_in_the_order_of_the_conversation():
+    facts = {9: "Ottoline moved to Deventer.", 3: "Ottoline lived in Zwolle.", 6: "Ottoline painted boats."}
+    text = block_of(recalling(1_200).stabilize([*chatter(60, facts), QUESTION])).text
+    places = [text.index(facts[turn]) for turn in (3, 6, 9)]
+    assert places == sorted(places)
+
+
+def test_nothing_is_recalled_while_everything_fits():
+    history = [*chatter(4, FACT), QUESTION]
+    result = recalling(4_000).stabilize(history)
+    assert result.artifacts == history
+    assert not result.report.changed
+
+
+def test_nothing_is_recalled_where_no_word_is_shared():
+    result = recalling(800).stabilize([*chatter(40, FACT), Artifact("user", "Xylophon?")])
+    assert block_of(result) is None
+
+
+def test_the_block_stays_the_same_for_the_whole_turn_and_what_stands_before_it_too():
+    stabilizer = recalling(900)
+    history = [*chatter(40, FACT), QUESTION]
+    first = stabilizer.stabilize(history).artifacts
+    place = next(p for p, a in enumerate(first) if is_recalled(a))
+    for step in range(12):
+        call = ToolCall("look", '{"where": "Zwolle"}', f"c{step}")
+        history += [
+            Artifact("assistant", "", calls=(call,)),
+            Artifact("tool", f"Ottoline the dentist, page {step}", answers=f"c{step}"),
+        ]
+        result = stabilizer.stabilize(history)
+        assert block_of(result).text == first[place].text
+        if not result.report.cut.fresh:
+            assert result.artifacts[: place + 2] == first[: place + 2]
+
+
+def test_a_new_turn_reports_where_the_prompt_changes():
+    stabilizer = recalling(900)
+    history = [*chatter(40, FACT), QUESTION]
+    before = stabilizer.stabilize(history)
+    history += [Artifact("assistant", "In Zwolle."), Artifact("user", "And who is Ottoline?")]
+    after = stabilizer.stabilize(history)
+    place = next(p for p, a in enumerate(before.artifacts) if is_recalled(a))
+    assert after.report.cut.fresh
+    assert after.report.cut.position == place
+    assert after.artifacts[:place] == before.artifacts[:place]
+
+
+@settings(max_examples=40)
+@given(history=histories(max_turns=8), budget=st.sampled_from([250, 500, 1_000]), share=st.sampled_from([0.15, 0.5]))
+def test_laws_hold(history, budget, share):
+    stabilizer = recalling(budget, share=share, counter="estimate")
+    try:
+        result = stabilizer.stabilize(history)
+    except BudgetExceededError:
+        return
+    assert law_findings(history, result.artifacts, stabilizer) == []
+    assert result.report.ok, str(result.report)
+    other = recalling(budget, share=share, counter="estimate")
+    assert other.stabilize(copy.deepcopy(history)).artifacts == result.artifacts
+    assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
+
+
+@settings(max_examples=30)
+@given(history=histories(max_turns=8), budget=st.sampled_from([250, 500]))
+def test_prompts_only_grow_but_where_the_report_says_so(history, budget):
+    stabilizer, previous = recalling(budget, counter="estimate"), None
+    for end in range(1, len(history) + 1):
+        if end < len(history) and history[end].kind is not Kind.ASSISTANT:
+            continue
+        try:
+            result = stabilizer.stabilize(history[:end])
+        except BudgetExceededError:
+            return
+        cut = result.report.cut
+        same = len(previous) if previous is not None else 0
+        if cut is not None and cut.fresh:
+            same = min(cut.position, same)
+        if previous is not None:
+            assert result.artifacts[:same] == previous[:same]
+        previous = result.artifacts
+
+
+def test_the_block_is_masked():
+    facts = {3: "Ottoline's mail is ottoline@example.com, write to it."}
+    result = recalling(900).stabilize([*chatter(40, facts), Artifact("user", "What is Ottoline's mail?")])
+    assert "Ottoline's mail is" in block_of(result).text
+    assert not STANDARD.find(block_of(result).text)
+
+
+def test_an_exchange_that_is_too_large_comes_back_as_an_excerpt():
+    long = "Ottoline keeps lists. " + "\n".join(f"entry number {n} of Ottoline" for n in range(300))
+    stages = [RepairExchanges(), StableWindow(reserve=0.3), RecallRelevant(0.3)]
+    history = [*chatter(6), Artifact("user", long), Artifact("assistant", "Thanks."), *chatter(30)[1:], QUESTION]
+    result = Stabilizer(1_000, stages=stages).stabilize(history)
+    assert "Ottoline keeps lists" in block_of(result).text
+    assert long not in block_of(result).text
+    assert result.report.tokens_after <= 1_000
+
+
+def test_after_another_strategy_it_takes_what_is_left():
+    stages = [MaskPII(), FillBudget(), RecallRelevant(0.4)]
+    history = [*chatter(40, FACT), QUESTION]
+    assert Stabilizer(700, stages=stages).stabilize(history).report.tokens_after <= 700
+
+
+def test_a_recalled_block_is_not_recalled_again():
+    stabilizer = recalling(800)
+    once = stabilizer.stabilize([*chatter(40, FACT), QUESTION]).artifacts
+    longer = [*once, Artifact("assistant", "In Zwolle."), *chatter(40)[1:], QUESTION]
+    block = block_of(stabilizer.stabilize(longer))
+    assert block is None or block.text.count(RECALLED) == 1
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 2])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(ConfigError, match="share"):
+        RecallRelevant(share)
+
+
+@pytest.mark.parametrize("reserve", [1, -0.1])
+def test_a_reserve_out_of_range_is_refused(reserve):
+    with pytest.raises(ConfigError, match="reserve"):
+        StableWindow(reserve=reserve)
+
+
+def test_words_of_any_script():
+    assert words("Straße, STRASSE") == ["strasse", "strasse"]
+    assert words("東京タワー") == list("東京タワー")
+    assert words("перевод_2") == ["перевод", "2"]
+
+
+def test_scores_find_rare_words_and_do_not_depend_on_what_was_asked_before():
+    documents = [("the cat sat",), ("the dog ran",), ("the zebra slept", "quagga")]
+    index = LexicalIndex(sessions=2)
+    fresh = LexicalIndex().scores(documents, "the quagga")
+    assert index.scores(documents[:2], "dog")[1] > 0
+    assert index.scores([("other",)], "other")
+    assert index.scores(documents, "the quagga") == fresh
+    assert fresh[2] > max(fresh[:2])
+    assert index.scores(documents, "") == [0.0, 0.0, 0.0]
+    assert index.scores([], "x") == []
+
+
+def test_a_very_long_query_is_answered_by_its_rarest_words():
+    documents = [(f"word{n} common",) for n in range(50)]
+    query = " ".join(f"filler{n}" for n in range(500)) + " common word7"
+    scores = LexicalIndex().scores(documents, query)
+    assert max(range(50), key=scores.__getitem__) == 7
+
+
+def test_one_index_serves_many_threads():
+    index, wrong = LexicalIndex(sessions=3), []
+    histories = [[(f"user{t} says word{n}",) for n in range(30)] for t in range(5)]
+    expected = [LexicalIndex().scores(h, "word3 word5") for h in histories]
+
+    def ask(number):
+        for end in (10, 20, 30):
+            scores = index.scores(histories[number][:end], "word3 word5")
+        if scores != expected[number]:
+            wrong.append(number)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
