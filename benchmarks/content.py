@@ -148,8 +148,8 @@ def strings(size=10_000_000, repeats=3):
             parts.append(line(len(parts)))
             length += len(parts[-1])
         text = "".join(parts) if kind != "json" else "[" + ",".join(part.strip() for part in parts) + "]"
-        took = min(timed(lambda: bound(text, 1000, count=estimate.count)) for _ in range(repeats))
-        whole = min(timed(lambda: estimate.count(text)) for _ in range(repeats))
+        took = min(timed(lambda text=text: bound(text, 1000, count=estimate.count)) for _ in range(repeats))
+        whole = min(timed(lambda text=text: estimate.count(text)) for _ in range(repeats))
         print(f"| {kind} | {took * 1000:.0f} ms | {whole * 1000:.0f} ms | {took / whole:.2f} |")
 
 

@@ -113,7 +113,7 @@ def _is_table(lines: list[str]) -> bool:
     if len(lines) < 3:
         return False
     for separator in ("\t", ",", ";", "|"):
-        counts = [re.sub(r'"(?:[^"]|"")*"', "", line).count(separator) for line in lines[:40]]
+        counts = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]).count(separator) for line in lines[:40]]
         usual = max(set(counts), key=counts.count)
         least = 1 if separator == "\t" else 2
         if usual >= least and counts.count(usual) >= 0.8 * len(counts) and counts[0] == usual:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsoleShape", "compress_console"]
 
 _LEVEL = re.compile(
-    r"^\s*(?:- )?(?:\S*\d\d:\d\d:\d\d\S*\s+)?"
+    r"^\s*(?:- )?(?:\S{0,40}\d\d:\d\d:\d\d\S{0,20}\s+)?"
     r"(?:\[(?P<boxed>[A-Za-z]+)\]|console\.(?P<call>[a-z]+)\b|(?P<plain>LOG|ERROR|WARN|WARNING"
     r"|INFO|DEBUG)\b)\s*:?\s*(?P<text>.*)",
     re.IGNORECASE,

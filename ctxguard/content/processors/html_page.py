@@ -103,9 +103,9 @@ def page_text(page: str) -> str:
         opening = found.start() if found else len(page)
         parts.append(re.sub(r"\s+", " ", html.unescape(page[at:opening])))
         at = _after(page, opening, parts, links)
-    text = "".join(parts)
-    text = re.sub(r"[ \t]*\n[ \t]*", "\n", text)
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r" {2,}", " ", text)).strip() + "\n"
+    # Runs of spaces go first: trimming around line breaks would take quadratic time on them.
+    text = re.sub(r" {2,}", " ", "".join(parts))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip() + "\n"
 
 
 def _after(page: str, opening: int, parts: list[str], links: list[str]) -> int:

@@ -15,7 +15,7 @@ __all__ = ["JsonShape", "parse_json"]
 _WHOLE = 1_000_000
 _SAMPLE = 131_072
 _MAX_OPEN = 200
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL)
 
 
 def parse_json(text: str) -> Tree:
@@ -48,6 +48,8 @@ def parse_start(text: str) -> Tree:
         elif sign in "]}":
             if not closers or closers.pop() != sign:
                 break
+        elif sign == '"':  # a string that the cut went through
+            break
         elif sign == "," and last:
             safe = (match.start(), "".join(reversed(closers)))
         last = sign

@@ -25,7 +25,7 @@ _STRONG = re.compile(
     """,
     re.VERBOSE,
 )
-_NAMED = re.compile(r"\b[A-Za-z_.]*[a-z](?:Error|Exception)\b|^E\s")
+_NAMED = re.compile(r"\b[A-Za-z_]{0,80}[a-z](?:Error|Exception)\b|^E\s")
 _WEAK = re.compile(r"(?i)error|fatal|critical|exception|fail|panic|severe|emerg")
 _WARNING = re.compile(r"(?i)warn")
 _TRACE = re.compile(

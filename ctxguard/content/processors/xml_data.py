@@ -14,6 +14,8 @@ __all__ = ["XmlShape"]
 
 _SAMPLE = 1_000_000
 _MAX_DEPTH = 500
+_MAX_DRAWN = 80
+"""Levels that are drawn: each takes a few frames of Python's stack."""
 _COMMENT = 32
 
 
@@ -74,7 +76,7 @@ class XmlShape:
         if not element.children:
             return f"<{self._head(element, room)}/>"
         limit = self._limits.depth
-        if (limit is not None and depth >= limit) or depth >= _MAX_DEPTH:
+        if (limit is not None and depth >= limit) or depth >= _MAX_DRAWN:
             self._cuts += 1
             return f"<{element.name}><!-- {len(element.children)} inside --></{element.name}>"
         head = self._head(element, room)
