@@ -102,14 +102,12 @@ class ReadCache(Generic[Message]):
     def read(self, messages: Sequence[Message]) -> list[Artifact]:
         """Return the artifacts of messages, one each."""
         known = self._new.get
-        artifacts = []
-        for position, message in enumerate(messages):
-            entry = known(id(message))
-            if entry is not None and entry[0] is message and entry[1] == message:
-                artifacts.append(entry[2])
-            else:
-                artifacts.append(self._look_up(message, position))
-        return artifacts
+        return [
+            entry[2]
+            if (entry := known(id(message))) is not None and entry[0] is message and entry[1] == message
+            else self._look_up(message, position)
+            for position, message in enumerate(messages)
+        ]
 
     def _look_up(self, message: Message, position: int) -> Artifact:
         entry = self._old.get(id(message))

@@ -41,12 +41,17 @@ class Unit:
     pinned: bool
 
 
-def units(draft: Draft) -> list[Unit]:
-    """Cut a draft into exchanges, leaving out what has authority. Results stand behind their call by now."""
+def units(draft: Draft, begin: int = 0) -> list[Unit]:
+    """Cut a draft into exchanges, leaving out what has authority. Results stand behind their call by now.
+
+    Args:
+        draft: its history is repaired.
+        begin: position to begin at, where an exchange begins.
+    """
     count = draft.counter.artifact
     found: list[Unit] = []
     calling = False
-    for position, artifact in enumerate(draft.artifacts):
+    for position, artifact in enumerate(islice(draft.artifacts, begin, None), begin):
         kind = artifact.kind
         if kind is Kind.SYSTEM or kind is Kind.TASK:
             continue

@@ -74,11 +74,12 @@ class Change:
     after: tuple[Artifact, ...]
     action: Action | None = None
     reason: str | Mapping[int, str] = ""
+    otherwise: str = ""
     stage: str = ""
 
     def why(self, artifact: Artifact) -> str:
         """Return the reason that was given for an artifact."""
-        return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), "")
+        return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class Draft:
         artifacts: Iterable[Artifact],
         *,
         reason: str | Mapping[int, str] = "",
+        otherwise: str = "",
         action: Action | None = None,
     ) -> Draft:
         """Return a draft with other artifacts; what became of each is worked out by identity.
@@ -99,12 +100,13 @@ class Draft:
         Args:
             artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
+            otherwise: why, for those that `reason` does not name.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
         """
         after = tuple(artifacts)
         if len(after) == len(self.artifacts) and all(map(is_, after, self.artifacts)):
             return self
-        change = Change(before=self.artifacts, after=after, action=action, reason=reason)
+        change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
         return replace(self, artifacts=after, changes=(*self.changes, change))
 
 

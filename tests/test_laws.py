@@ -92,6 +92,22 @@ def test_between_cuts_prompts_only_grow(history, budget):
 
 
 @settings(max_examples=40)
+@given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))
+def test_what_is_remembered_between_calls_never_changes_a_result(history, budget):
+    remembering = Stabilizer(budget, counter="estimate")
+    for end in range(1, len(history) + 1):
+        try:
+            with_memory = remembering.stabilize(history[:end])
+        except BudgetExceededError:
+            with pytest.raises(BudgetExceededError):
+                Stabilizer(budget, counter="estimate").stabilize(copy.deepcopy(history[:end]))
+            continue
+        alone = Stabilizer(budget, counter="estimate").stabilize(copy.deepcopy(history[:end]))
+        assert with_memory.artifacts == alone.artifacts
+        assert with_memory.report.to_dict() == alone.report.to_dict()
+
+
+@settings(max_examples=40)
 @given(history=histories(), budget=BUDGETS)
 def test_what_is_not_edited_is_the_same_object_and_nothing_is_mutated(history, budget):
     before = copy.deepcopy(history)

@@ -156,6 +156,16 @@ def bounded(artifact: Artifact, max_tokens: int, draft: Draft, *, handle: str | 
     claimed = counter.artifact(artifact)
     if claimed <= max_tokens:
         return artifact
+    key = (bounded, max_tokens, handle, counter.counter, draft.masks)
+    known = artifact.memo.get(key)
+    if known is None:
+        known = _bounded(artifact, max_tokens, claimed, draft, handle)
+        artifact.memo.keep(key, known)
+    return known  # type: ignore[return-value]  # only bounded copies stand under such a key
+
+
+def _bounded(artifact: Artifact, max_tokens: int, claimed: int, draft: Draft, handle: str | None) -> Artifact:
+    counter = draft.counter
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):

@@ -55,7 +55,7 @@ class MaskPII:
             masked = [_masked(artifact, session) for artifact in draft.artifacts]
         draft = replace(
             draft,
-            masks=(*draft.masks, session.text),
+            masks=(*draft.masks, masker.mask if masker.is_stateless else session.text),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
         return draft.revise(masked, action="masked", reason="holds personal data")

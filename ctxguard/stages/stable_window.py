@@ -348,7 +348,9 @@ class _Window:
             (a for _, a in kept), action="bounded", reason=squeezed, otherwise="older than the window"
         )
         details = {**draft.details, StableWindow.name: self._gone_at_turn()} if self.reserve else draft.details
-        return replace(fitted, cut=self._noted([p for p, _ in kept], [a for _, a in kept]), details=details)
+        return replace(
+            fitted, cut=self._noted(self.cut_at, [p for p, _ in kept], [a for _, a in kept]), details=details
+        )
 
     def _gone_at_turn(self) -> dict[str, int | None]:
         """Say what had left the window when the last user message came: later cuts do not change it."""
@@ -360,10 +362,8 @@ class _Window:
             "reserved": reserved,
         }
 
-    def _noted(self, positions: list[int], artifacts: list[Artifact]) -> Cut | None:
-        if self.cut_at is None:
-            return self.draft.cut
-        cut, left = self.units[self.cut_at], self.units[self.left_at]
+    def _noted(self, cut_at: int, positions: list[int], artifacts: list[Artifact]) -> Cut:
+        cut, left = self.units[cut_at], self.units[self.left_at]
         order = sorted(range(len(artifacts)), key=lambda n: artifacts[n].kind not in AUTHORITY)
         stable = sum(1 for n in order if artifacts[n].kind in AUTHORITY or positions[n] < left.start)
         last_reply = next((u.start for u in reversed(self.units) if self._kind(u.start) is Kind.ASSISTANT), None)
