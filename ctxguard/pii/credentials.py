@@ -119,7 +119,8 @@ _NAMED: Final = (
     (
         "key",
         "SECRET",
-        rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
+        rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key"
+        r"|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
         "named_secret",
     ),
 )
@@ -167,16 +168,14 @@ CREDENTIAL_RULES: Final = (
         anchor="accountkey=",
         lead="",
     ),
-    *(
-        Rule(
-            f"http-{scheme}",
-            "SECRET",
-            rf"(?i)(?<![A-Za-z]){scheme} (?P<value>[A-Za-z0-9_.~+/=-]{{16,2000}})",
-            anchor=scheme + " ",
-            lead="",
-            validate=_HERE + "random_enough",
-        )
-        for scheme in ("bearer", "basic")
+    Rule(
+        "http-authorization",
+        "SECRET",
+        r"(?i)authorization\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?"
+        r"(?:bearer|basic|token|apikey) (?P<value>[A-Za-z0-9_.~+/=-]{8,2000})",
+        anchor="authorization",
+        lead="",
+        validate=_HERE + "generated",
     ),
     *(
         Rule(

@@ -16,7 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.fold import view_of
-from ctxguard.pii.shapes import number_runs, shape_of, token_starts
+from ctxguard.pii.gates import gatekeeper
+from ctxguard.pii.shapes import hex_shape_of, number_runs, shape_of, token_starts
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _MEMO: Final = 20_000
 _EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
+_LONG_NUMBER: Final = b"000000"
+"""Rules whose shape holds it are not even looked at where a text has no such run."""
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
 _DOTS: Final = (".", ":")
 
@@ -99,16 +102,18 @@ class Seen:
         text: the folded text.
         lowered: one byte a character, ASCII letters small.
         shape: one byte a character, digits `0`, letters `a` and `A`.
+        hexed: one byte a character, hexadecimal digits `h`.
     """
 
     text: str
     lowered: bytes
     shape: bytes
+    hexed: bytes
 
 
 def _seen(text: str) -> Seen:
     plain = text.encode("latin-1", "replace")
-    return Seen(text, plain.lower(), shape_of(plain))
+    return Seen(text, plain.lower(), shape_of(plain), hex_shape_of(plain))
 
 
 def _prepared(rule: Rule) -> Prepared:
@@ -199,8 +204,12 @@ class Engine:
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
         texts = tuple(p for p in prepared if p.rule.kind == "text")
-        self._by_shape = tuple((p.gate, p) for p in texts if p.shape is not None)
-        self._by_anchor = tuple((p.gate, p) for p in texts if p.shape is None)
+        self._by_hex = tuple((p.gate, p) for p in texts if p.shape is not None and _is_hex(p.rule))
+        shaped = tuple((p.gate, p) for p in texts if p.shape is not None and not _is_hex(p.rule))
+        self._by_shape = tuple(one for one in shaped if _LONG_NUMBER not in one[0])
+        self._by_long_number = tuple(one for one in shaped if _LONG_NUMBER in one[0])
+        self._by_anchor = tuple(p for p in texts if p.shape is None)
+        self._open_gates = gatekeeper(tuple(p.gate for p in self._by_anchor))
         self._token = _joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
@@ -214,10 +223,15 @@ class Engine:
         view = view_of(text)
         seen = _seen(view.text)
         spans: list[Span] = []
-        for gate, prepared in self._by_anchor:
-            if gate in seen.lowered:
-                self._match(prepared, seen, seen.lowered, self._surroundings, spans)
-        for gate, prepared in self._by_shape:
+        for number in self._open_gates(seen.lowered):
+            self._match(self._by_anchor[number], seen, seen.lowered, self._surroundings, spans)
+        for gate, prepared in self._by_hex:
+            if gate in seen.hexed:
+                self._match(prepared, seen, seen.hexed, self._surroundings, spans)
+        by_shape = self._by_shape
+        if _LONG_NUMBER in seen.shape:
+            by_shape += self._by_long_number
+        for gate, prepared in by_shape:
             if gate in seen.shape:
                 self._match(prepared, seen, seen.shape, self._surroundings, spans)
         for start in token_starts(seen.lowered) if self._token is not None else ():
@@ -233,10 +247,15 @@ class Engine:
         seen = _seen(view.text)
         anew = Surroundings(remembers=False)
         spans: list[Span] = []
-        for gate, prepared in (*self._by_anchor, *self._by_shape):
-            over = seen.lowered if prepared.shape is None else seen.shape
-            for match in prepared.pattern.finditer(seen.text) if gate in over else ():
-                self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
+        groups = (
+            (tuple((p.gate, p) for p in self._by_anchor), seen.lowered),
+            (self._by_hex, seen.hexed),
+            (self._by_shape + self._by_long_number, seen.shape),
+        )
+        for group, over in groups:
+            for gate, prepared in group:
+                for match in prepared.pattern.finditer(seen.text) if gate in over else ():
+                    self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
             self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
         for start, end in number_runs(seen.shape):
@@ -334,6 +353,10 @@ class Engine:
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
+
+
+def _is_hex(rule: Rule) -> bool:
+    return "h" in rule.shape
 
 
 def _whole_word(value: str) -> str:

@@ -29,8 +29,8 @@ _LINE_ESCAPES: Final = re.compile(r"\\[nrtbf]")
 _ESCAPED: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
 _ESCAPE: Final = 6
 _ASTRAL: Final = "\U00010000"
-_STYLED_DIGITS: Final = re.compile("[\U0001d7ce-\U0001d7ff]")
-"""Apart from the others: one class of both planes would be matched character by character."""
+_STYLED_DIGITS: Final = "\U0001d7ce-\U0001d7ff"
+"""The only range beyond the first plane: single characters there would make the class slow."""
 _INVISIBLES: Final = re.compile(rf"[{_INVISIBLE}]")
 _REMOVED: Final = re.compile(rf"[{_INVISIBLE}]|\\u([0-9a-fA-F]{{4}})")
 
@@ -73,19 +73,12 @@ def view_of(text: str) -> View:
     if "\\" in blanked:
         blanked = _LINE_ESCAPES.sub("  ", blanked)
     if not text.isascii():
-        blanked = _folded(blanked)
-        if _INVISIBLES.search(blanked) is not None:
-            return _shortened(blanked)
+        table, notable = _folding()
+        if notable.search(blanked) is not None:
+            blanked = notable.sub(lambda match: table.get(match[0], match[0]), blanked)
+            if _INVISIBLES.search(blanked) is not None:
+                return _shortened(blanked)
     return _shortened(blanked) if _ESCAPED.search(blanked) is not None else View(blanked)
-
-
-def _folded(text: str) -> str:
-    table, foldable = _folding()
-    if foldable.search(text) is not None:
-        text = foldable.sub(lambda match: table[match[0]], text)
-    if _STYLED_DIGITS.search(text) is not None:
-        text = _STYLED_DIGITS.sub(lambda match: table[match[0]], text)
-    return text
 
 
 def _shortened(text: str) -> View:
@@ -119,4 +112,5 @@ def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
             table[char] = str(digit)
     for code in range(0xFF01, 0xFF5F):
         table.setdefault(chr(code), chr(code - 0xFEE0))
-    return table, re.compile(f"[{''.join(re.escape(char) for char in table if char < _ASTRAL)}]")
+    near = "".join(re.escape(char) for char in table if char < _ASTRAL)
+    return table, re.compile(f"[{near}{_INVISIBLE}{_STYLED_DIGITS}]")

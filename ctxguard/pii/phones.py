@@ -28,7 +28,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-international",
             "PHONE",
-            r"(?<!\w)(?<!\w\+)\+ ?\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
+            r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
             kind="number",
             validate=_HERE + "international_phone",
             tail=_EXTENSION,

@@ -32,7 +32,8 @@ class Rule:
             occurs. With `lead`, the pattern is tried only around it.
         lead: characters that may stand before the anchor, at most 64 of them; None means the pattern is searched.
         shape: regular expression over the shape, beginning with a literal, that matches wherever a match begins
-            (with `lead`: wherever a match may stand around).
+            (with `lead`: wherever a match may stand around). With an `h` in it: over the text with every hexadecimal
+            digit as `h`.
         gate: a literal that the shape of every match contains (with `shape`).
         validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
             text: yes, no, or how many of its characters are the finding; None takes every match.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["number_runs", "shape_of", "token_starts"]
+__all__ = ["hex_shape_of", "number_runs", "shape_of", "token_starts"]
 
 
 def _table(*classes: tuple[bytes, bytes]) -> bytes:
@@ -26,6 +26,7 @@ _DIGITS: Final = b"0123456789"
 _LATIN: Final = bytes(range(0xC0, 0x100))
 _SHAPE: Final = _table((_UPPER, b"A"), (_LOWER, b"a"), (_LATIN, b"a"), (_DIGITS, b"0"))
 _TOKEN: Final = _table((_UPPER + _LOWER + _DIGITS + b"_-", b"a"))
+_HEX: Final = _table((b"0123456789abcdefABCDEF", b"h"), (b"hH", b"x"))
 _RUN: Final = re.compile(rb"0[0 .()/-]{5,}")
 _LONG_TOKEN: Final = re.compile(rb"aaaaaaaaaaaaaaaaa{3,}")
 
@@ -33,6 +34,11 @@ _LONG_TOKEN: Final = re.compile(rb"aaaaaaaaaaaaaaaaa{3,}")
 def shape_of(plain: bytes) -> bytes:
     """Return the shape of a text in Latin-1; one byte a character, so that offsets are the same."""
     return plain.translate(_SHAPE)
+
+
+def hex_shape_of(plain: bytes) -> bytes:
+    """Return a text in Latin-1 with every hexadecimal digit as `h`; one byte a character."""
+    return plain.translate(_HEX)
 
 
 def number_runs(shape: bytes) -> Iterator[tuple[int, int]]:

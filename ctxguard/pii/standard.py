@@ -25,7 +25,13 @@ _HOST: Final = rf"A-Za-z0-9_{_LETTERS}぀-ヿ一-鿿가-힣"
 _HEX: Final = "0123456789abcdefABCDEF"
 _CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
 _IP_WORDS: Final = (
-    r"\bips?\b|ipv[46]|loopback|localhost|subnet|\bcidr\b|prefix|default|mapped|connecting|remote|client|peer"
+    r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
+    r"(?: from| address| addr)?[\s:=]{1,3}\Z"
+)
+"""Words right before an address of no host in particular (loopback, unspecified) that make it one all the same."""
+_IPV6: Final = (
+    r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,40}::|(?:[0-9A-Fa-f]{1,4}:){6})(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
+    r"(?![\w:])(?!\.\d)"
 )
 _BIRTH: Final = (
     r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita"
@@ -125,15 +131,20 @@ CORE_RULES: Final = (
         needs_context=True,
         score=0.5,
     ),
-    Rule(
-        "ipv6",
-        "IP",
-        r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,40}::|(?:[0-9A-Fa-f]{1,4}:){6})(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
-        r"(?![\w:])(?!\.\d)",
-        shape=":(?::|[0Aa]{1,4}:[0Aa]{1,4}:[0Aa]{1,4}:)",
-        gate=":",
-        lead=_HEX + ":",
-        validate=_HERE + "address_length",
+    *(
+        Rule(
+            name,
+            "IP",
+            _IPV6,
+            shape=shape,
+            gate=gate,
+            lead=_HEX + ":",
+            validate=_HERE + "address_length",
+        )
+        for name, shape, gate in (
+            ("ipv6-short", "::[h.]?", "::"),
+            ("ipv6-full", "h:h{1,4}:h{1,4}:h{1,4}:h{1,4}:", "h:h"),
+        )
     ),
     Rule(
         "ipv6-own",
@@ -151,9 +162,8 @@ CORE_RULES: Final = (
             f"mac-{name}",
             "MAC",
             rf"(?<![\w:-])[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![\w:]|-\w)",
-            shape=f"{sign}[0Aa]{{2}}{sign}[0Aa]{{2}}{sign}[0Aa]{{2}}{sign}",
-            gate=sign,
-            lead=_HEX,
+            shape=sign.join(["hh"] * 6),
+            gate=sign.join(["hh"] * 6),
             validate=_HERE + "mac",
         )
         for name, sign in (("colons", ":"), ("hyphens", "-"))
@@ -162,9 +172,8 @@ CORE_RULES: Final = (
         "mac-dotted",
         "MAC",
         r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
-        shape=r"\.[0Aa]{4}\.[0Aa]{4}",
-        gate=".",
-        lead=_HEX,
+        shape=r"hhhh\.hhhh\.hhhh",
+        gate="hhhh.hhhh.hhhh",
         validate=_HERE + "mac",
         quiet=QUIET_NUMBER,
     ),
@@ -218,20 +227,13 @@ CORE_RULES: Final = (
         anchor="driv",
         lead="",
     ),
-    *(
-        Rule(
-            f"bank-{anchor}",
-            "BANK_ACCOUNT",
-            rf"(?i){anchor}{words}{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
-            anchor=anchor,
-            lead="",
-        )
-        for anchor, words in (
-            ("bank", r"[ _-]{0,2}(?:account|acct)"),
-            ("checking", r"[ _-]{0,2}(?:account|acct)"),
-            ("savings", r"[ _-]{0,2}(?:account|acct)"),
-            ("routing", ""),
-        )
+    Rule(
+        "bank-account",
+        "BANK_ACCOUNT",
+        r"(?i)(?:(?<=bank[ _-])|(?<=checking[ _-])|(?<=savings[ _-])|(?<=deposit[ _-]))account"
+        rf"{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
+        anchor="account",
+        lead="",
     ),
 )
 DIGITS: Final = RuleSet(

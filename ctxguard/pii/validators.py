@@ -60,7 +60,8 @@ _FILE_ENDINGS: Final = frozenset(
     | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
     | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
 )
-_SSN_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z")
+_OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
+"""A US social security number or a postal code of nine digits."""
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
 """Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350)."""
@@ -141,8 +142,9 @@ def _ends_there(value: str, end: int) -> bool:
 
 def _is_telling(value: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Tell another host's address from this host's own, and from a name with `::` in it, as `ab::cd` in a program."""
-    groups = [group for group in value.split(":") if group]
-    return len(groups) >= 2 and any(char.isdigit() for char in value) and not _is_own(address)
+    groups = [group for group in value.partition("%")[0].split(":") if group]
+    long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
+    return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
 
 def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -213,7 +215,7 @@ def international_phone(value: str, wanted: str = "valid") -> int:
 @lru_cache(maxsize=4096)
 def national_phone(value: str, regions: str) -> int:
     """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
-    if value.lstrip("(")[:1] != "0" or _SSN_SHAPE.match(value) is not None or not loose_phone(value):
+    if value.lstrip("(")[:1] != "0" or _OTHER_SHAPE.match(value) is not None or not loose_phone(value):
         return 0
     return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
 

@@ -5,15 +5,16 @@ import pickle
 import random
 import re
 import threading
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies_for_text import VALUES, texts
 
 from ctxguard.artifacts import Artifact, Part, ToolCall
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Masker, Rule, RuleSet, Span, find_pii, mask_pii, validate_no_pii
-from strategies_for_text import VALUES, texts
 
 EVERY = DIGITS | SSN | STANDARD
 SETS = {"standard": STANDARD, "digits": DIGITS, "every": EVERY}
@@ -58,7 +59,7 @@ def test_both_paths_find_the_same(text):
 def test_findings_are_sorted_disjoint_and_inside_the_text(text):
     spans = EVERY.find(text)
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
-    assert all(one.end <= other.start for one, other in zip(spans, spans[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(spans))
 
 
 @given(st.sampled_from(VALUES[:-1]), st.text("abc xyz,;\n", max_size=20), st.text("abc xyz,;\n", max_size=20))
@@ -232,7 +233,7 @@ def test_threads_share_a_masker():
     together = {}
 
     def work(step):
-        for number in range(0, len(samples)):
+        for number in range(len(samples)):
             at = (number * step) % len(samples)
             together[step, at] = masker.mask(samples[at])
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules
 from ctxguard.errors import ConfigError
+from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules
 
 
 def found(text):

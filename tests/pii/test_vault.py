@@ -7,11 +7,11 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies_for_text import VALUES, chunks_of, texts
 
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
 from ctxguard.stores import MemoryStore, SQLiteStore
-from strategies_for_text import VALUES, chunks_of, texts
 
 slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 EVERY = DIGITS | STANDARD
