@@ -42,7 +42,8 @@ _CONSOLE = re.compile(
     r"^\s*(?:- )?\[(?:LOG|ERROR|WARN|WARNING|INFO|DEBUG|VERBOSE|PAGEERROR)\]|^console\.(?:log|error|warn|info|debug)\b",
     re.IGNORECASE,
 )
-_YAML = re.compile(r"^(?:\s*- )?\s*[\w.\"'/-]+:(?: \S.*| ?[|>]-?)?$|^\s*- \S|^---$|^\s*#|^\s*$")
+_KEY = re.compile(r"""\s*(?:- )*(?:[\w./-]+|"[^"]{1,80}"|'[^']{1,80}'):(?:\s|$)""")
+_AT_MARGIN = re.compile(rf"""{_KEY.pattern}|- |-$|#|---(?:\s|$)|\.\.\.$|[}}\]]""")
 _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|[-*] \S|\d+\. \S|\|.*\|$|> )")
 
 
@@ -122,8 +123,10 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    keys = sum(1 for line in lines if re.match(r"\s*(?:- )?[\w.\"'/-]+:(?:\s|$)", line))
-    return keys >= 2 and keys > 0.3 * len(lines) and _share(lines, _YAML) > 0.9
+    """Tell YAML: two keys or more, and at the margin nothing but keys, items, comments and document marks."""
+    keys = sum(1 for line in lines if _KEY.match(line))
+    margin = [line for line in lines if not line[0].isspace()]
+    return keys >= 2 and all(map(_AT_MARGIN.match, margin))
 
 
 def _is_markdown(lines: list[str], start: str) -> bool:
