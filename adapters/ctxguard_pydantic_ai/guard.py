@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.parts import pieces, rendered
+from ctxguard_pydantic_ai.parts import is_fixed, pieces, rendered
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
@@ -155,7 +155,7 @@ class ContextGuard(AbstractCapability[Any]):
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         """Bound a result that is larger than `max_result_tokens`; results of the framework's own tools stay whole."""
-        if getattr(tool_def, "tool_kind", None) is not None:
+        if is_fixed(tool_def):
             return result
         limit = self.max_result_tokens or self.stabilizer.budget_for(_window(self.stabilizer, self.window, ctx))
         return _bounded(result, limit, self.stabilizer, tool_def.name)

@@ -27,13 +27,14 @@ NativePart = Any
 
 _MEDIA: Final = ("image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file")
 _UNSENT: Final = ("timestamp", "metadata", "provider_details", "part_kind", "id", "signature")
+_OWN_TOOLS: Final = ("tool-search", "capability-load")
 _IMAGE_HEAD: Final = 49_152
 """Bytes of an image that are looked at for its size."""
 
 
 def is_fixed(part: NativePart) -> bool:
     """Tell a part of the framework's own tools (tool search, capability loading): history is read for them."""
-    return getattr(part, "tool_kind", None) is not None
+    return getattr(part, "tool_kind", None) in _OWN_TOOLS
 
 
 def pieces(part: NativePart) -> list[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import pairwise
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_prompts_only_grow_but_at_a_cut():
         history = agent.run_sync(f"Question {turn}", message_history=history).all_messages()
     sent = [texts(messages) for messages, _ in model.seen]
     fresh = [report.cut is not None and report.cut.fresh for report in reports]
-    breaks = [now[: len(was)] != was for was, now in zip(sent, sent[1:], strict=False)]
+    breaks = [now[: len(was)] != was for was, now in pairwise(sent)]
     assert breaks == fresh[1:]
     assert 1 <= sum(breaks) <= 6
 
@@ -193,7 +194,7 @@ def test_a_window_of_ones_own_and_an_unknown_one():
     guard = ContextGuard(Stabilizer("50%"), window=4_000, on_report=reports.append)
     agent_with(FunctionModel(Scripted().answer), capabilities=[guard]).run_sync("Question")
     assert {report.budget for report in reports} == {2_000}
-    with pytest.raises(ConfigError, match="context window.*window="):
+    with pytest.raises(ConfigError, match=r"context window.*window="):
         agent_with(FunctionModel(Scripted().answer), capabilities=[ContextGuard(Stabilizer("50%"))]).run_sync(
             "Question"
         )
