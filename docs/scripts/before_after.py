@@ -1,0 +1,176 @@
+"""Draw docs/assets/before_after.svg from a real run of the demo session: `python docs/scripts/before_after.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+from ctxguard import Report, Stabilizer
+from ctxguard.adapters import stabilize_native
+from ctxguard.demo import demo_session
+from ctxguard.report import Decision
+
+PICTURE = Path(__file__).resolve().parents[1] / "assets" / "before_after.svg"
+WIDTH, LEFT, TOP = 940, 24, 34
+BAR, ROW = 26, 30
+SHOWN = 54
+ROLES = {"system": "#6f42c1", "user": "#2f6fdb", "assistant": "#1a8f5a", "tool": "#c98a1b"}
+INK, GREY, RED, AMBER = "#1f2328", "#6b7280", "#b42318", "#8a5a00"
+
+
+def run() -> Report:
+    """Return the report of the demo: the `agent` policy at 2,500 tokens, counted exactly."""
+    session = demo_session()
+    stabilizer = Stabilizer.from_policy("agent", budget=2_500, provider="openai", counter="o200k_base")
+    return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
+
+
+def draw(report: Report) -> str:
+    """Return the picture: both contexts to one scale, then one line of each kind of decision."""
+    told = chosen(report)
+    height = TOP + 200 + ROW * len(told) + 34
+    svg = ElementTree.Element(
+        "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), role="img"
+    )
+    ElementTree.SubElement(svg, "title").text = "A support session before and after ctxguard"
+    box(svg, 0, 0, WIDTH, height, "#ffffff", rx="10", stroke="#d8dce2")
+    saved = 100 * (1 - report.tokens_after / report.tokens_before)
+    heading = f"One support session, {len(report.decisions)} messages, a budget of {report.budget:,} tokens"
+    text(svg, LEFT, TOP, heading, size=17, weight="600")
+    bars(svg, report, saved)
+    legend(svg, TOP + 146)
+    table(svg, told, TOP + 186)
+    checks = ", ".join(check.name for check in report.checks if check.ok)
+    text(svg, LEFT, height - 16, f"checked in the result: {checks}", size=11.5, colour=GREY)
+    for child in svg:
+        child.tail = "\n"  # a line an element; inside a text every blank is seen
+    return ElementTree.tostring(svg, encoding="unicode") + "\n"
+
+
+def bars(svg: ElementTree.Element, report: Report, saved: float) -> None:
+    """Draw both contexts as bars of one scale, a stripe a message, and the budget as a line."""
+    scale = (WIDTH - 2 * LEFT) / report.tokens_before
+    before = [(d.artifact.kind.value, d.tokens_before) for d in report.decisions]
+    after = [(d.artifact.kind.value, d.tokens_after) for d in report.decisions if d.tokens_after]
+    labels = (f"before: {report.tokens_before:,} tokens", f"after: {report.tokens_after:,} tokens, {saved:.0f}% fewer")
+    for place, (label, stripes) in enumerate(zip(labels, (before, after), strict=True)):
+        y = TOP + 32 + place * 54
+        text(svg, LEFT, y, label, size=13, weight="600")
+        x = float(LEFT)
+        for role, tokens in stripes:
+            box(svg, x, y + 7, tokens * scale, BAR, ROLES[role], stroke="#ffffff", **{"stroke-width": "0.6"})
+            x += tokens * scale
+    limit = LEFT + report.budget * scale
+    for y in (TOP + 36, TOP + 90):
+        line = {"x1": f"{limit:.1f}", "x2": f"{limit:.1f}", "y1": str(y), "y2": str(y + BAR + 6)}
+        ElementTree.SubElement(svg, "line", {**line, "stroke": RED, "stroke-width": "2"})
+    text(svg, limit + 8, TOP + 110, f"budget: {report.budget:,}", size=12, colour=RED)
+
+
+def legend(svg: ElementTree.Element, y: float) -> None:
+    """Name the colours."""
+    x = float(LEFT)
+    for role, colour in ROLES.items():
+        box(svg, x, y - 10, 12, 12, colour)
+        text(svg, x + 17, y, role, size=12, colour=GREY)
+        x += 90
+
+
+def chosen(report: Report) -> list[Decision]:
+    """Return a decision of each kind: masked words, dropped logs, masked JSON, a bounded result, the last question."""
+    told = report.decisions
+    masked = [d for d in told if d.action == "masked" and d.artifact.text]
+    said = next(d for d in masked if d.artifact.kind == "user")
+    given = next(d for d in masked if d.artifact.kind == "tool")
+    largest = max((d for d in told if d.action == "dropped"), key=lambda d: d.tokens_before)
+    bounded = next(d for d in told if d.action == "bounded")
+    return [told[0], said, largest, given, bounded, told[-1]]
+
+
+def table(svg: ElementTree.Element, told: list[Decision], y: float) -> None:
+    """Write what was recorded beside what the model sees."""
+    text(svg, LEFT, y, "recorded", size=12, weight="600", colour=GREY)
+    text(svg, WIDTH / 2 + 20, y, "what the model sees", size=12, weight="600", colour=GREY)
+    for place, decision in enumerate(told):
+        top = y + 12 + place * ROW
+        box(svg, LEFT, top, 5, ROW - 6, ROLES[decision.artifact.kind.value])
+        left, right = sides(decision)
+        spans(svg, LEFT + 12, top + 17, left)
+        spans(svg, WIDTH / 2 + 20, top + 17, right)
+
+
+def sides(decision: Decision) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return both sides of a row as coloured pieces."""
+    before = flat(source_text(decision))
+    after = flat(decision.artifact.text)
+    tokens = f" {decision.tokens_before:,} tokens" if decision.tokens_before > 500 else ""
+    if not decision.tokens_after:
+        return [(clipped(before, SHOWN - len(tokens)), INK), (tokens, RED)], [(f"dropped: {decision.reason}", GREY)]
+    if decision.action == "bounded":
+        left = [(clipped(before, SHOWN - len(tokens)), INK), (tokens, RED)]
+        shown = f" {decision.tokens_after:,} tokens"
+        return left, [(clipped(after, SHOWN - len(shown)), INK), (shown, AMBER)]
+    return around(before, after)
+
+
+def source_text(decision: Decision) -> str:
+    """Return the text as it was recorded: an artifact that a report holds has its personal data masked already."""
+    assert decision.position is not None
+    content = demo_session().read()[decision.position].text
+    return content if decision.tokens_after else decision.artifact.text
+
+
+def around(before: str, after: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return both texts cut around their first difference, that coloured."""
+    if before == after:
+        return [(clipped(before, SHOWN), INK)], [(clipped(after, SHOWN), INK)]
+    start = next(n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
+    end = after.index("]", start) + 1
+    rest = after[end : end + 3]
+    stop = before.index(rest, start)
+    lead = max(0, start - 16)
+    head = ("…" if lead else "") + before[lead:start]
+    left = [(head, INK), (before[start:stop], RED), (clipped(before[stop:], SHOWN - len(head) - stop + start), INK)]
+    right = [(head, INK), (after[start:end], AMBER), (clipped(after[end:], SHOWN - len(head) - end + start), INK)]
+    return left, right
+
+
+def flat(content: str) -> str:
+    """Return a text on one line."""
+    return " ".join(content.split())
+
+
+def clipped(content: str, most: int) -> str:
+    """Return the beginning of a text, in characters."""
+    return content if len(content) <= most else content[: max(0, most - 1)] + "…"
+
+
+def text(
+    svg: ElementTree.Element, x: float, y: float, content: str, *, size: float, weight: str = "400", colour: str = INK
+) -> None:
+    """Write one line."""
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": weight, "fill": colour}
+    face = {"font-family": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"}
+    ElementTree.SubElement(svg, "text", {**place, **face}).text = content
+
+
+def spans(svg: ElementTree.Element, x: float, y: float, pieces: list[tuple[str, str]]) -> None:
+    """Write one line of coloured pieces."""
+    face = {"font-family": "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace", "xml:space": "preserve"}
+    line = ElementTree.SubElement(svg, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": "12", **face})
+    for content, colour in pieces:
+        bold = {"font-weight": "600"} if colour in (RED, AMBER) else {}
+        ElementTree.SubElement(line, "tspan", {"fill": colour, **bold}).text = content
+
+
+def box(svg: ElementTree.Element, x: float, y: float, width: float, height: float, colour: str, **more: str) -> None:
+    """Draw a filled box."""
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}", "fill": colour}
+    ElementTree.SubElement(svg, "rect", {**place, **more})
+
+
+if __name__ == "__main__":
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(draw(run()), encoding="utf-8")
+    sys.stdout.write(f"{PICTURE.name}: written\n")
