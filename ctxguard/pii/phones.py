@@ -57,7 +57,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-national",
             "PHONE",
-            rf"{LEFT}(?<!\d[ /])\(?\d{{2,5}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
+            rf"{LEFT}(?<!\d[ /])\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_QUIET,
@@ -67,7 +67,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-named",
             "PHONE",
-            rf"{LEFT}\(?\d{{1,5}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
+            rf"{LEFT}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
             kind="number",
             validate=_HERE + "loose_phone",
             context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",

@@ -64,7 +64,7 @@ CORE_RULES: Final = (
         "card",
         "CREDIT_CARD",
         rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?:(?P=s)\d{{1,3}})?"
-        rf"|\d{{4}}[ .-]\d{{6}}[ .-]\d{{4,5}}|\d{{15,16}}){RIGHT}",
+        rf"|\d{{4}}[ .-]\d{{6}}[ .-]\d{{4,5}}|\d{{14,16}}){RIGHT}",
         kind="number",
         validate=_HERE + "card",
         quiet=QUIET_NUMBER,
@@ -77,6 +77,7 @@ CORE_RULES: Final = (
         validate=_HERE + "luhn",
         context=_CARD_WORDS,
         needs_context=True,
+        quiet=QUIET_NUMBER,
     ),
     Rule(
         "ssn",
@@ -90,7 +91,7 @@ CORE_RULES: Final = (
     Rule(
         "ssn-named",
         "SSN",
-        rf"{LEFT}\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}}{RIGHT}",
+        rf"{LEFT}\d{{3}}(?P<s>[ .-]?)\d{{2}}(?P=s)\d{{4}}{RIGHT}",
         kind="number",
         context=r"\bssn\b|social.{0,3}security|\bssn[_#:]",
         needs_context=True,
