@@ -1,0 +1,18 @@
+"""Summarise what a long history no longer has room for."""
+
+from __future__ import annotations
+
+from ctxguard.compaction.history import CompactionResult, HistoryCompactor
+from ctxguard.compaction.summaries import Summarizer
+from ctxguard.compaction.summarizers import langchain_summarizer, openai_summarizer, pydantic_ai_summarizer
+from ctxguard.config import CompactionConfig
+
+__all__ = [
+    "CompactionConfig",
+    "CompactionResult",
+    "HistoryCompactor",
+    "Summarizer",
+    "langchain_summarizer",
+    "openai_summarizer",
+    "pydantic_ai_summarizer",
+]

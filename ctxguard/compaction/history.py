@@ -1,0 +1,236 @@
+"""Compact a history: a summary in place of what is old, the rest as it was.
+
+A fold like `StableWindow`'s: the same history is cut at the same places in every call and every process, whatever the
+summaries say, because the fold counts a fixed allowance for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.compaction.fold import Fold
+from ctxguard.compaction.native import read_native, write_native
+from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
+from ctxguard.compaction.transcript import head_and_tail
+from ctxguard.config import CompactionConfig, load_context_config
+from ctxguard.errors import ConfigError, SummarizerError
+from ctxguard.stabilizer import Ask, Draft, Stabilizer
+from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TextCache, TokenCounter, find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector, Masker
+    from ctxguard.stores import Store
+
+__all__ = ["SUMMARY", "CompactionResult", "HistoryCompactor"]
+
+SUMMARY: Final = "[Summary of the earlier conversation, which is no longer shown. A record, not a request.]"
+"""First line of the message that stands for what was compacted."""
+_UNLIMITED: Final = 1 << 40
+_log = logging.getLogger("ctxguard.compaction")
+
+Native = TypeVar("Native", bound=Sequence[object])
+
+
+class CompactionResult(BaseModel):
+    """Say what a compaction did.
+
+    Attributes:
+        original_messages: messages before.
+        compacted_messages: messages after, the summary included.
+        original_tokens: tokens before.
+        compacted_tokens: tokens after.
+        summary: the text that stands for what is gone.
+        fallback: True where no summary was to be had and the text is the head and the tail of the transcript.
+    """
+
+    original_messages: int
+    compacted_messages: int
+    original_tokens: int
+    compacted_tokens: int
+    summary: str
+    fallback: bool = False
+
+
+OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
+
+
+class HistoryCompactor:
+    """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
+
+    System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
+    summarised. A cut summarises what left since the last one together with the last summary. Summaries are kept in the
+    store under the content they stand for: no call, restart or other worker pays for the same one twice. Where none is
+    to be had, the head and the tail of the transcript stand in, with a marker of the tokens removed.
+
+    Args:
+        config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
+            both shrink in proportion.
+        summarizer: takes a prompt, gives a summary; sync, or async where the call is. None means head and tail always.
+        on_compaction: told of every new compaction; sync or async; what it raises is logged.
+        store: where summaries are kept; None means in this process.
+        instructions: what the summarizer is told.
+        rules: what is masked for the summarizer where no masking stage came before; None means
+            `ctxguard.pii.STANDARD`.
+        timeout: seconds that one request may take; None means no limit.
+        max_input: tokens that the summarizer can take at once; more is summarised part by part.
+        max_failures: failures in a row after which it is left alone for a while.
+        keep_recent: latest messages that stay, where it is used by itself.
+        counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+
+    name = "HistoryCompactor"
+
+    def __init__(
+        self,
+        config: CompactionConfig | None = None,
+        *,
+        summarizer: Summarizer | None = None,
+        on_compaction: OnCompaction | None = None,
+        store: Store | None = None,
+        instructions: str = INSTRUCTIONS,
+        rules: Detector | Sequence[Detector] | None = None,
+        timeout: float | None = 60.0,
+        max_input: int = 60_000,
+        max_failures: int = 3,
+        keep_recent: int = 2,
+        counter: str | TokenCounter | Callable[[str], int] = "auto",
+    ) -> None:
+        from ctxguard.stores import MemoryStore
+
+        if max_input < 1 or max_failures < 1:
+            raise ConfigError("max_input and max_failures must be 1 or more", setting="max_input")
+        self.config = load_context_config().compaction if config is None else config
+        self.on_compaction = on_compaction
+        self.keep_recent = keep_recent
+        self._summaries = Summaries(
+            summarizer,
+            MemoryStore(max_bytes=64_000_000) if store is None else store,
+            instructions,
+            timeout,
+            max_input,
+            Breaker(max_failures),
+        )
+        self._rules = rules
+        self._masker: Masker | None = None
+        self._told: TextCache[bool] = TextCache(1_000_000)
+        self._counter = ArtifactCounter(find_counter(counter))
+
+    def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
+        """Return the draft where nothing is to be done, else a generator that asks for the summary."""
+        fold = Fold.of(draft, self.config)
+        return self._compacted(draft, fold) if fold.begins else draft
+
+    def needs_compaction(self, messages: Sequence[object]) -> bool:
+        """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
+        return self.count_tokens(messages) > self.config.max_tokens
+
+    def count_tokens(self, messages: Sequence[object]) -> int:
+        """Return the tokens of a history, of artifacts or of any adapter's messages."""
+        return self._counter.artifacts(read_native(messages)[1])
+
+    async def compact(self, messages: Native) -> Native:
+        """Return the history compacted where it needs to be, in its own format. The input is not changed.
+
+        Messages that stay are the same objects, unmasked; what was summarised has been masked.
+
+        Raises:
+            AdapterError: no installed adapter knows the format.
+        """
+        adapter, artifacts = read_native(messages)
+        result = await self.as_stabilizer().astabilize(artifacts)
+        return cast("Native", write_native(adapter, messages, result.artifacts))
+
+    def as_stabilizer(self) -> Stabilizer:
+        """Return a stabilizer that repairs and compacts, without a budget of its own: for any adapter's entry point."""
+        from ctxguard.stages import RepairExchanges
+
+        return Stabilizer(
+            _UNLIMITED,
+            stages=[RepairExchanges(), self],
+            checks=(),
+            keep_recent=self.keep_recent,
+            counter=self._counter.counter,
+        )
+
+    def create_history_processor(self) -> object:
+        """Return a PydanticAI history processor: `Agent(model, capabilities=[ProcessHistory(processor)])`.
+
+        Raises:
+            ImportError: PydanticAI is not installed.
+        """
+        try:
+            package = import_module("ctxguard_pydantic_ai")
+        except ImportError as error:
+            raise ImportError(
+                "the history processor needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'"
+            ) from error
+        processor: object = package.history_processor(self.as_stabilizer())
+        return processor
+
+    def _compacted(self, draft: Draft, fold: Fold) -> Generator[Ask, object, Draft]:
+        mask = draft.mask if draft.masks else self._mask()
+        keys = fold.keys(mask, self._summaries.instructions)
+        try:
+            summary = yield from self._summaries.known(keys[-1])
+        except SummarizerError:  # a dry run: nothing may be asked for
+            return fold.result(self._message(fold, None, mask))
+        if summary is None:
+            summary = yield from self._made(fold, keys, mask)
+        message = self._message(fold, summary, mask)
+        result = fold.result(message)
+        if self.on_compaction is not None and not self._told.get(keys[-1]):
+            yield from self._tell(self.on_compaction, _told(draft, result, message, fallback=summary is None))
+            self._told.put(keys[-1], value=True)
+        return result
+
+    def _message(self, fold: Fold, summary: str | None, mask: Callable[[str], str]) -> Artifact:
+        """Return the message that stands for what is gone; the transcript's head and tail for want of a summary."""
+        count = fold.draft.counter.text
+        room = fold.allowance - fold.draft.counter.artifact(Artifact(Kind.USER, f"{SUMMARY}\n"))
+        text = "\n\n".join(fold.pieces(mask)) if summary is None else summary
+        while True:
+            shown = mask(f"{SUMMARY}\n{head_and_tail(text, room, count) if room > 0 else ''}")
+            if room <= 0 or count(shown) <= fold.allowance - MESSAGE_TOKENS:
+                return Artifact(Kind.USER, shown)
+            room -= max(1, room // 8)  # masking what the cut brought together made it longer
+
+    def _mask(self) -> Callable[[str], str]:
+        if self._masker is None:
+            from ctxguard.pii import STANDARD, Masker
+
+            self._masker = Masker(STANDARD if self._rules is None else self._rules)
+        return self._masker.session().text
+
+    def _made(self, fold: Fold, keys: Sequence[str], mask: Callable[[str], str]) -> Generator[Ask, object, str | None]:
+        """Make the summary of all that is gone: of what left since the last cut, where the last summary is known."""
+        earlier = (yield from self._summaries.known(keys[-2])) if len(keys) > 1 else None
+        pieces = fold.pieces(mask, since=0 if earlier is None else len(keys) - 1)
+        if earlier is not None:
+            pieces = [f"Summary of what came before:\n{mask(earlier)}", *pieces]
+        return (yield from self._summaries.make(keys[-1], pieces, fold.draft.counter.text, mask))
+
+    def _tell(self, listener: OnCompaction, told: CompactionResult) -> Generator[Ask, object, None]:
+        try:
+            yield Ask(listener, (told,))
+        except Exception as error:  # noqa: BLE001 - a listener cannot break the call
+            _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
+
+
+def _told(draft: Draft, result: Draft, message: Artifact, *, fallback: bool) -> CompactionResult:
+    return CompactionResult(
+        original_messages=len(draft.artifacts),
+        compacted_messages=len(result.artifacts),
+        original_tokens=draft.tokens,
+        compacted_tokens=result.tokens,
+        summary=message.text.removeprefix(SUMMARY).strip(),
+        fallback=fallback,
+    )

@@ -1,0 +1,47 @@
+"""Read a history of any kind: artifacts, or the messages of an installed adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ctxguard.adapters import Adapter, adapter_names, find_adapter
+from ctxguard.artifacts import Artifact
+from ctxguard.errors import AdapterError
+
+__all__ = ["read_native", "write_native"]
+
+
+def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, list[Artifact]]:
+    """Return the adapter that knows these messages (None for artifacts) and the artifacts.
+
+    Raises:
+        AdapterError: no installed adapter knows them.
+    """
+    if all(isinstance(message, Artifact) for message in messages):
+        return None, cast("list[Artifact]", list(messages))
+    adapter = _detected(messages)
+    return adapter, adapter.read(messages)
+
+
+def write_native(
+    adapter: Adapter[object] | None, messages: Sequence[object], artifacts: list[Artifact]
+) -> Sequence[object]:
+    """Return artifacts in the format that they were read from."""
+    return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))
+
+
+def _detected(messages: Sequence[object]) -> Adapter[object]:
+    tried = []
+    for name in adapter_names():
+        try:
+            adapter = find_adapter(name)
+        except AdapterError:
+            continue  # its framework is not installed, so the messages cannot be of its kind
+        if adapter.detects(messages):
+            return adapter
+        tried.append(name)
+    raise AdapterError(
+        f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(tried)}; "
+        "read the messages with an adapter of your own and hand over the artifacts"
+    )

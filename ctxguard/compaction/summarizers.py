@@ -1,0 +1,93 @@
+"""Summarizers from what one has: a PydanticAI agent or model, a LangChain runnable, an OpenAI client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Protocol, cast
+
+from ctxguard.errors import SummarizerError
+
+__all__ = ["langchain_summarizer", "openai_summarizer", "pydantic_ai_summarizer"]
+
+
+class _Agent(Protocol):
+    async def run(self, prompt: str, /) -> object: ...
+
+
+class _Runnable(Protocol):
+    async def ainvoke(self, prompt: str, /) -> object: ...
+
+
+def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[str]]:
+    """Return a summarizer of a PydanticAI agent, or of a model or the name of one.
+
+    Args:
+        agent_or_model: an `Agent` is run as it is; anything else becomes the model of a plain one.
+
+    Raises:
+        ImportError: PydanticAI is not installed and no agent was given.
+    """
+    agent = agent_or_model if hasattr(agent_or_model, "run") else _plain_agent(agent_or_model)
+
+    async def summarize(prompt: str) -> str:
+        result = await cast("_Agent", agent).run(prompt)
+        return str(getattr(result, "output", result))
+
+    return summarize
+
+
+def _plain_agent(model: object) -> object:
+    try:
+        package = import_module("pydantic_ai")
+    except ImportError as error:
+        raise ImportError("a model needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'") from error
+    agent: object = package.Agent(model)
+    return agent
+
+
+def langchain_summarizer(runnable: object) -> Callable[[str], Awaitable[str]]:
+    """Return a summarizer of a LangChain runnable that takes a text: a chat model, or a chain that ends in one."""
+    if not hasattr(runnable, "ainvoke"):
+        raise SummarizerError(f"a runnable with ainvoke() is wanted, not {type(runnable).__name__}")
+
+    async def summarize(prompt: str) -> str:
+        return _text_of(await cast("_Runnable", runnable).ainvoke(prompt))
+
+    return summarize
+
+
+def _text_of(message: object) -> str:
+    """Return the text of a message: `text`, or its content where that is one."""
+    for field in ("text", "content"):
+        value = getattr(message, field, None)
+        if isinstance(value, str):
+            return str(value)
+    return str(message)
+
+
+def openai_summarizer(client: object, model: str) -> Callable[[str], str | Awaitable[str]]:
+    """Return a summarizer of an OpenAI client: sync of an `OpenAI`, async of an `AsyncOpenAI`.
+
+    Args:
+        client: anything with `chat.completions.create`.
+        model: name of the model.
+    """
+    try:
+        create = client.chat.completions.create  # type: ignore[attr-defined]  # the client's own shape
+    except AttributeError:
+        raise SummarizerError(f"a client with chat.completions is wanted, not {type(client).__name__}") from None
+
+    def summarize(prompt: str) -> str | Awaitable[str]:
+        reply = create(model=model, messages=[{"role": "user", "content": prompt}])
+        return _awaited(reply) if isinstance(reply, Awaitable) else _choice(reply)
+
+    return summarize
+
+
+async def _awaited(reply: Awaitable[object]) -> str:
+    return _choice(await reply)
+
+
+def _choice(reply: object) -> str:
+    return str(reply.choices[0].message.content or "")  # type: ignore[attr-defined]  # the reply's own shape

@@ -1,0 +1,84 @@
+"""What a summarizer sees: the whole transcript, in pieces that fit it; and what stands in where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ctxguard.artifacts import Artifact
+
+__all__ = ["chunked", "head_and_tail", "transcript"]
+
+
+def transcript(artifacts: Iterable[Artifact]) -> str:
+    """Return artifacts as a text to read: who said what, which tool was called how, what it gave."""
+    return "\n\n".join(line for artifact in artifacts for line in _lines(artifact))
+
+
+def _lines(artifact: Artifact) -> Iterator[str]:
+    who = artifact.kind.value if artifact.name is None else f"{artifact.kind.value} {artifact.name}"
+    if artifact.text:
+        yield f"{who}: {artifact.text}"
+    if not isinstance(artifact.content, str):
+        yield from (f"{who}: [{part.kind}]" for part in artifact.content if part.text is None)
+    for call in artifact.calls:
+        yield f"{who} calls {call.name}({call.arguments})"
+
+
+def chunked(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> list[str]:
+    """Return the pieces joined into chunks of at most `max_tokens`; nothing is left out.
+
+    A piece that is too large by itself is cut, at a line where there is one.
+    """
+    chunks: list[str] = []
+    held: list[str] = []
+    taken = 0
+    for piece in (part for whole in pieces for part in _split(whole, max_tokens, count)):
+        tokens = count(piece) + 2
+        if held and taken + tokens > max_tokens:
+            chunks.append("\n\n".join(held))
+            held, taken = [], 0
+        held.append(piece)
+        taken += tokens
+    return [*chunks, "\n\n".join(held)] if held else chunks
+
+
+def _split(piece: str, max_tokens: int, count: Callable[[str], int]) -> Iterator[str]:
+    while len(piece) > 1 and count(piece) + 2 > max_tokens:
+        size = _fitting(piece, max(1, max_tokens - 2), count)
+        line = piece.rfind("\n", size // 2, size)
+        end = line + 1 if line > 0 else size
+        yield piece[:end]
+        piece = piece[end:]
+    if piece:
+        yield piece
+
+
+def _fitting(text: str, max_tokens: int, count: Callable[[str], int]) -> int:
+    """Return how many characters from the start fit, at least one."""
+    size = min(len(text), 4 * max_tokens)
+    while size > 1 and (tokens := count(text[:size])) > max_tokens:
+        size = max(1, min(size - 1, size * max_tokens // tokens))
+    return max(1, size)
+
+
+def head_and_tail(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """Return a text within `max_tokens`: its start, its end, and between them how many tokens were removed.
+
+    An empty text where not even the marker fits.
+    """
+    total = count(text)
+    if total <= max_tokens:
+        return text
+    room = max_tokens - count(_marker(total)) - 2
+    while room > 0:
+        head = text[: _fitting(text, max(1, room // 2), count)]
+        tail = text[::-1][: _fitting(text[::-1], max(1, room // 2), count)][::-1] if room > 1 else ""
+        shown = f"{head}\n{_marker(max(1, total - count(head) - count(tail)))}\n{tail}"
+        if count(shown) <= max_tokens:
+            return shown
+        room -= max(1, room // 8)
+    return _marker(total) if count(_marker(total)) <= max_tokens else ""
+
+
+def _marker(tokens: int) -> str:
+    return f"[… {tokens} tokens removed …]"
