@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from ctxguard import Report, Stabilizer
 from ctxguard.adapters import stabilize_native
@@ -30,10 +30,10 @@ def draw(report: Report) -> str:
     """Return the picture: both contexts to one scale, then one line of each kind of decision."""
     told = chosen(report)
     height = TOP + 200 + ROW * len(told) + 34
-    svg = ElementTree.Element(
+    svg = ET.Element(
         "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), role="img"
     )
-    ElementTree.SubElement(svg, "title").text = "A support session before and after ctxguard"
+    ET.SubElement(svg, "title").text = "A support session before and after ctxguard"
     box(svg, 0, 0, WIDTH, height, "#ffffff", rx="10", stroke="#d8dce2")
     saved = 100 * (1 - report.tokens_after / report.tokens_before)
     heading = f"One support session, {len(report.decisions)} messages, a budget of {report.budget:,} tokens"
@@ -45,10 +45,10 @@ def draw(report: Report) -> str:
     text(svg, LEFT, height - 16, f"checked in the result: {checks}", size=11.5, colour=GREY)
     for child in svg:
         child.tail = "\n"  # a line an element; inside a text every blank is seen
-    return ElementTree.tostring(svg, encoding="unicode") + "\n"
+    return ET.tostring(svg, encoding="unicode") + "\n"
 
 
-def bars(svg: ElementTree.Element, report: Report, saved: float) -> None:
+def bars(svg: ET.Element, report: Report, saved: float) -> None:
     """Draw both contexts as bars of one scale, a stripe a message, and the budget as a line."""
     scale = (WIDTH - 2 * LEFT) / report.tokens_before
     before = [(d.artifact.kind.value, d.tokens_before) for d in report.decisions]
@@ -64,11 +64,11 @@ def bars(svg: ElementTree.Element, report: Report, saved: float) -> None:
     limit = LEFT + report.budget * scale
     for y in (TOP + 36, TOP + 90):
         line = {"x1": f"{limit:.1f}", "x2": f"{limit:.1f}", "y1": str(y), "y2": str(y + BAR + 6)}
-        ElementTree.SubElement(svg, "line", {**line, "stroke": RED, "stroke-width": "2"})
+        ET.SubElement(svg, "line", {**line, "stroke": RED, "stroke-width": "2"})
     text(svg, limit + 8, TOP + 110, f"budget: {report.budget:,}", size=12, colour=RED)
 
 
-def legend(svg: ElementTree.Element, y: float) -> None:
+def legend(svg: ET.Element, y: float) -> None:
     """Name the colours."""
     x = float(LEFT)
     for role, colour in ROLES.items():
@@ -88,7 +88,7 @@ def chosen(report: Report) -> list[Decision]:
     return [told[0], said, largest, given, bounded, told[-1]]
 
 
-def table(svg: ElementTree.Element, told: list[Decision], y: float) -> None:
+def table(svg: ET.Element, told: list[Decision], y: float) -> None:
     """Write what was recorded beside what the model sees."""
     text(svg, LEFT, y, "recorded", size=12, weight="600", colour=GREY)
     text(svg, WIDTH / 2 + 20, y, "what the model sees", size=12, weight="600", colour=GREY)
@@ -147,27 +147,27 @@ def clipped(content: str, most: int) -> str:
 
 
 def text(
-    svg: ElementTree.Element, x: float, y: float, content: str, *, size: float, weight: str = "400", colour: str = INK
+    svg: ET.Element, x: float, y: float, content: str, *, size: float, weight: str = "400", colour: str = INK
 ) -> None:
     """Write one line."""
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": weight, "fill": colour}
     face = {"font-family": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"}
-    ElementTree.SubElement(svg, "text", {**place, **face}).text = content
+    ET.SubElement(svg, "text", {**place, **face}).text = content
 
 
-def spans(svg: ElementTree.Element, x: float, y: float, pieces: list[tuple[str, str]]) -> None:
+def spans(svg: ET.Element, x: float, y: float, pieces: list[tuple[str, str]]) -> None:
     """Write one line of coloured pieces."""
     face = {"font-family": "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace", "xml:space": "preserve"}
-    line = ElementTree.SubElement(svg, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": "12", **face})
+    line = ET.SubElement(svg, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": "12", **face})
     for content, colour in pieces:
         bold = {"font-weight": "600"} if colour in (RED, AMBER) else {}
-        ElementTree.SubElement(line, "tspan", {"fill": colour, **bold}).text = content
+        ET.SubElement(line, "tspan", {"fill": colour, **bold}).text = content
 
 
-def box(svg: ElementTree.Element, x: float, y: float, width: float, height: float, colour: str, **more: str) -> None:
+def box(svg: ET.Element, x: float, y: float, width: float, height: float, colour: str, **more: str) -> None:
     """Draw a filled box."""
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}", "fill": colour}
-    ElementTree.SubElement(svg, "rect", {**place, **more})
+    ET.SubElement(svg, "rect", {**place, **more})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+"""Write the reference pages when the site is built: the command line from its own help, Python from its docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer.main
+from typer.testing import CliRunner
+
+from ctxguard.cli import app
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = (
+    "ctxguard",
+    "ctxguard.policies",
+    "ctxguard.stages",
+    "ctxguard.checks",
+    "ctxguard.report",
+    "ctxguard.pii",
+    "ctxguard.content",
+    "ctxguard.compaction",
+    "ctxguard.prompts",
+    "ctxguard.stores",
+    "ctxguard.tokens",
+    "ctxguard.media",
+    "ctxguard.config",
+    "ctxguard.metrics",
+    "ctxguard.harness",
+    "ctxguard.adapters",
+    "ctxguard.protection",
+    "ctxguard.errors",
+    "ctxguard.testing",
+)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to those of the folder."""
+    from mkdocs.structure.files import File
+
+    for path, content in pages().items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def pages() -> dict[str, str]:
+    """Return every generated page by its path."""
+    modules = public_modules()
+    made = {f"reference/api/{name}.md": module_page(name) for name in modules}
+    return {"reference/cli.md": cli_page(), "reference/api/index.md": index_page(modules), **made}
+
+
+def public_modules() -> list[str]:
+    """Return the packages with public names: those of the core that are there, then the adapters by entry point."""
+    there = [name for name in CORE if find_spec(name) is not None]
+    adapters = {entry.value.partition(":")[0] for entry in entry_points(group="ctxguard.adapters")}
+    known = {path.name for path in (ROOT / "adapters").iterdir() if (path / "__init__.py").exists()}
+    return [*there, *sorted(adapters | known)]
+
+
+def names_of(module: str) -> list[str]:
+    """Return the public names of a module."""
+    return sorted(import_module(module).__all__, key=lambda name: (name.isupper(), name.lower()))
+
+
+def module_page(module: str) -> str:
+    """Return the page of a package: each public name where it is defined."""
+    parts = [f"# `{module}`\n", summary(module), *(f"::: {module}.{name}" for name in names_of(module))]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(module: str) -> str:
+    """Return the first paragraph of a module's docstring."""
+    return (import_module(module).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+
+def index_page(modules: list[str]) -> str:
+    """Return the list of packages with all their public names."""
+    rows = [
+        f"| [`{module}`]({module}.md) | {summary(module)} | {', '.join(f'`{name}`' for name in names_of(module))} |"
+        for module in modules
+    ]
+    return "\n".join(["# Python reference\n", "| package | what it is | public names |", "|---|---|---|", *rows]) + "\n"
+
+
+def cli_page() -> str:
+    """Return the page of the command line: what each command says of itself."""
+    parts = [
+        "# Command line\n",
+        "Exit codes: 0 fine, 1 a check failed, 2 bad usage or unreadable input, said in one line on standard error.",
+        help_of(),
+    ]
+    for words in leaves(typer.main.get_command(app)):
+        parts += [f"## ctxguard {' '.join(words)}\n", help_of(*words)]
+    return "\n\n".join(parts) + "\n"
+
+
+def leaves(group: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Walk the commands of a group and of the groups in it, as the words one types."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, (*prefix, name))
+        elif not command.hidden:
+            yield *prefix, name
+
+
+def help_of(*words: str) -> str:
+    """Return the help of a command as a block of text."""
+    plain = {"COLUMNS": "96", "TERMINAL_WIDTH": "96", "NO_COLOR": "1", "TERM": "dumb"}
+    said = CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="ctxguard")
+    if said.exit_code:
+        raise RuntimeError(f"ctxguard {' '.join(words)} --help ended with {said.exit_code}: {said.output}")
+    lines = [line.rstrip() for line in said.output.strip("\n").splitlines()]
+    return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
