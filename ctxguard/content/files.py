@@ -119,7 +119,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
         reason = getattr(error, "strerror", None) or str(error)
         raise RefusedError(f"{_short(path)}: {reason[:1].lower()}{reason[1:]}") from None
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or not os.path.samestat(status, _confined(path, root).stat()):
+    if not stat.S_ISREG(status.st_mode) or not _is_inside(descriptor, path, root):
         os.close(descriptor)
         raise RefusedError(f"{_short(path)}: was replaced while it was opened; read it again")
     mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
@@ -132,13 +132,24 @@ def _short(path: Path) -> str:
 
 
 def _confined(path: Path, root: Path | None) -> Path:
+    """Return the real path, resolved once: a second look could find something else."""
     if root is None:
-        return path.resolve(strict=True)
+        return path.resolve()
     base = root.resolve(strict=True)
-    real = (base / path).resolve(strict=False)
+    real = (base / path).resolve()
     if not real.is_relative_to(base):
         raise RefusedError(f"{_short(path)}: is outside of {_short(root)}, to which reading is confined")
-    return real.resolve(strict=True)
+    return real
+
+
+def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
+    """Tell whether the file that was opened is in the root: by what the system says of it, or else by looking again."""
+    if root is None:
+        return True
+    told = Path(f"/proc/self/fd/{descriptor}")
+    if told.is_symlink():
+        return told.readlink().is_relative_to(root.resolve(strict=True))
+    return os.path.samestat(os.fstat(descriptor), _confined(path, root).stat())
 
 
 def _require_regular(mode: int, path: Path) -> None:

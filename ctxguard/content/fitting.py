@@ -65,6 +65,8 @@ def fit(shape: Shape, max_tokens: int, count: Count, ratio: float) -> View:
         view = shape.view(room)
         tokens = count(view.text)
         if tokens <= max_tokens:
+            if best is not None and view.text == best.text:
+                break
             if best is None or len(view.text) > len(best.text):
                 best = _counted(view, tokens)
             if not view.cut or tokens >= max_tokens * _FULL_ENOUGH or step >= _STEPS // 2 + 1:

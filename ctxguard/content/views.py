@@ -105,6 +105,17 @@ class Source:
         """True where totals are counted, not estimated."""
         return self.gap is None or self.lines is not None
 
+    def sampled(self, size: int) -> Source:
+        """Return head and tail of a text above `size` characters, cut at line breaks, with its lines counted."""
+        text = self.text
+        if self.gap is not None or len(text) <= size:
+            return self
+        head = text[: text.rfind("\n", 0, size // 2) + 1]
+        tail = text[text.find("\n", len(text) - size // 2) + 1 :]
+        if len(tail) > size:  # no line break in the second half
+            tail = ""
+        return Source(head + tail, gap=len(head), size=len(text), lines=self.line_count(), handle=self.handle)
+
     def line_count(self) -> int:
         """Return the lines of the whole, estimated by density where it was not read."""
         if self.lines is not None:

@@ -28,6 +28,7 @@ _NAMES = {
     "verbose": "debug",
     "warn": "warning",
 }
+_SAMPLE = 400_000
 _ORDER = ("error", "warning", "log", "info", "debug")
 _NUMBERS = re.compile(r"\d+")
 
@@ -47,23 +48,31 @@ class ConsoleShape:
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source = source
+        self._whole = source
+        self._source = source.sampled(_SAMPLE)
         self._length = limits.line_length or 1000
-        self._messages = _read(source.text[: source.head_end])
+        self._messages = _read(self._source.text)
+        self._groups = [(kind, len(group), _folded(group)) for kind, group in _groups(self._messages)]
 
     def view(self, room: int) -> View:
         """Return the groups, errors first, each message once with how often it came."""
-        text = self._source.text
+        text = self._whole.text
         total = len(self._messages)
-        if len(text) <= room and self._source.gap is None:
+        if len(text) <= room and self._whole.gap is None:
             return View(text, cut=False, info=TruncationInfo(lines_shown=total, lines_total=total))
-        marker = f"[{note(f'{total} console messages in all', self._source.handle)}]"
-        body = _grouped(self._messages, max(0, room - len(marker) - 1), self._length)
+        marker = f"[{note(self._total(), self._source.handle)}]"
+        body = _grouped(self._groups, max(0, room - len(marker) - 1), self._length)
         return View("\n".join([*body, marker]), cut=True, info=TruncationInfo(lines_total=total))
+
+    def _total(self) -> str:
+        total = len(self._messages)
+        if self._source.gap is None:
+            return f"{total} console messages in all"
+        return f"{total} console messages read at start and end of {self._source.line_count()} lines"
 
     def resorts(self) -> tuple[str, ...]:
         """Return counts by type, then only the total."""
-        counts = ", ".join(f"{len(group)} {kind}" for kind, group in _groups(self._messages))
+        counts = ", ".join(f"{total} {kind}" for kind, total, _ in self._groups)
         return f"[{note(counts, self._source.handle)}]", f"[{len(self._messages)} messages]", "…"
 
 
@@ -88,12 +97,10 @@ def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -
     return compressed if len(compressed) < len(text) else text
 
 
-def _grouped(messages: list[_Message], room: int, length: int) -> list[str]:
-    groups = _groups(messages)
+def _grouped(groups: list[tuple[str, int, list[tuple[_Message, int]]]], room: int, length: int) -> list[str]:
     out: list[str] = []
-    room -= sum(len(kind) + 30 for kind, _ in groups)
-    for kind, group in groups:
-        different = _folded(group)
+    room -= sum(len(kind) + 30 for kind, _, _ in groups)
+    for kind, total, different in groups:
         lines: list[str] = []
         for message, times in different:
             line = _line(message, times, max(length, room // 2) if kind == "error" else min(length, 200))
@@ -102,7 +109,7 @@ def _grouped(messages: list[_Message], room: int, length: int) -> list[str]:
             room -= len(line) + 1
             lines.append(line)
         rest = f", {len(lines)} of {len(different)} different shown" if len(lines) < len(different) else ""
-        out.extend([f"{kind} ({len(group)}{rest}):", *lines])
+        out.extend([f"{kind} ({total}{rest}):", *lines])
     return out
 
 

@@ -10,7 +10,7 @@ from ctxguard.content.views import Limits, Source, View
 
 __all__ = ["HtmlShape", "page_text"]
 
-_SAMPLE = 400_000
+_SAMPLE = 120_000
 _RAW = ("script", "style", "noscript", "template", "svg", "iframe", "textarea")
 _BLOCKS = frozenset(
     {

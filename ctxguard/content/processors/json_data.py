@@ -12,7 +12,7 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 __all__ = ["JsonShape", "parse_json"]
 
-_WHOLE = 1_000_000
+_WHOLE = 600_000
 _SAMPLE = 131_072
 _MAX_OPEN = 200
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL)

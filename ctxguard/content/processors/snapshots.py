@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SnapshotShape", "compress_snapshot"]
 
+_SAMPLE = 400_000
 _ROLES = (
     "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
     "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"
@@ -47,14 +48,15 @@ class SnapshotShape:
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = source, limits
-        self._lines = _read(source.text[: source.head_end])
+        self._whole = source
+        self._source, self._limits = source.sampled(_SAMPLE), limits
+        self._lines = _read(self._source.text)
         self._acting = sum(line.acts for line in self._lines)
 
     def view(self, room: int) -> View:
         """Return the deepest view that finds room."""
-        text = self._source.text
-        if len(text) <= room and self._limits.depth is None and self._source.gap is None:
+        text = self._whole.text
+        if len(text) <= room and self._limits.depth is None and self._whole.gap is None:
             return View(text, cut=False, info=self._info(len(self._lines)))
         free = room - len(self._marker(len(self._lines), self._acting)) - 1
         for depth in self._depths():
@@ -100,7 +102,8 @@ class SnapshotShape:
         return View("\n".join([*drawn, self._marker(shown, acting)]), cut=True, info=self._info(shown))
 
     def _marker(self, shown: int, acting: int) -> str:
-        text = f"{shown} of {len(self._lines)} elements shown; {acting} of {self._acting} interactive"
+        read = "" if self._source.gap is None else f" that were read, of {self._source.line_count()} lines"
+        text = f"{shown} of {len(self._lines)} elements{read} shown; {acting} of {self._acting} interactive"
         return f"[{note(text, self._source.handle)}]"
 
     def _info(self, shown: int) -> TruncationInfo:

@@ -15,7 +15,7 @@ _OPENS = re.compile(
     r"(?:def|class|function|fn|func|impl|struct|enum|trait|interface|type|module|namespace|const|let|var|package)\b)"
     r"|[A-Za-z_][\w<>\[\],*& ]* [*&]?\w+\([^;]*$"
 )
-_WHOLE = 2_000_000
+_WHOLE = 300_000
 
 
 @dataclass(frozen=True, slots=True)

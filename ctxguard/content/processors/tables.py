@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table", "write_row"]
 
-_WHOLE = 1_000_000
-_WINDOW = 262_144
+_WHOLE = 600_000
+_WINDOW = 131_072
 _DELIMITERS = ",\t;|"
 _CELLS = (500, 200, 80, 40, 20, 10)
 
@@ -194,7 +194,7 @@ def read_table(source: Source, limits: Limits) -> TableShape:
     """Read a CSV or TSV text.
 
     Args:
-        source: the text; of one above 1,000,000 characters the first and the last 262,144 are parsed.
+        source: the text; of one above 600,000 characters the first and the last 131,072 are parsed.
         limits: what a view may show.
 
     Raises:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ctxguard.content.views import Limits
 
@@ -196,8 +196,7 @@ def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
     allowed = _allowed(len(node), job.limits.items)
     if not node or (allowed == len(node) and job.sizes.of(node, room) <= room):
         return len(node), 0
-    sizes = sorted(job.sizes.of(item, max(8, room)) for item in (*node[:6], *node[-3:]))
-    return head_and_tail(len(node), sizes[len(sizes) // 2], room - 2, allowed)
+    return head_and_tail(len(node), room - 2, allowed, lambda index: job.sizes.of(node[index], max(8, room)))
 
 
 def _allowed(count: int, limit: int | None) -> int:
@@ -205,19 +204,24 @@ def _allowed(count: int, limit: int | None) -> int:
     return count if limit is None or count <= limit else max(0, limit - 1)
 
 
-def head_and_tail(count: int, typical: int, room: int, allowed: int) -> tuple[int, int]:
-    """Return how many entries to show from the head and from the tail, at least three if each takes a third.
+def head_and_tail(count: int, room: int, allowed: int, size: Callable[[int], int]) -> tuple[int, int]:
+    """Return how many entries to show from the head and from the tail: two to one, at least three where there is room.
 
     Args:
         count: entries there are.
-        typical: characters of a usual one.
-        room: characters for all.
+        room: characters for all; an entry is taken to need no more than a third of it.
         allowed: entries that may be shown.
+        size: gives the characters of an entry by its index.
     """
-    fit = (room - _MARKER_ROOM) // (min(typical, max(24, room // 3)) + 1)
-    shown = max(0, min(allowed, fit))
-    tail = 0 if shown == count else shown // 3
-    return shown - tail, tail
+    most = max(24, room // 3)
+    head, tail, left = 0, 0, room - _MARKER_ROOM
+    while head + tail < allowed:
+        from_tail = tail < head // 2
+        left -= min(size(count - 1 - tail if from_tail else head), most) + 1
+        if left < 0:
+            break
+        head, tail = (head, tail + 1) if from_tail else (head + 1, tail)
+    return (count, 0) if head + tail == count else (head, tail)
 
 
 def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> Tree:
@@ -247,8 +251,9 @@ def _chosen_keys(node: dict[str, Tree], room: int, job: _Job) -> list[str]:
     room -= 2
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
-        sizes = sorted(len(key) + 4 + job.sizes.of(node[key], max(8, room)) for key in sample)
-        head, tail = head_and_tail(len(keys), sizes[len(sizes) // 2], room, allowed)
+        head, tail = head_and_tail(
+            len(keys), room, allowed, lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, room))
+        )
         return [*keys[:head], *keys[len(keys) - tail :]]
     return _keys_that_fit(node, keys[:allowed], room, job.sizes)
 

@@ -12,7 +12,7 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 __all__ = ["XmlShape"]
 
-_SAMPLE = 1_000_000
+_SAMPLE = 131_072
 _MAX_DEPTH = 500
 _MAX_DRAWN = 80
 """Levels that are drawn: each takes a few frames of Python's stack."""
@@ -95,8 +95,7 @@ class XmlShape:
         allowed = count if limit is None or count <= limit else max(0, limit - 1)
         head, tail = count, 0
         if allowed < count or sum(sizes) > room:
-            sample = sorted((*sizes[:6], *sizes[-3:]))
-            head, tail = head_and_tail(count, sample[len(sample) // 2], room, allowed)
+            head, tail = head_and_tail(count, room, allowed, sizes.__getitem__)
         kept = [*children[:head], *children[count - tail :]]
         skipped = count - len(kept)
         shares = share_out([_size(child) for child in kept], room - (_COMMENT if skipped else 0))

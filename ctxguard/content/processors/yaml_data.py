@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["YamlShape", "parse_yaml"]
 
-_SAMPLE = 131_072
+_SAMPLE = 65_536
 _MAX_NESTING = 400
 _AS_WRITTEN = ("bool", "float", "int", "null", "timestamp", "merge", "value")
 
@@ -152,15 +152,15 @@ def _untagged(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> object:
 def _dumper() -> type[Any]:
     import yaml
 
-    class Dumper(yaml.SafeDumper):
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
         """Write numbers as they were spelled, and every value in full in its place."""
 
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the parent's signature
             return True
 
         def as_written(self, data: Number) -> yaml.Node:
-            tag: str = self.resolve(yaml.ScalarNode, str(data), (True, False))  # type: ignore[no-untyped-call]
-            return self.represent_scalar(tag, str(data))
+            tag = self.resolve(yaml.ScalarNode, str(data), (True, False))
+            return cast("yaml.Node", self.represent_scalar(tag, str(data)))
 
     Dumper.add_representer(Number, Dumper.as_written)
     return Dumper
