@@ -21,7 +21,12 @@ BANKS = {"DE": 18, "FR": 23, "GB": 18, "NL": 14, "ES": 20, "IT": 23, "PL": 24, "
 
 
 def email(rng):
-    name = rng.choice(FIRST) + rng.choice(("", ".", "_", "-")) + rng.choice(LAST) + rng.choice(("", str(rng.randint(1, 99))))
+    name = (
+        rng.choice(FIRST)
+        + rng.choice(("", ".", "_", "-"))
+        + rng.choice(LAST)
+        + rng.choice(("", str(rng.randint(1, 99))))
+    )
     return rng.choice((name, name.lower())) + rng.choice(("", "", "+news")) + "@" + rng.choice(HOSTS)
 
 
@@ -67,8 +72,20 @@ def mac(rng):
 
 MAKERS = {"EMAIL": email, "PHONE": phone, "CREDIT_CARD": card, "IBAN": bank, "SSN": ssn, "IP": address, "MAC": mac}
 SENTENCES = {
-    "EMAIL": ("Please forward it to {}.", "{} asked for a refund", "cc: {}; bcc: none", "<{}>", "From: {}\nSubject: hi"),
-    "PHONE": ("You can call me on {} after six.", "Tel. {}", "mobile: {}", "my phone number is {}, thanks", "WhatsApp {} pls"),
+    "EMAIL": (
+        "Please forward it to {}.",
+        "{} asked for a refund",
+        "cc: {}; bcc: none",
+        "<{}>",
+        "From: {}\nSubject: hi",
+    ),
+    "PHONE": (
+        "You can call me on {} after six.",
+        "Tel. {}",
+        "mobile: {}",
+        "my phone number is {}, thanks",
+        "WhatsApp {} pls",
+    ),
     "CREDIT_CARD": ("Charge {} please.", "my card is {} exp 09/29", "Card number: {}", "credit card {} was declined"),
     "IBAN": ("Transfer it to {} today.", "IBAN: {}", "account {} at my bank"),
     "SSN": ("SSN {}", "my social security number is {}.", "applicant {} (verified)"),
@@ -77,22 +94,30 @@ SENTENCES = {
 }
 NEGATIVES = (
     lambda r: f"order #{r.randint(10**9, 10**10)} is on its way",
-    lambda r: json.dumps({"item_id": str(r.randint(10**9, 10**10)), "order_id": f"#W{r.randint(10**6, 10**7)}", "qty": 2}),
+    lambda r: json.dumps(
+        {"item_id": str(r.randint(10**9, 10**10)), "order_id": f"#W{r.randint(10**6, 10**7)}", "qty": 2}
+    ),
     lambda r: f"tracking number {r.randint(10**11, 10**12)}",
     lambda r: f"took {r.random() * 1000:.6f} s, {r.randint(10**6, 10**8)} bytes, exit code {r.randint(1, 255)}",
-    lambda r: f"{r.randint(2000, 2026)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}T10:{r.randint(10, 59)}:07.{r.randint(100000, 999999)}Z ok",
+    lambda r: (
+        f"{r.randint(2000, 2026)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}T10:{r.randint(10, 59)}:07.{r.randint(100000, 999999)}Z ok"
+    ),
     lambda r: "".join(r.choices("0123456789abcdef", k=40)) + " Merge branch",
     lambda r: f"pip install thing=={r.randint(1, 9)}.{r.randint(0, 30)}.{r.randint(0, 9)}.post{r.randint(1, 9)}",
-    lambda r: f"npm i @scope/pkg@{r.randint(1, 20)}.{r.randint(0, 9)}.{r.randint(0, 9)} && git clone git@github.com:a/b.git",
+    lambda r: (
+        f"npm i @scope/pkg@{r.randint(1, 20)}.{r.randint(0, 9)}.{r.randint(0, 9)} && git clone git@github.com:a/b.git"
+    ),
     lambda r: f"total 1,{r.randint(100, 999)},{r.randint(100, 999)}.50 EUR (was $ {r.randint(1000, 9999)}.00)",
     lambda r: f"lat {r.uniform(-90, 90):.7f}, lon {r.uniform(-180, 180):.7f}",
     lambda r: f"ISBN 978-{r.randint(0, 9)}-{r.randint(10, 99)}-{r.randint(100000, 999999)}-{r.randint(0, 9)}",
-    lambda r: f"Traceback: File \"/srv/app-{r.randint(1, 9)}/main.py\", line {r.randint(100, 9999)}, in run",
+    lambda r: f'Traceback: File "/srv/app-{r.randint(1, 9)}/main.py", line {r.randint(100, 9999)}, in run',
     lambda r: f"{r.randint(1, 99)} {r.randint(100, 999)} {r.randint(1000, 9999)} rows x {r.randint(2, 40)} columns",
     lambda r: f"timestamp={r.randint(1_600_000_000_000, 1_800_000_000_000)} seq={r.randint(10**8, 10**9)}",
     lambda r: f"mean 0.{r.randint(1000, 9999)} std 0.{r.randint(1000, 9999)} n={r.randint(10**5, 10**6)}",
     lambda r: f"void Foo::bar(std::size_t n) {{ return {r.randint(10**7, 10**9)}u; }}",
-    lambda r: f"flight HAT{r.randint(100, 999)} departs 06:{r.randint(10, 59)}, gate {r.randint(1, 60)}, seat 12A, price ${r.randint(100, 900)}",
+    lambda r: (
+        f"flight HAT{r.randint(100, 999)} departs 06:{r.randint(10, 59)}, gate {r.randint(1, 60)}, seat 12A, price ${r.randint(100, 900)}"
+    ),
 )
 
 

@@ -98,8 +98,11 @@ def _pattern_analyzer(language: str) -> AnalyzerEngine:
         raise ImportError("Presidio is not installed; pip install 'ctxguard-stabilizer[presidio]'") from error
     registry = RecognizerRegistry(supported_languages=[language])
     registry.load_predefined_recognizers(languages=[language])
+    registry.remove_recognizer("SpacyRecognizer")
     return AnalyzerEngine(
-        registry=registry, nlp_engine=NoOpNlpEngine(supported_languages=[language]), supported_languages=[language]
+        registry=registry,
+        nlp_engine=NoOpNlpEngine(models=[{"lang_code": language, "model_name": "no_op"}]),
+        supported_languages=[language],
     )
 
 

@@ -1,0 +1,319 @@
+"""Personal data: quality, quiet, speed and hostile input, side by side with the peers that are installed.
+
+Run `python benchmarks/pii.py [quality|own|quiet|code|speed|hostile|json|all]`. Peers (presidio-analyzer, langchain,
+scrubadub, datafog) are skipped by name where they are not installed, marked texts where `../shared/data` is not there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+from pii_corpus import MAKERS, corpus
+
+from ctxguard.pii import DIGITS, STANDARD, Masker, PresidioDetector, Span, evaluate, read_gold, resolve
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+STRUCTURED = ("EMAIL", "PHONE", "CREDIT_CARD", "SSN", "IBAN", "IP", "MAC", "CRYPTO")
+SOURCES = ("presidio-research", "presidio-tests", "lifebench-pii", "meddocan", "wnut17")
+HOSTILE = {
+    "1-": "1-",
+    "a.": "a.",
+    "eyJ": "eyJ",
+    "cards": "4111 1111 ",
+    "digits": "1",
+    "@": "@",
+    "a@": "a@",
+    "a@a.": "a@a.",
+    "(555) ": "(555) ",
+    "PEM": "-----BEGIN RSA PRIVATE KEY-----\nabc\n",
+    "://a:": "://a:",
+    "::": "::",
+    "ff:": "ff:",
+    "+1": "+1",
+    "1 ": "1 ",
+    "1.": "1.",
+    "1/": "1/",
+    "key=": "key=",
+    "<EMAIL_": "<EMAIL_",
+    "\\u0031": "\\u0031",
+    "zero width": "1\u200b",
+    "IBAN": "DE89 3704 ",
+    "born 1 ": "born 1 ",
+}
+
+
+class Peer:
+    """Give a peer the shape of a detector."""
+
+    def __init__(self, name, find):
+        self.name = name
+        self.find = find
+
+
+def presidio():
+    importlib.import_module("presidio_analyzer")
+    return PresidioDetector(threshold=0.0)
+
+
+def langchain():
+    module = importlib.import_module("langchain.agents.middleware._redaction")
+    finders = (
+        ("EMAIL", module.detect_email),
+        ("CREDIT_CARD", module.detect_credit_card),
+        ("IP", module.detect_ip),
+        ("MAC", module.detect_mac_address),
+    )
+    return Peer(
+        "langchain",
+        lambda text: resolve(Span(m["start"], m["end"], label) for label, find in finders for m in find(text)),
+    )
+
+
+def scrubadub():
+    module = importlib.import_module("scrubadub")
+    scrubber = module.Scrubber()
+    labels = {"social_security_number": "SSN"}
+    return Peer(
+        "scrubadub",
+        lambda text: resolve(
+            Span(one.beg, one.end, labels.get(one.type, one.type.upper()))
+            for one in scrubber.iter_filth(text)
+            if one.end > one.beg
+        ),
+    )
+
+
+def datafog():
+    module = importlib.import_module("datafog")
+    labels = {"IP_ADDRESS": "IP"}
+    return Peer(
+        "datafog",
+        lambda text: resolve(
+            Span(one.start, one.end, labels.get(one.type, one.type))
+            for one in module.scan(text).entities
+            if one.end > one.start
+        ),
+    )
+
+
+def detectors():
+    found = [STANDARD]
+    for make in (presidio, langchain, scrubadub, datafog):
+        try:
+            found.append(make())
+        except ImportError as error:
+            print(f"skipped {make.__name__}: {error}")
+    return found
+
+
+def row(name, scores):
+    total = scores.total
+    cells = "  ".join(
+        f"{label} {scores.labels[label].recall:.2f}/{scores.labels[label].precision:.2f}"
+        for label in STRUCTURED
+        if label in scores.labels
+    )
+    print(
+        f"  {name:<12} R {total.recall:.3f}  P {total.precision:.3f}  F2 {total.f(2):.3f}  {scores.megabytes_per_second:7.2f} MB/s  {cells}"
+    )
+
+
+def quality():
+    print(
+        "\n== quality on marked texts: recall/precision by type; R: every letter and digit covered, P: touches something marked"
+    )
+    if not (DATA / "pii").is_dir():
+        print("skipped: ../shared/data/pii is not here")
+        return
+    every = detectors()
+    for source in SOURCES:
+        print(source)
+        examples = list(read_gold(DATA / "pii" / f"{source}.jsonl.gz"))
+        for detector in every:
+            slow = detector.name == "presidio" and sum(len(one.text) for one in examples) > 200_000
+            used = random.Random(3).sample(examples, 60) if slow else examples
+            row(detector.name + ("*" if slow else ""), evaluate(detector, used, labels=STRUCTURED))
+    print("  * on 60 texts only")
+
+
+def own():
+    seed = int(time.time())
+    print(f"\n== quality on texts made on the spot (seed {seed}), types {', '.join(MAKERS)}")
+    examples = corpus(seed, 4_000)
+    for detector in detectors():
+        row(
+            detector.name,
+            evaluate(detector, examples[: 400 if detector.name == "presidio" else None], labels=STRUCTURED),
+        )
+    row("digits", evaluate(DIGITS, examples))
+
+
+def transcripts():
+    for file in sorted((DATA / "transcripts").glob("*.jsonl.gz")):
+        for line in gzip.decompress(file.read_bytes()).decode().splitlines():
+            record = json.loads(line)
+            for message in record["messages"]:
+                yield from ((record["source"], text) for text in texts_of(message))
+
+
+def texts_of(message):
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    for call in message.get("tool_calls") or ():
+        if isinstance(call["function"].get("arguments"), str):
+            yield call["function"]["arguments"]
+
+
+def quiet():
+    print("\n== findings in the recorded agent transcripts, for a person to read (each value once)")
+    seen = {}
+    chars = 0
+    for source, text in transcripts():
+        chars += len(text)
+        for span in STANDARD.find(text):
+            place = (source, span.label, text[span.start : span.end])
+            seen.setdefault(place, text[max(0, span.start - 36) : span.start].replace("\n", " "))
+    counts = Counter(label for _, label, _ in seen)
+    print(f"{chars:,} characters; different values by type: {dict(counts)}")
+    obvious = {"EMAIL", "DATE_OF_BIRTH"}
+    for (source, label, value), before in sorted(seen.items()):
+        if label not in obvious and not (source == "sgd" and "phone" in before.lower()):
+            print(f"  {source:<20} {label:<14} …{before!r} | {value}")
+
+
+def code():
+    print("\n== findings in the source of installed packages, per MB")
+    files = sorted(Path(importlib.import_module("ctxguard").__file__).parent.rglob("*.py"))
+    for name in ("pydantic", "pip", "hypothesis", "_pytest", "typer", "rich", "yaml"):
+        try:
+            files += sorted(Path(importlib.import_module(name).__file__).parent.rglob("*.py"))
+        except ImportError:
+            print(f"skipped {name}")
+    counts, chars, seconds, shown = Counter(), 0, 0.0, []
+    for file in files:
+        text = file.read_text("utf-8")
+        began = time.process_time()
+        spans = STANDARD.find(text)
+        seconds += time.process_time() - began
+        chars += len(text)
+        counts.update(span.label for span in spans)
+        shown += [(span.label, text[span.start : span.end]) for span in spans]
+    print(
+        f"{len(files)} files, {chars / 1e6:.1f} MB, {chars / 1e6 / seconds:.1f} MB/s, {sum(counts.values()) / chars * 1e6:.2f} per MB: {dict(counts)}"
+    )
+    for label, value in sorted(set(shown)):
+        print(f"  {label:<14} {value[:70]}")
+
+
+def speed():
+    print("\n== speed on the recorded transcripts, MB/s of processor time, no cache of texts; every 4th text")
+    texts = [text for _, text in transcripts()][::4]
+    size = sum(map(len, texts)) / 1e6
+    STANDARD.find("warm up +49 30 901820 4111 1111 1111 1111")
+    for detector in detectors():
+        used = texts[:: {"presidio": 60, "langchain": 4, "scrubadub": 20, "datafog": 10}.get(detector.name, 1)]
+        size = sum(map(len, used)) / 1e6
+        began = time.process_time()
+        for text in used:
+            detector.find(text)
+        print(f"  {detector.name:<12} {size / (time.process_time() - began):8.2f}  ({size:.2f} MB)")
+    began = time.process_time()
+    for text in texts[:1000]:
+        STANDARD.scan(text)
+    print(f"  {'plain path':<12} {sum(map(len, texts[:1000])) / 1e6 / (time.process_time() - began):8.2f}")
+    session = Masker(STANDARD).session()
+    message = ("Thanks, I will look into the booking and come back to you. " * 18)[:1024]
+    one = [f"{number} {message}" for number in range(500)]
+    began = time.process_time()
+    for text in one:
+        session.text(text)
+    new = (time.process_time() - began) / len(one)
+    began = time.process_time()
+    for _ in range(200):
+        for text in one:
+            session.text(text)
+    known = (time.process_time() - began) / len(one) / 200
+    print(f"  a new message of 1 KB {new * 1e6:.1f} us; one that was seen {known * 1e6:.2f} us")
+
+
+def hostile():
+    print("\n== hostile input, seconds at 10 KB, 100 KB, 1 MB (10 MB: eyJ, @, a., digits)")
+    for name, piece in HOSTILE.items():
+        row_ = []
+        for size in (10_000, 100_000, 1_000_000, 10_000_000):
+            if size > 1_000_000 and name not in {"eyJ", "@", "a.", "digits"}:
+                continue
+            text = (piece * (size // len(piece) + 1))[:size]
+            began = time.process_time()
+            STANDARD.find(text)
+            row_.append(time.process_time() - began)
+        print(f"  {name:<12}" + "".join(f"{seconds:10.3f}" for seconds in row_))
+
+
+def json_cases():
+    print("\n== 10,000 generated JSON arguments: do they parse, does a planted value survive")
+    rng = random.Random(5)
+    session = Masker(STANDARD).session()
+    broken = leaked = 0
+    for _ in range(10_000):
+        planted = []
+        text = json.dumps(value_of(rng, 3, planted), ensure_ascii=rng.random() < 0.5)
+        if rng.random() < 0.3:
+            text = text.replace("@", "\\u0040").replace("-", "\\u002d")
+        masked = session.arguments(text)
+        try:
+            shown = json.dumps(json.loads(masked), ensure_ascii=False)
+        except ValueError:
+            broken += 1
+            continue
+        leaked += any(one in shown for one in planted)
+    print(f"  broken {broken}, with a planted value left {leaked}")
+
+
+def value_of(rng, depth, planted):
+    kind = rng.choice("vvsnld" if depth else "vsn")
+    if kind == "v":
+        label = rng.choice(("EMAIL", "CREDIT_CARD", "SSN", "IBAN", "IP", "MAC"))
+        planted.append(MAKERS[label](rng))
+        before, after = rng.choice(("", "see: ", "a\tb ")), rng.choice(("", " ok", "\n"))
+        inside = f"{before}{planted[-1]}{after}"
+        return json.dumps({"x": inside}) if rng.random() < 0.2 else inside
+    if kind == "s":
+        return rng.choice(("plain", 'quo"te', "é\u2028", "back\\slash", ""))
+    if kind == "n":
+        return rng.choice((1, -2.5, True, None))
+    if kind == "l":
+        return [value_of(rng, depth - 1, planted) for _ in range(rng.randint(0, 4))]
+    return {f"k{number}": value_of(rng, depth - 1, planted) for number in range(rng.randint(0, 4))}
+
+
+PARTS = {
+    "quality": quality,
+    "own": own,
+    "quiet": quiet,
+    "code": code,
+    "speed": speed,
+    "hostile": hostile,
+    "json": json_cases,
+}
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    wanted = sys.argv[1:] or ["all"]
+    for name, part in PARTS.items():
+        if name in wanted or "all" in wanted:
+            if name in {"quiet", "speed"} and not (DATA / "transcripts").is_dir():
+                print(f"skipped {name}: ../shared/data/transcripts is not here")
+                continue
+            part()
