@@ -134,6 +134,8 @@ class Artifact:
         lifetime: how long it is of use; None means always.
         pinned: kept whatever happens.
         events: names of the events that it marks, for `Lifetime(until=…)`.
+        reported: input tokens, cached ones included, that the provider reported for the call that gave this reply;
+            None where the history does not say.
         source: where it came from; belongs to the adapter that read it. Not compared.
         origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
         memo: what was worked out from it; changes speed, never results. Not compared.
@@ -152,6 +154,7 @@ class Artifact:
     lifetime: Lifetime | None = field(default=None, kw_only=True)
     pinned: bool = field(default=False, kw_only=True)
     events: tuple[str, ...] = field(default=(), kw_only=True)
+    reported: int | None = field(default=None, kw_only=True, repr=False)
     source: object = field(default=None, kw_only=True, compare=False, repr=False)
     origin: Artifact | None = field(default=None, kw_only=True, compare=False, repr=False)
     memo: Memo = field(default_factory=Memo, init=False, compare=False, repr=False)

@@ -54,6 +54,7 @@ class Draft:
         overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
+        calibrate: whether what the provider reported for earlier calls corrects the counts.
         masks: maskers of the stages so far, for whatever later stages write.
         detectors: what those maskers look for, for the check.
         cut: the last cut, where a stage made one.
@@ -68,6 +69,7 @@ class Draft:
     overhead: int = 0
     keep_recent: int = 2
     keep_task: bool = True
+    calibrate: bool = True
     masks: tuple[Callable[[str], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     cut: Cut | None = None
@@ -147,6 +149,9 @@ class Stabilizer:
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
         reserve: tokens of the budget to leave for the reply.
+        calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
+            and they were more than ours, leave that much more room from there on: at most 2.5 times, and only where
+            at least 500 tokens were sent. The report's details state the error. It depends on the history alone.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
 
     Raises:
@@ -167,6 +172,7 @@ class Stabilizer:
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,
         reserve: int = 0,
+        calibrate: bool = True,
         on_failure: OnFailure = "report",
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
@@ -185,6 +191,7 @@ class Stabilizer:
         self.keep_recent = keep_recent
         self.keep_task = keep_task
         self.reserve = reserve
+        self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
 
@@ -304,6 +311,7 @@ class Stabilizer:
             overhead=overhead + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
+            calibrate=self.calibrate,
         )
         for stage in self.stages:
             before = len(draft.changes)

@@ -12,16 +12,17 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from math import ceil
 from operator import is_
 from threading import Lock
 from typing import Final
 
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.protection import AUTHORITY, Unit, task_of, units
 from ctxguard.report import Cut
 from ctxguard.stabilizer import Draft
-from ctxguard.stages.bound_tool_output import bounded, bounded_text
+from ctxguard.stages.squeezing import squeezed_to, water_level
 
 __all__ = ["StableWindow"]
 
@@ -29,6 +30,8 @@ _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
 _SESSIONS: Final = 64
 """Sessions whose fold a stage remembers; memory makes it fast, results do not depend on it."""
+_LEAST_CALIBRATED: Final = 500
+_MOST_CORRECTION: Final = 2.5
 _STATE: Final = (
     "units",
     "squeezed",
@@ -39,6 +42,8 @@ _STATE: Final = (
     "fixed",
     "tokens",
     "turn",
+    "correction",
+    "compared",
     "_last_user",
     "_messages",
     "_staying",
@@ -99,7 +104,15 @@ class StableWindow:
 def _session_of(draft: Draft) -> object:
     """Return a key under which the next call of the same session is likely to find this one's fold."""
     first = next((id(a) for a in draft.artifacts if a.kind is Kind.USER), 0)
-    return first, draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter.name
+    return (
+        first,
+        draft.budget,
+        draft.overhead,
+        draft.keep_recent,
+        draft.keep_task,
+        draft.calibrate,
+        draft.counter.counter.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +140,8 @@ class _Window:
     fixed: int = 0
     tokens: int = 0
     turn: tuple[int, int] = (0, 0)
+    correction: float = 1.0
+    compared: tuple[int, int] | None = None
     _last_user: list[int | None] = field(default_factory=list)
     _messages: list[int] = field(default_factory=list)
     _staying: list[int] = field(default_factory=list)
@@ -167,11 +182,12 @@ class _Window:
         self.fixed += authority[-1]
         if self._total() > self._limit() and self.units:
             self._cut(len(self.units) - 1)
-        if self._total() > self.draft.budget:
+        if self._total() > self._budget():
             raise self._exceeded()
 
     def _take(self, unit: Unit) -> None:
         """Take one more unit in, and cut if it does not fit."""
+        self._calibrate(unit)
         number = len(self.units)
         self.units.append(unit)
         self._last_user.append(self._user)
@@ -217,18 +233,31 @@ class _Window:
 
     def _reserved(self) -> int:
         """Return the tokens kept free for what is brought back; a function of what came before alone."""
-        return int(self.reserve * max(0, self.draft.budget - self.fixed))
+        return int(self.reserve * max(0, self._budget() - self.fixed))
+
+    def _budget(self) -> int:
+        """Return the budget in our tokens: less of them where the provider counts more."""
+        return int(self.draft.budget / self.correction)
+
+    def _calibrate(self, unit: Unit) -> None:
+        """Compare what the provider counted for the call that this reply answers with what we count of it."""
+        reported = self.draft.artifacts[unit.start].reported
+        counted = self._total()
+        if reported is None or not self.draft.calibrate or counted < _LEAST_CALIBRATED:
+            return
+        self.correction = min(_MOST_CORRECTION, max(1.0, reported / counted))
+        self.compared = (reported, counted)
 
     def _limit(self) -> int:
         """Return the tokens that the window may take: all of the budget until there is something to bring back."""
-        return self.draft.budget - (0 if self.cut_at is None else self._reserved())
+        return self._budget() - (0 if self.cut_at is None else self._reserved())
 
     def _cut(self, number: int) -> None:
         """Move the beginning up to the goal, as far as the latest messages allow; squeeze where that is not enough."""
         keep = self.draft.keep_recent
         recent = self._messages[-keep] if 0 < keep <= len(self._messages) else (0 if keep else number)
         limit = min(number, recent) if len(self._messages) >= keep else 0
-        goal = int(self.target * (self.draft.budget - self._reserved()))
+        goal = int(self.target * (self._budget() - self._reserved()))
         left = self.begin
         while self.begin < limit and (self._total() > goal or self._starts_badly()):
             if not self.units[self.begin].pinned:
@@ -252,18 +281,23 @@ class _Window:
         tools = [p for p in positions if self._kind(p) is Kind.TOOL]
         spoken = [p for p in positions if self._kind(p) is Kind.ASSISTANT]
         asked = [p for p in positions if self._kind(p) is Kind.USER and p != last_user]
-        for group, floors in ((tools, _FLOORS[:2]), (spoken, _FLOORS), (asked, _FLOORS), (tools, _FLOORS)):
-            for floor in floors:
-                excess = self._total() - self._limit()
-                if excess <= 0:
-                    return
-                self._shrink(group, excess, floor)
+        self._shrink_to(tools, _FLOORS[:2])
+        if anchor is not None and _holds_media(self.draft.artifacts[self.units[anchor].start]):
+            self._give_up_anchor(number)
+        for group in (spoken, asked, tools):
+            self._shrink_to(group, _FLOORS)
         self._give_up_anchor(number)
+
+    def _shrink_to(self, positions: list[int], floors: Iterable[int]) -> None:
+        for floor in floors:
+            excess = self._total() - self._limit()
+            if excess > 0:
+                self._shrink(positions, excess, floor)
 
     def _give_up_anchor(self, number: int) -> None:
         """Let an opening message that media keep large go, where the task starts the context and it is not the last."""
         anchor = self._anchor(self.begin)
-        if anchor is None or self.units[anchor].pinned or self._total() <= self.draft.budget:
+        if anchor is None or self.units[anchor].pinned or self._total() <= self._budget():
             return
         task_before = any(u.pinned and u.user for u in self.units[: self.begin])
         newer = any(u.user for u in self.units[anchor + 1 : number + 1])
@@ -275,11 +309,11 @@ class _Window:
 
     def _shrink(self, positions: list[int], excess: int, floor: int) -> None:
         tokens = {p: self.draft.counter.artifact(self._now(p)) for p in positions}
-        cap = _water_level(tokens.values(), sum(tokens.values()) - excess, floor)
+        cap = water_level(tokens.values(), sum(tokens.values()) - excess, floor)
         for position in positions:
             if tokens[position] > cap:
                 self._replace(
-                    position, _squeeze_to(self._now(position), cap, self.draft, is_open=self._is_open(position))
+                    position, squeezed_to(self._now(position), cap, self.draft, is_open=self._is_open(position))
                 )
 
     def _is_open(self, position: int) -> bool:
@@ -326,6 +360,7 @@ class _Window:
                 parts["last exchange"] += tokens
             else:
                 parts["recent messages"] += tokens
+        parts["the provider's higher count"] = ceil(sum(parts.values()) * (self.correction - 1))
         return BudgetExceededError(sum(parts.values()), draft.budget, parts)
 
     def _kept(self) -> Iterable[tuple[int, Artifact]]:
@@ -339,7 +374,7 @@ class _Window:
 
     def result(self) -> Draft:
         """Return the draft that the window leaves, with the last cut noted."""
-        draft = self.draft
+        draft = self._told_error()
         if self.cut_at is None:
             return draft
         kept = list(self._kept())
@@ -352,6 +387,18 @@ class _Window:
             fitted, cut=self._noted(self.cut_at, [p for p, _ in kept], [a for _, a in kept]), details=details
         )
 
+    def _told_error(self) -> Draft:
+        """Note in the draft how far off our count of the last reported call was."""
+        if self.compared is None:
+            return self.draft
+        reported, counted = self.compared
+        error = {
+            "reported": reported,
+            "counted": counted,
+            "error": round(counted / reported - 1, 4) if reported else None,
+        }
+        return replace(self.draft, details={**self.draft.details, "calibration": error})
+
     def _gone_at_turn(self) -> dict[str, int | None]:
         """Say what had left the window when the last user message came: later cuts do not change it."""
         begin, reserved = self.turn
@@ -363,9 +410,9 @@ class _Window:
         }
 
     def _noted(self, cut_at: int, positions: list[int], artifacts: list[Artifact]) -> Cut:
-        cut, left = self.units[cut_at], self.units[self.left_at]
+        cut = self.units[cut_at]
         order = sorted(range(len(artifacts)), key=lambda n: artifacts[n].kind not in AUTHORITY)
-        stable = sum(1 for n in order if artifacts[n].kind in AUTHORITY or positions[n] < left.start)
+        stable = self._unchanged([positions[n] for n in order])
         last_reply = next((u.start for u in reversed(self.units) if self._kind(u.start) is Kind.ASSISTANT), None)
         return Cut(
             at=cut.start,
@@ -374,51 +421,20 @@ class _Window:
             rebilled=sum(self.draft.counter.artifact(artifacts[n]) for n in order[stable:]),
         )
 
+    def _unchanged(self, positions: list[int]) -> int:
+        """Return how many of the kept artifacts stood at the same place in what was sent before the last cut."""
+        start = self.units[self.left_at].start
+        anchor = self._anchor(self.left_at)
+        opening = () if anchor is None else range(self.units[anchor].start, self.units[anchor].end)
+        before = sorted({*(p for p in self._staying if p < start), *opening})
+        earlier = chain(before, (p for p in range(start, len(self.draft.artifacts)) if self._kind(p) not in AUTHORITY))
+        pairs = enumerate(zip(positions, earlier, strict=False))
+        return next((n for n, (now, was) in pairs if now != was or now in self.squeezed), len(positions))
+
+
+def _holds_media(artifact: Artifact) -> bool:
+    return not isinstance(artifact.content, str) and any(part.tokens is not None for part in artifact.content)
+
 
 def _start(unit: Unit) -> int:
     return unit.start
-
-
-def _water_level(tokens: Iterable[int], room: int, floor: int) -> int:
-    """Return the largest cap, `floor` at least, under which capped sizes add up to at most `room`."""
-    sizes = sorted(tokens)
-    for number, size in enumerate(sizes):
-        share = room // (len(sizes) - number)
-        if size > share:
-            return max(floor, share)
-        room -= size
-    return max(floor, sizes[-1] if sizes else floor)
-
-
-def _squeeze_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool) -> Artifact:
-    """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
-    squeezed = bounded(artifact, cap, draft)
-    count = draft.counter
-    if is_open or count.artifact(squeezed) <= cap:
-        return squeezed
-    excess = count.artifact(squeezed) - cap
-    calls = []
-    for call in squeezed.calls:
-        room = count.text(call.arguments)
-        shorter = _shorter_call(call, max(4, room - excess), draft)
-        excess -= room - count.text(shorter.arguments)
-        calls.append(shorter)
-    return squeezed.revised(calls=tuple(calls)) if squeezed.calls else squeezed
-
-
-def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
-    """Return a call with shorter arguments that are still a JSON object, if they were one."""
-    if draft.counter.text(call.arguments) <= max_tokens:
-        return call
-    shorter = bounded_text(call.arguments, max_tokens, draft)
-    return replace(call, arguments=shorter if is_json_object(shorter) or not is_json_object(call.arguments) else "{}")
-
-
-def is_json_object(text: str) -> bool:
-    """Tell whether a text is a JSON object."""
-    import json
-
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
