@@ -80,10 +80,10 @@ def _reason(error: Exception) -> str:
 
 def _document(extension: str) -> Callable[[BinaryIO], str]:
     def convert(file: BinaryIO) -> str:
-        from markitdown import MarkItDown, StreamInfo
-
         if extension != ".pdf":
             _refuse_bomb(file)
+        from markitdown import MarkItDown, StreamInfo
+
         info = StreamInfo(extension=extension)
         result = MarkItDown(enable_plugins=False).convert_stream(file, stream_info=info)
         return result.text_content
