@@ -65,7 +65,7 @@ def _digest(file: BinaryIO) -> str:
 def _run(file: BinaryIO, kind: str, timeout: int) -> str:
     file.seek(0)
     os.lseek(file.fileno(), 0, os.SEEK_SET)
-    command = [sys.executable, "-m", "ctxguard.content.worker", kind, str(timeout)]
+    command = [sys.executable, "-P", "-m", "ctxguard.content.worker", kind, str(timeout)]
     try:
         done = subprocess.run(  # noqa: S603 - our own module; the document is data on its standard input
             command, stdin=file, capture_output=True, timeout=timeout, check=False
