@@ -33,11 +33,7 @@ class DropStaleThinking:
         stale = {key for change in draft.changes for key in _stale(draft, change)}
         if not stale:
             return draft
-        stable = draft.cut.position if draft.cut is not None else 0
-        artifacts = [
-            _without_thinking(artifact) if place >= stable and id(artifact.root) in stale else artifact
-            for place, artifact in enumerate(draft.artifacts)
-        ]
+        artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
         return draft.revise(artifacts, action="bounded", reason="its thinking belongs to a prompt from before a cut")
 
 
@@ -45,7 +41,7 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.cut is not None:
+    if change.stage == _WINDOW and draft.cut is not None:  # all before it: an earlier cut may have come between
         return {id(artifact.root) for artifact in change.before[: draft.cut.at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
