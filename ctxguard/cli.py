@@ -7,10 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from ctxguard.errors import BudgetExceededError, CtxguardError, HistoryError, SessionFileError
 
@@ -21,8 +24,40 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+ELSEWHERE: Final = {
+    "read": "ctxguard.content.cli:read",
+    "pii": "ctxguard.pii.cli:app",
+    "prompts": "ctxguard.prompts.cli:app",
+    "store": "ctxguard.stores.cli:app",
+}
+"""Commands that live beside what they are about, loaded when they are called."""
+
+
+class _Commands(TyperGroup):
+    """Load the commands that live elsewhere when they are wanted."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
+        """Return the names of all commands."""
+        return [*super().list_commands(ctx), *ELSEWHERE]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - a command of click or of typer's own copy
+        """Return a command by its name."""
+        if cmd_name not in ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = ELSEWHERE[cmd_name].partition(":")
+        found = getattr(import_module(module), name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            alone.command()(found)
+            found = alone
+        command = get_command(found)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
     name="ctxguard",
+    cls=_Commands,
     help="Keep long LLM conversations inside the token budget, free of personal data, valid and cheap to re-send.",
     no_args_is_help=True,
     add_completion=False,

@@ -39,7 +39,7 @@ def session(tmp_path):
 def test_help_names_every_command_and_every_command_has_help():
     told = cli("--help")
     assert told.returncode == 0
-    for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters"):
+    for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters", "read", "pii", "prompts", "store"):
         assert command in told.stdout
         own = cli(command, "--help")
         assert own.returncode == 0
