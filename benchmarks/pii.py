@@ -292,7 +292,7 @@ def value_of(rng, depth, planted):
     if kind == "s":
         return rng.choice(("plain", 'quo"te', "é\u2028", "back\\slash", ""))
     if kind == "n":
-        return rng.choice((1, -2.5, True, None))
+        return rng.choice((1, 2.5, True, None))
     if kind == "l":
         return [value_of(rng, depth - 1, planted) for _ in range(rng.randint(0, 4))]
     return {f"k{number}": value_of(rng, depth - 1, planted) for number in range(rng.randint(0, 4))}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.fold import view_of
 from ctxguard.pii.gates import gatekeeper
-from ctxguard.pii.shapes import hex_shape_of, number_runs, shape_of, token_starts
+from ctxguard.pii.shapes import hex_shape_of, number_windows, shape_of, token_starts
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -27,15 +27,13 @@ __all__ = ["Engine", "engine_of"]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
-_LEFT: Final = 3
-_RIGHT: Final = 2
 _REACH: Final = 64
 _MEMO: Final = 20_000
 _EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
-_LONG_NUMBER: Final = b"000000"
-"""Rules whose shape holds it are not even looked at where a text has no such run."""
+_COMMON: Final = (b"000000", b"A0", b"A 0", b"a 0")
+"""Rules whose shape holds one of these are not even looked at where a text does not."""
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
 _DOTS: Final = (".", ":")
 
@@ -206,14 +204,16 @@ class Engine:
         texts = tuple(p for p in prepared if p.rule.kind == "text")
         self._by_hex = tuple((p.gate, p) for p in texts if p.shape is not None and _is_hex(p.rule))
         shaped = tuple((p.gate, p) for p in texts if p.shape is not None and not _is_hex(p.rule))
-        self._by_shape = tuple(one for one in shaped if _LONG_NUMBER not in one[0])
-        self._by_long_number = tuple(one for one in shaped if _LONG_NUMBER in one[0])
+        self._by_shape = tuple(
+            (common, tuple(one for one in shaped if _common(one[0]) == common))
+            for common in sorted({_common(gate) for gate, _ in shaped})
+        )
         self._by_anchor = tuple(p for p in texts if p.shape is None)
         self._open_gates = gatekeeper(tuple(p.gate for p in self._by_anchor))
         self._token = _joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
-        self._fits: dict[bytes, tuple[Fit, ...]] = {}
+        self._fits: dict[tuple[bytes, int, int], tuple[Fit, ...]] = {}
         self._surroundings = Surroundings(remembers=True)
 
     def find(self, text: str) -> tuple[Span, ...]:
@@ -228,12 +228,10 @@ class Engine:
         for gate, prepared in self._by_hex:
             if gate in seen.hexed:
                 self._match(prepared, seen, seen.hexed, self._surroundings, spans)
-        by_shape = self._by_shape
-        if _LONG_NUMBER in seen.shape:
-            by_shape += self._by_long_number
-        for gate, prepared in by_shape:
-            if gate in seen.shape:
-                self._match(prepared, seen, seen.shape, self._surroundings, spans)
+        for common, rules in self._by_shape:
+            for gate, prepared in rules if common in seen.shape else ():
+                if gate in seen.shape:
+                    self._match(prepared, seen, seen.shape, self._surroundings, spans)
         for start in token_starts(seen.lowered) if self._token is not None else ():
             self._match_token(seen.text, start, spans)
         if self._numbers:
@@ -250,7 +248,7 @@ class Engine:
         groups = (
             (tuple((p.gate, p) for p in self._by_anchor), seen.lowered),
             (self._by_hex, seen.hexed),
-            (self._by_shape + self._by_long_number, seen.shape),
+            (tuple(one for _, rules in self._by_shape for one in rules), seen.shape),
         )
         for group, over in groups:
             for gate, prepared in group:
@@ -258,10 +256,9 @@ class Engine:
                     self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
             self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
-        for start, end in number_runs(seen.shape):
-            begin = max(0, start - _LEFT)
-            for number, first, last in self._fit(seen.shape[begin : end + _RIGHT]):
-                self._judge(self._numbers[number], seen.text, begin + first, begin + last, anew, spans)
+        for begin, end, first, limit in number_windows(seen.shape):
+            for number, start, stop in self._fit(seen.shape[begin:end], first, limit):
+                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, anew, spans)
         self._match_denied(seen.text, spans)
         return resolve(map(view.original, spans))
 
@@ -297,34 +294,33 @@ class Engine:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, spans: list[Span]) -> None:
-        for start, end in number_runs(seen.shape):
-            begin = max(0, start - _LEFT)
-            key = seen.shape[begin : end + _RIGHT]
+        for begin, end, first, limit in number_windows(seen.shape):
+            key = (seen.shape[begin:end], first, limit)
             fits = self._fits.get(key)
             if fits is None:
                 fits = self._remember(key)
-            for number, first, last in fits:
-                self._judge(self._numbers[number], seen.text, begin + first, begin + last, self._surroundings, spans)
+            for number, start, stop in fits:
+                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, self._surroundings, spans)
 
     def _match_denied(self, text: str, spans: list[Span]) -> None:
         for pattern, label in self._deny:
             spans += (Span(*match.span(), label) for match in pattern.finditer(text))
 
-    def _remember(self, key: bytes) -> tuple[Fit, ...]:
-        fits = self._fit(key)
+    def _remember(self, key: tuple[bytes, int, int]) -> tuple[Fit, ...]:
+        fits = self._fit(*key)
         if len(self._fits) >= _MEMO:
             self._fits = {}
-        if len(key) <= 256:
-            self._fits[key] = fits
+        self._fits[key] = fits
         return fits
 
-    def _fit(self, key: bytes) -> tuple[Fit, ...]:
-        """Return which number rules a shape fits, and where in it."""
+    def _fit(self, shape: bytes, first: int, limit: int) -> tuple[Fit, ...]:
+        """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
         return tuple(
             (number, *match.span(1))
             for number, prepared in enumerate(self._numbers)
             if prepared.on_shape is not None
-            for match in prepared.on_shape.finditer(key)
+            for match in prepared.on_shape.finditer(shape)
+            if first <= match.start() < limit
         )
 
     def _judge(
@@ -353,6 +349,11 @@ class Engine:
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
+
+
+def _common(gate: bytes) -> bytes:
+    """Return what a text must hold for any of the rules that have it in their gate."""
+    return next((common for common in _COMMON if common in gate), b"")
 
 
 def _is_hex(rule: Rule) -> bool:

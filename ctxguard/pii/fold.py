@@ -105,11 +105,14 @@ def _shortened(text: str) -> View:
 
 @lru_cache(maxsize=1)
 def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
-    """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one."""
+    """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one.
+
+    Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
+    """
     table = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SPACES, " ")
-    for char in map(chr, range(0x0660, 0x1FC00)):
-        if (digit := unicodedata.decimal(char, None)) is not None:
-            table[char] = str(digit)
+    for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
+        if unicodedata.decimal(chr(zero), None) == 0:
+            table |= {chr(zero + digit): str(digit) for digit in range(10)}
     for code in range(0xFF01, 0xFF5F):
         table.setdefault(chr(code), chr(code - 0xFEE0))
     near = "".join(re.escape(char) for char in table if char < _ASTRAL)

@@ -27,6 +27,8 @@ __all__ = ["MaskSession", "Masker", "Rules"]
 
 Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 _ROUNDS: Final = 16
+_PARTIAL_ROUNDS: Final = 3
+"""After so many rounds nothing is shown in part any more: what was shown kept matching."""
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -69,6 +71,8 @@ class Masker:
         self._redactions = _redactions(self.detectors)
         self._found: TextCache[Sequence[Span]] = TextCache(4_000_000)
         self._masked: TextCache[str] = TextCache()
+        self._version = 0
+        self._finds_once = len(self.detectors) == 1 and self.is_stateless
         strategy_of(strategy, "*")
         self._check_placeholders()
 
@@ -95,7 +99,7 @@ class Masker:
         Raises:
             DetectorError: a detector failed.
         """
-        if len(self.detectors) == 1 and isinstance(self.detectors[0], RuleSet):
+        if self._finds_once and isinstance(self.detectors[0], RuleSet):
             return self.detectors[0].find(text)
         found = self._found.get(text)
         if found is None:
@@ -114,18 +118,28 @@ class Masker:
         for text, *found in zip(missing, *answers, strict=True):
             self._found.put(text, _kept(text, chain.from_iterable(found)))
 
+    def remembered(self) -> TextCache[str]:
+        """Return what texts became: for all sessions, or for the vault's, or of this one alone."""
+        if self.is_stateless:
+            return self._masked
+        if self.vault is None:
+            return TextCache()
+        if self._version != self.vault.version:
+            self._version, self._masked = self.vault.version, TextCache()
+        return self._masked
+
     def is_found(self, text: str) -> bool:
         """Tell whether a rule set matches in a text."""
         return any(detector.find(text) for detector in self.detectors if isinstance(detector, RuleSet))
 
-    def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms) -> str:
-        """Return what stands in place of a value."""
+    def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms, *, in_full: bool = False) -> str:
+        """Return what stands in place of a value; `in_full` leaves no part of it to be seen."""
         strategy = strategy_of(self.strategy, label)
         if strategy == "pseudonymize":
             return pseudonyms.placeholder(label, original)
         if strategy == "hash":
             return hashed(label, original.value, self._key)
-        shown = partly_shown(label, original.value) if strategy == "partial" else None
+        shown = partly_shown(label, original.value) if strategy == "partial" and not in_full else None
         return self.redaction(label) if shown is None else shown
 
     def redaction(self, label: str) -> str:
@@ -148,7 +162,7 @@ class MaskSession:
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
-        self._remembered = masker._masked if masker.is_stateless else TextCache[str]()  # noqa: SLF001
+        self._remembered = masker.remembered()
         self._pseudonyms: Pseudonyms = masker.vault or MemoryPseudonyms(is_found=masker.is_found)
         self._escapes = masker.escape and not masker.is_stateless
 
@@ -208,11 +222,12 @@ class MaskSession:
         """Mask until nothing is found: what stands next to a placeholder may match where it did not before."""
         if self._escapes:
             text = PSEUDONYM.sub(lambda match: self._pseudonyms.placeholder(LITERAL, Original(match[0])), text)
-        for _ in range(_ROUNDS):
+        for turn in range(_ROUNDS):
             spans = self._found(text, key)
             if not spans:
                 return text
-            text = _replaced(text, spans, lambda span, value: self._hidden(span.label, value, is_number=is_number))
+            hidden = partial(self._hidden, is_number=is_number, in_full=turn >= _PARTIAL_ROUNDS)
+            text = _replaced(text, spans, hidden)
         raise DetectorError(self._masker.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
 
     def _found(self, text: str, key: str) -> Sequence[Span]:
@@ -227,10 +242,11 @@ class MaskSession:
             if span.start >= len(before)
         ]
 
-    def _hidden(self, label: str, value: str, *, is_number: bool = False) -> str:
-        if not PSEUDONYM.search(value):
-            return self._masker.hidden(label, Original(value, is_number), self._pseudonyms)
-        return self._masker.hidden(label, Original(restore(value, self._pseudonyms).text), self._pseudonyms)
+    def _hidden(self, label: str, value: str, *, is_number: bool = False, in_full: bool = False) -> str:
+        """Return what stands in place of a value; a placeholder in it is taken back first, so that none is nested."""
+        if PSEUDONYM.search(value) is not None:
+            value = restore(value, self._pseudonyms).text
+        return self._masker.hidden(label, Original(value, is_number), self._pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str) -> str:
         masked = rewrite_json(text, self._token)
@@ -265,11 +281,11 @@ def _kept(text: str, spans: Iterable[Span]) -> Sequence[Span]:
     return [span for span in chosen if not any(start <= span.start and span.end <= end for start, end in taken)]
 
 
-def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[Span, str], str]) -> str:
+def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:
     pieces: list[str] = []
     done = 0
     for span in spans:
-        pieces += (text[done : span.start], hidden(span, text[span.start : span.end]))
+        pieces += (text[done : span.start], hidden(span.label, text[span.start : span.end]))
         done = span.end
     pieces.append(text[done:])
     return "".join(pieces)

@@ -13,6 +13,8 @@ __all__ = ["REGIONS", "phone_rules"]
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
 """Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
 _HERE: Final = "ctxguard.pii.validators:"
+_NO_DATE: Final = r"(?!\d{4}-\d\d-\d\d(?!\d))"
+"""Most numbers with hyphens are dates: they are turned away by their shape, before any word is looked at."""
 _END: Final = r"(?![A0_]|a(?!0|aa)|[-.]\w)"
 _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
 _QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
@@ -57,7 +59,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-national",
             "PHONE",
-            rf"{LEFT}(?<!\d[ /])\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
+            rf"{LEFT}(?<!\d[ /]){_NO_DATE}\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_QUIET,
@@ -67,7 +69,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         Rule(
             "phone-named",
             "PHONE",
-            rf"{LEFT}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
+            rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
             kind="number",
             validate=_HERE + "loose_phone",
             context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",

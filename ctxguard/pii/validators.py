@@ -297,7 +297,7 @@ _PLAIN_WORD: Final = re.compile(r"https?://|[A-Za-z_.-]+\Z|\d{1,5}\Z|[a-z_.]+[(\
 
 def secret_value(value: str) -> bool:
     """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
-    return len(value) >= 6 and _PLAIN_WORD.match(value) is None and len(set(value)) > 3
+    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or _CODE.match(value))
 
 
 def _entropy(value: str) -> float:
