@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import DetectorError
-from ctxguard.pii.placeholders import label_of
+from ctxguard.pii.placeholders import label_of, outside_placeholders
 from ctxguard.pii.spans import Detector, Span, resolve
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ class GuardedDetector:
 
     def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):
-            return resolve(Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
+            found = resolve(Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
+            return outside_placeholders(text, found)
         raise DetectorError(self.name, "gave a span outside the text")
 
 

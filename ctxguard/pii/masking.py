@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.detectors import Finder, OnDetectorError, as_detector
 from ctxguard.pii.json_text import JsonToken, is_json, rewrite_json
-from ctxguard.pii.placeholders import PLACEHOLDER, PSEUDONYM, label_of, redaction
+from ctxguard.pii.placeholders import PLACEHOLDER, PSEUDONYM, label_of, outside_placeholders, redaction
 from ctxguard.pii.pseudonyms import LITERAL, MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span, resolve
@@ -116,7 +118,7 @@ class Masker:
             for detector, batch in zip(self.detectors, batches, strict=True)
         ]
         for text, *found in zip(missing, *answers, strict=True):
-            self._found.put(text, _kept(text, chain.from_iterable(found)))
+            self._found.put(text, outside_placeholders(text, resolve(chain.from_iterable(found))))
 
     def remembered(self) -> TextCache[str]:
         """Return what texts became: for all sessions, or for the vault's, or of this one alone."""
@@ -147,7 +149,8 @@ class Masker:
         return self._redactions.get(label) or redaction(label_of(label))
 
     def _outside_placeholders(self, text: str) -> Sequence[Span]:
-        return _kept(text, chain.from_iterable(detector.find(text) for detector in self.detectors))
+        found = resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+        return outside_placeholders(text, found)
 
     def _check_placeholders(self) -> None:
         for label, placeholder in self._redactions.items():
@@ -201,6 +204,11 @@ class MaskSession:
     def unmask_arguments(self, text: str) -> str:
         """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON."""
         return restore_arguments(text, self._pseudonyms).text
+
+    def unmask_call(self, call: ToolCall) -> ToolCall:
+        """Return a tool call with the values back in its arguments, right before the tool runs."""
+        arguments = self.unmask_arguments(call.arguments)
+        return call if arguments == call.arguments else replace(call, arguments=arguments)
 
     def unmask_stream(self, *, arguments: bool = False) -> UnmaskStream:
         """Begin to put values back in one stream.
@@ -270,15 +278,6 @@ class MaskSession:
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
             return token.value
         return self._hidden(hit.label, token.value, is_number=token.is_number)
-
-
-def _kept(text: str, spans: Iterable[Span]) -> Sequence[Span]:
-    """Resolve what several detectors found; what lies inside a placeholder is no finding."""
-    chosen = resolve(spans)
-    if not chosen or ("<" not in text and "[REDACTED" not in text):
-        return chosen
-    taken = [match.span() for match in PLACEHOLDER.finditer(text)]
-    return [span for span in chosen if not any(start <= span.start and span.end <= end for start, end in taken)]
 
 
 def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:

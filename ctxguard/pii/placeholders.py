@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["PLACEHOLDER", "PSEUDONYM", "blank_placeholders", "label_of", "redaction"]
+from ctxguard.pii.spans import Span
+
+__all__ = ["PLACEHOLDER", "PSEUDONYM", "blank_placeholders", "label_of", "outside_placeholders", "redaction"]
 
 PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,2})>")
 """`<EMAIL_1>`: label and number; `<NUMBER_1_00>` is number 100 where a rule would match three digits."""
@@ -33,3 +36,11 @@ def blank_placeholders(text: str) -> str:
     if "[REDACTED" in text or _OPENS.search(text) is not None:
         return PLACEHOLDER.sub(lambda match: BLANK * (match.end() - match.start()), text)
     return text
+
+
+def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    """Return the findings that do not lie inside a placeholder; a model may take one for a name."""
+    if not spans or ("<" not in text and "[REDACTED" not in text):
+        return spans
+    taken = [match.span() for match in PLACEHOLDER.finditer(text)]
+    return [span for span in spans if not any(start <= span.start and span.end <= end for start, end in taken)]

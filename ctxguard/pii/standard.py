@@ -89,6 +89,15 @@ CORE_RULES: Final = (
         score=0.9,
     ),
     Rule(
+        "ssn-split",
+        "SSN",
+        rf"{LEFT}\d{{3}}-\d{{6}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "us_ssn",
+        quiet=QUIET_NUMBER,
+        score=0.5,
+    ),
+    Rule(
         "ssn-named",
         "SSN",
         rf"{LEFT}\d{{3}}(?P<s>[ .-]?)\d{{2}}(?P=s)\d{{4}}{RIGHT}",

@@ -169,6 +169,7 @@ class SessionVault:
         self._placeholders: dict[tuple[str, str], str] = {}
         self._originals: dict[str, Original | None] = {}
         self._counts: dict[str, int] = {}
+        self._damaged: dict[str, VaultError] = {}
         self.version = 0
 
     def __repr__(self) -> str:
@@ -194,9 +195,9 @@ class SessionVault:
         with self._lock:
             self._load()
             if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
-                plain = self._vault.read(self._namespace, placeholder)
-                if plain is not None:
-                    self._learn(placeholder, plain)
+                self._read(placeholder)
+            if placeholder in self._damaged:
+                raise self._damaged[placeholder]
             return self._originals.get(placeholder)
 
     def forget(self, value: str) -> int:
@@ -233,9 +234,18 @@ class SessionVault:
             return
         self._index = self._vault.write_new(self._namespace, _INDEX, os.urandom(_KEY_BYTES))
         for name in self._vault.names(self._namespace):
-            plain = self._vault.read(self._namespace, name) if name != _INDEX else None
-            if plain is not None:
-                self._learn(name, plain)
+            if name != _INDEX:
+                self._read(name)
+
+    def _read(self, name: str) -> None:
+        """Learn one record; a damaged one keeps its number and costs nothing but itself."""
+        try:
+            plain = self._vault.read(self._namespace, name)
+        except VaultError as error:
+            self._damaged[name] = error
+            plain = b"{}"
+        if plain is not None:
+            self._learn(name, plain)
 
     def _learn(self, name: str, plain: bytes, *, label: str | None = None, number: int | None = None) -> None:
         match = PSEUDONYM.fullmatch(name)
