@@ -12,7 +12,9 @@ from runpy import run_path
 import pytest
 from markdown_pages import ROOT, Reader
 
+from ctxguard import Stabilizer
 from ctxguard.demo import demo_session
+from ctxguard_openai import stabilize_messages
 
 DOCS = ROOT / "docs"
 NEEDED = {
@@ -75,6 +77,19 @@ def test_the_site_loads_nothing_from_elsewhere(site):
             r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text(encoding="utf-8")
         )
         assert not [url for url in loaded if "canonical" not in url], page.name
+
+
+def test_reports_escape_what_came_in():
+    calls = [{"id": "1", "type": "function", "function": {"name": "<script>alert(1)</script>", "arguments": "{}"}}]
+    hostile = [
+        {"role": "user", "content": "<script>alert(1)</script>"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "user", "content": "<img src=x onerror=alert(1)>"},
+    ]
+    _, report = stabilize_messages(hostile, Stabilizer(1_000))
+    page = report._repr_html_()
+    assert "<script>alert" not in page
+    assert "<img" not in page
 
 
 def test_every_page_is_in_the_menu():

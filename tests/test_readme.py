@@ -56,6 +56,13 @@ def test_the_tests_that_hold_the_guarantees_are_there():
             assert "/" in test or f"def {test}(" in tests, name
 
 
+def test_the_tests_that_security_names_are_there():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|ctxguard)/[^`]+)`", text)
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
 def test_the_distribution_is_called_by_its_own_name():
     for page in (README, *(ROOT / "docs").glob("*.md")):
         assert not re.search(r"pip install ['\"]?ctxguard(?!-stabilizer)", page.read_text(encoding="utf-8")), page.name
