@@ -55,6 +55,7 @@ class Draft:
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
         calibrate: whether what the provider reported for earlier calls corrects the counts.
+        dry: whether this is a dry run, in which nothing may be written.
         masks: maskers of the stages so far, for whatever later stages write.
         detectors: what those maskers look for, for the check.
         cut: the last cut, where a stage made one.
@@ -70,6 +71,7 @@ class Draft:
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
+    dry: bool = False
     masks: tuple[Callable[[str], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     cut: Cut | None = None
@@ -273,7 +275,8 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        return _drive(self._flow(artifacts, tools, overhead, window), answer=_refuse).report
+        flow = self._flow(artifacts, tools, overhead, window, dry=True)
+        return _drive(flow, answer=_refuse).report
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, the reserve taken off.
@@ -301,6 +304,8 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None,
         overhead: int,
         window: int | None,
+        *,
+        dry: bool = False,
     ) -> Generator[Ask, object, Stabilized]:
         history = _checked(artifacts)
         draft = Draft(
@@ -312,6 +317,7 @@ class Stabilizer:
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
             calibrate=self.calibrate,
+            dry=dry,
         )
         for stage in self.stages:
             before = len(draft.changes)

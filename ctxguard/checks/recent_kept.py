@@ -23,8 +23,17 @@ class RecentKept:
         last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
         if last_user is not None and not any(a is last_user for a in wanted):
             wanted.append(last_user)
-        there = {id(artifact.root) for artifact in draft.artifacts}
+        there = {id(artifact.root) for artifact in draft.artifacts} | _expired(draft)
         for artifact in wanted:
-            if id(artifact.root) not in there and artifact.lifetime is None:
+            if id(artifact.root) not in there:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
+
+
+def _expired(draft: Draft) -> set[int]:
+    """Return what went because its lifetime, or that of its exchange, was over."""
+    gone: set[int] = set()
+    for change in draft.changes:
+        if change.stage == "ExpireLifetimes":
+            gone |= {id(a.root) for a in change.before} - {id(a.root) for a in change.after}
+    return gone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +75,7 @@ class BoundToolOutput:
         ]
         reasons = {id(draft.artifacts[p]): f"over its limit of {limit} tokens" for p, limit in limits.items()}
         result = draft.revise(artifacts, action="bounded", reason=reasons)
-        if self.store is None or result is draft:
+        if self.store is None or result is draft or draft.dry:
             return result
         return self._keep(draft, result, full, self.store)
 
@@ -134,13 +133,11 @@ class BoundToolOutput:
         return after
 
 
-_LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
-
-
 def handle_of(text: str) -> str:
-    """Return the handle of a text: letters only, no number for any rule; the same text has the same handle."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
-    return digest.encode().translate(_LETTERS).decode()
+    """Return the handle under which the full text of an output stands in a store."""
+    from ctxguard.content import handle_of as handle_of_bytes
+
+    return handle_of_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 _BOUNDED: TextCache[dict[tuple[int, str | None, str], str]] = TextCache(32_000_000)

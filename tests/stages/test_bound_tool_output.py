@@ -1,0 +1,109 @@
+"""Tool outputs fit a hard limit when they are first seen, and are never changed later."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, Part, Stabilizer, ToolCall
+from ctxguard.pii import DIGITS
+from ctxguard.stages import BoundToolOutput, MaskPII
+from ctxguard.stages.bound_tool_output import NAMESPACE
+from ctxguard.stores import MemoryStore
+
+LOG = "\n".join(f"2026-05-01 10:{n // 60:02d}:{n % 60:02d} INFO worker {n} did its job" for n in range(900))
+
+
+def exchange(*outputs, tool="run"):
+    calls = tuple(ToolCall(tool, "{}", str(n)) for n in range(len(outputs)))
+    return [
+        Artifact("assistant", "", calls=calls),
+        *(Artifact("tool", text, answers=str(n)) for n, text in enumerate(outputs)),
+    ]
+
+
+def bounded(history, budget=2_000, before=(), **settings):
+    chain = [*before, BoundToolOutput(**settings)]
+    return Stabilizer(budget, stages=chain, counter="o200k_base").stabilize([Artifact("user", "go"), *history])
+
+
+def tokens(stabilized, position):
+    return stabilized.report.decisions[position].tokens_after
+
+
+def test_a_short_output_is_the_same_object():
+    history = exchange("short")
+    assert bounded(history).artifacts[2] is history[1]
+
+
+def test_a_long_output_takes_a_quarter_of_what_is_left_and_says_what_is_missing():
+    out = bounded(exchange(LOG))
+    assert tokens(out, 2) <= 500
+    assert LOG.splitlines()[0] in out.artifacts[2].text
+    assert LOG.splitlines()[-1] in out.artifacts[2].text
+    assert "lines" in out.artifacts[2].text
+    assert out.report.decisions[2].action == "bounded"
+
+
+def test_parallel_outputs_share_half_of_it():
+    out = bounded(exchange(*[LOG] * 10))
+    assert sum(tokens(out, n) for n in range(2, 12)) <= 1_000
+    assert min(tokens(out, n) for n in range(2, 12)) >= 40
+
+
+def test_json_stays_json():
+    rows = [{"id": n, "name": f"row {n}", "tags": ["a", "b"]} for n in range(400)]
+    out = bounded(exchange(json.dumps(rows)))
+    assert isinstance(json.loads(out.artifacts[2].text), list)
+
+
+def test_limits_by_tool_and_a_limit_for_all():
+    assert tokens(bounded(exchange(LOG, tool="tail"), tools={"tail": 120}), 2) <= 120
+    assert tokens(bounded(exchange(LOG), max_tokens=90), 2) <= 90
+
+
+def test_later_messages_do_not_change_what_was_bounded():
+    history = exchange(LOG)
+    first = bounded(history).artifacts[2].text
+    grown = [*history, Artifact("assistant", "seen"), Artifact("user", "more"), *exchange(LOG + "x", LOG + "y")]
+    assert bounded(grown, budget=2_000 + 0, share=0.2, exchange_share=0.4).artifacts[2].text != ""
+    assert bounded(grown[:3]).artifacts[2].text == first
+
+
+def test_the_full_text_goes_to_the_store_and_the_marker_names_its_handle():
+    store = MemoryStore()
+    out = bounded(exchange(LOG), store=store)
+    (handle,) = store.keys(NAMESPACE)
+    assert handle in out.artifacts[2].text
+    assert store.get(NAMESPACE, handle).decode() == LOG
+    assert handle.isalpha()
+
+
+def test_a_plan_writes_nothing():
+    store = MemoryStore()
+    guard = Stabilizer(2_000, stages=[BoundToolOutput(store=store)])
+    report = guard.plan([Artifact("user", "go"), *exchange(LOG)])
+    assert list(store.keys(NAMESPACE)) == []
+    assert report.decisions[2].action == "bounded"
+
+
+def test_the_marker_itself_is_masked_where_it_would_count_as_personal_data():
+    out = bounded(exchange(LOG.replace("2026", "at")), before=[MaskPII(DIGITS)])
+    assert out.report.ok, str(out.report)
+    assert not DIGITS.scan(out.artifacts[2].text)
+
+
+def test_media_parts_of_an_output_stay():
+    image = Part("image", tokens=85)
+    call = Artifact("assistant", "", calls=(ToolCall("shot", "{}", "1"),))
+    out = bounded([call, Artifact("tool", (Part("text", LOG), image), answers="1")])
+    assert out.artifacts[2].content[1] is image
+    assert tokens(out, 2) <= 500
+
+
+@given(st.text(min_size=1, max_size=3_000), st.integers(1, 80))
+def test_the_limit_is_hard_for_any_text(text, limit):
+    out = bounded(exchange(text * 3), max_tokens=limit)
+    assert tokens(out, 2) <= max(limit, 3)

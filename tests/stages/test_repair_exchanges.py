@@ -1,0 +1,100 @@
+"""What a provider would refuse is mended, named, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.artifacts import pair
+from ctxguard.errors import PairingError
+from ctxguard.stages import RepairExchanges
+from ctxguard.stages.repair_exchanges import INTERRUPTED
+from ctxguard.testing import broken_histories, histories
+
+
+def calls(*ids):
+    return Artifact("assistant", "", calls=tuple(ToolCall("run", "{}", i) for i in ids))
+
+
+def result(answers, text="done"):
+    return Artifact("tool", text, answers=answers)
+
+
+def repaired(history, **settings):
+    return Stabilizer(10_000, stages=[RepairExchanges(**settings)], counter="estimate").stabilize(history)
+
+
+def shape(artifacts):
+    return [(a.kind.value, a.answers or [c.id for c in a.calls] or a.text) for a in artifacts]
+
+
+def test_a_call_left_behind_gets_a_result_that_says_so():
+    out = repaired([Artifact("user", "go"), calls("a", "b"), result("a"), Artifact("user", "next")])
+    assert shape(out.artifacts) == [
+        ("user", "go"),
+        ("assistant", ["a", "b"]),
+        ("tool", "a"),
+        ("tool", "b"),
+        ("user", "next"),
+    ]
+    assert out.artifacts[3].text == INTERRUPTED
+    assert out.report.decisions[-1].reason == "the call had no result"
+
+
+def test_the_open_last_exchange_stays_open():
+    history = [Artifact("user", "go"), calls("a", "b"), result("b")]
+    assert repaired(history).artifacts == history
+
+
+def test_orphans_and_duplicates_go_and_are_told():
+    out = repaired([result("x"), Artifact("user", "go"), calls("a"), result("a"), result("a", "again")])
+    assert shape(out.artifacts) == [("user", "go"), ("assistant", ["a"]), ("tool", "a")]
+    reasons = {d.reason for d in out.report.decisions if d.action == "dropped"}
+    assert reasons == {"answers no call", "answers a call that has its result"}
+
+
+def test_a_late_result_moves_up_behind_its_call():
+    out = repaired([Artifact("user", "go"), calls("a"), Artifact("user", "hurry"), result("a")])
+    assert shape(out.artifacts) == [("user", "go"), ("assistant", ["a"]), ("tool", "a"), ("user", "hurry")]
+
+
+def test_missing_ids_are_filled_in_and_the_same_each_time():
+    history = [Artifact("user", "go"), calls(None, None), result(None), result(None, "two")]
+    first, second = repaired(history).artifacts, repaired(history).artifacts
+    assert first == second
+    assert [c.id for c in first[1].calls] == [a.answers for a in first[2:]]
+    assert None not in [c.id for c in first[1].calls]
+
+
+def test_an_id_on_one_side_is_used_for_the_other():
+    assert repaired([calls(None), result("r1")]).artifacts[0].calls[0].id == "r1"
+    assert repaired([calls("c1"), result(None)]).artifacts[1].answers == "c1"
+
+
+def test_raise_names_every_fault():
+    with pytest.raises(PairingError) as caught:
+        repaired([result("x"), calls("a"), Artifact("user", "go")], on_broken="raise")
+    assert caught.value.findings == ("call 0 @ artifacts[1] has no result", "result @ artifacts[0] answers no call")
+
+
+def test_ignore_leaves_incremental_input_alone():
+    history = [result("on-the-server")]
+    assert (
+        Stabilizer(100, stages=[RepairExchanges(on_broken="ignore")], checks=[]).stabilize(history).artifacts == history
+    )
+
+
+@given(histories())
+def test_a_valid_history_is_left_alone(history):
+    out = repaired(history)
+    assert all(a is b for a, b in zip(out.artifacts, history, strict=True))
+
+
+@given(broken_histories())
+def test_a_repaired_history_is_valid_and_repairing_it_again_changes_nothing(history):
+    out = repaired(history).artifacts
+    found = pair(out)
+    assert not found.orphans
+    assert not found.duplicates
+    assert repaired(out).artifacts == out
