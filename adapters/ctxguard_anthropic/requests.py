@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapters import astabilize_native, stabilize_native
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
 from ctxguard_anthropic.thinking import DropStaleThinking
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["stabilize_messages", "stabilize_request"]
+__all__ = ["astabilize_request", "stabilize_messages", "stabilize_request"]
 
 
 def stabilize_request(
@@ -40,6 +40,21 @@ def stabilize_request(
     tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
     chain = stabilizer if keep_thinking else _minding_thinking(stabilizer)
     native, report = stabilize_native(chain, AnthropicAdapter(), cast("Native", request), tools=tools, window=window)
+    return dict(cast("Mapping[str, object]", native)), report
+
+
+async def astabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[dict[str, object], Report]:
+    """Do what `stabilize_request` does where summarizers or stores are async."""
+    tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer)
+    given = cast("Native", request)
+    native, report = await astabilize_native(chain, AnthropicAdapter(), given, tools=tools, window=window)
     return dict(cast("Mapping[str, object]", native)), report
 
 

@@ -10,7 +10,13 @@ from ctxguard import Stabilizer
 from ctxguard.artifacts import Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.stages import FillBudget, RepairExchanges
-from ctxguard_anthropic import AnthropicAdapter, DropStaleThinking, stabilize_messages, stabilize_request
+from ctxguard_anthropic import (
+    AnthropicAdapter,
+    DropStaleThinking,
+    astabilize_request,
+    stabilize_messages,
+    stabilize_request,
+)
 
 ADAPTER = AnthropicAdapter()
 USER = {"role": "user", "content": "hi"}
@@ -245,6 +251,11 @@ def test_without_a_change_every_block_is_the_same_object():
     without_tools, bare = stabilize_request({k: v for k, v in request.items() if k != "tools"}, Stabilizer(50_000))
     assert "tools" not in without_tools
     assert report.tokens_after > bare.tokens_after
+
+
+async def test_the_async_door_does_the_same():
+    request = {"system": "s", "messages": list(long_session(24))[:-1]}
+    assert (await astabilize_request(request, Stabilizer(1_200)))[0] == stabilize_request(request, Stabilizer(1_200))[0]
 
 
 def test_objects_of_the_sdk_are_read_and_edited():
