@@ -1,0 +1,124 @@
+"""Recorded sessions of any known shape are read; the others are refused by line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from ctxguard.errors import AdapterError, HistoryError, SessionFileError
+from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
+from ctxguard.harness.replay import Replay, compare
+from ctxguard.stabilizer import Stabilizer
+
+MESSAGES = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "hello"},
+    {"role": "user", "content": "bye"},
+]
+
+
+def written(tmp_path, text, name="s.json"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(MESSAGES),
+        json.dumps(MESSAGES, indent=2),
+        json.dumps({"messages": MESSAGES}),
+        "\n".join(map(json.dumps, MESSAGES)),
+        "\n".join(map(json.dumps, MESSAGES)) + "\n\n",
+        "\ufeff" + json.dumps(MESSAGES),
+        gzip.compress(json.dumps(MESSAGES).encode()),
+    ],
+    ids=["list", "indented", "object", "a message a line", "blank lines", "byte order mark", "gzip"],
+)
+def test_one_session_in_every_shape(tmp_path, text):
+    (session,) = read_sessions(written(tmp_path, text))
+    assert [a.text for a in session.read()] == ["hi", "hello", "bye"]
+
+
+def test_many_sessions_a_line_each_with_their_names_and_tools(tmp_path):
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    lines = [json.dumps({"id": n, "messages": MESSAGES, "tools": tools}) for n in "ab"]
+    found = list(read_sessions(written(tmp_path, "\n".join(lines))))
+    assert [s.id for s in found] == ["a", "b"]
+    assert found[0].tools == tools
+    assert found[0].with_native([]) == {"id": "a", "tools": tools, "messages": []}
+
+
+def test_the_shape_is_found_out_by_looking():
+    assert parse_session({"artifacts": [{"kind": "system", "content": "x"}]}).adapter.name == "bundle"
+    assert parse_session(MESSAGES).adapter.name == "openai"
+    assert parse_session([]).adapter.name == "openai"
+
+
+def test_an_adapter_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(AdapterError, match=r"no adapter 'carrier-pigeon'; installed are .*openai"):
+        parse_session(MESSAGES, adapter="carrier-pigeon")
+
+
+@pytest.mark.parametrize(
+    ("items", "error"),
+    [
+        ([{"kind": "robot", "content": "x"}], "message 0: unknown kind 'robot'"),
+        ([{"kind": "user", "content": 5}], "message 0: 'content' must be a text, not int"),
+        (["x"], "message 0: an object with 'kind' and 'content' is wanted, not str"),
+    ],
+)
+def test_bundles_with_faults_are_refused_by_item(items, error):
+    with pytest.raises(HistoryError, match=error):
+        parse_session({"artifacts": items}, adapter="bundle").read()
+
+
+def test_a_bad_line_is_named(tmp_path):
+    path = written(tmp_path, json.dumps(MESSAGES) + "\n{broken")
+    with pytest.raises(SessionFileError) as caught:
+        list(read_sessions(path))
+    assert caught.value.line == 2
+    assert caught.value.path == str(path)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    with pytest.raises(SessionFileError, match="not UTF-8 text"):
+        list(read_sessions(written(tmp_path, b"\xff\xfe\x00\xd8")))
+
+
+def test_a_replay_counts_every_model_call_and_adds_up():
+    long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(60)]
+    told = replay(parse_session(long), Stabilizer(600, counter="estimate"))
+    assert told.calls == 30
+    assert told.ok
+    assert told.pressed > 10
+    assert told.refused == 0
+    assert 0.5 < told.prefix_share < 1
+    assert told.tokens_after < told.tokens_before
+    assert told.price < told.price_before
+    twice = told + told
+    assert (twice.calls, twice.prefix_share) == (60, told.prefix_share)
+
+
+def test_a_session_without_pressure_only_extends():
+    told = replay(parse_session(MESSAGES), Stabilizer(1_000))
+    assert (told.calls, told.pressed, told.prefix_share) == (1, 0, 1.0)
+
+
+def test_prices_follow_the_cache_in_steps_from_a_minimum():
+    prices = PriceModel()
+    assert prices.price(1_000, 1_000) == 1_000
+    assert prices.price(2_000, 1_100) == 2_000 - 1_024 + 102.4
+    assert prices.price(2_000, 0) == 2_000
+
+
+def test_only_worse_figures_are_told():
+    base = Replay(calls=10, tokens_after=1_000, price=500.0, successors=10, extended=9).to_dict()
+    assert compare(Replay(calls=10, tokens_after=900, price=400.0, successors=10, extended=10), base) == []
+    worse = compare(
+        Replay(calls=10, tokens_after=1_200, price=500.0, successors=10, extended=5, findings={"NoPII": 1}), base
+    )
+    assert worse == ["tokens_after was 1000 and is 1200", "prefix_share was 0.9 and is 0.5", "NoPII fails at 1 calls"]

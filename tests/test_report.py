@@ -1,0 +1,87 @@
+"""The report tells what was done and why, in every form, and holds no text that a rule would mask."""
+
+from __future__ import annotations
+
+import json
+
+from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
+
+MAIL = "jane.doe@corp-mail.net"
+
+
+def stabilized():
+    log = "\n".join(f"line {n} of a long log with nothing in it" for n in range(400))
+    history = [
+        Artifact("system", "Be brief.", id="rules"),
+        Artifact("user", f"I am {MAIL} <script>alert(1)</script>", id="who"),
+        Artifact("assistant", "noted, for now", lifetime=Lifetime(turns=1), id="note"),
+        Artifact("assistant", "", calls=(ToolCall("read", "{}", "1"),)),
+        Artifact("tool", log, answers="1", name="read"),
+        *(Artifact("user" if n % 2 else "assistant", f"message {n} " * 8) for n in range(40)),
+        Artifact("user", "and now?"),
+    ]
+    return Stabilizer(700, counter="o200k_base").stabilize(history)
+
+
+def test_decisions_are_one_an_artifact_in_order_with_everything_that_happened():
+    report = stabilized().report
+    assert [d.position for d in report.decisions] == list(range(46))
+    by_id = {d.artifact.id: d for d in report.decisions[:3]}
+    assert by_id["rules"].action == "kept"
+    assert (by_id["who"].action, by_id["who"].stage) == ("masked", "MaskPII")
+    assert (by_id["note"].action, by_id["note"].reason) == ("dropped", "lived 1 turns")
+    assert [s.stage for s in report.decisions[4].steps] == ["BoundToolOutput", "StableWindow"]
+    assert report.decisions[4].action == "dropped"
+
+
+def test_no_form_of_it_holds_personal_data_or_live_markup():
+    report = stabilized().report
+    for told in (str(report), repr(report), report.to_json(), report._repr_html_(), repr(report.decisions)):
+        assert MAIL not in told
+    assert "<script>" not in report._repr_html_()
+
+
+def test_what_went_before_masking_is_masked_in_the_report():
+    history = [Artifact("tool", f"orphan of {MAIL}", answers="9"), Artifact("user", "hi")]
+    report = Stabilizer(500).stabilize(history).report
+    assert report.decisions[0].action == "dropped"
+    assert report.decisions[0].artifact.text == "orphan of [REDACTED_EMAIL]"
+
+
+def test_numbers_agree_in_every_form():
+    report = stabilized().report
+    told = json.loads(report.to_json())
+    assert told == json.loads(json.dumps(report.to_dict()))
+    assert (told["tokens_before"], told["tokens_after"], told["budget"]) == (
+        report.tokens_before,
+        report.tokens_after,
+        700,
+    )
+    assert sum(told["actions"].values()) == len(told["decisions"]) == 46
+    assert f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of 700" in str(report)
+    assert told["cut"]["fresh"] == report.cut.fresh
+
+
+def test_the_first_changed_position_is_that_of_the_result():
+    assert stabilized().report.first_changed == 1
+    assert Stabilizer(500).stabilize([Artifact("user", "hi")]).report.first_changed is None
+
+
+def test_an_unchanged_history_is_told_so():
+    report = Stabilizer(500).stabilize([Artifact("user", "hi")]).report
+    assert not report.changed
+    assert report.counts() == {"kept": 1}
+    assert "1 kept" in str(report)
+
+
+def test_an_empty_history_has_a_report():
+    report = Stabilizer(500).stabilize([]).report
+    assert "nothing came in" in str(report)
+    assert json.loads(report.to_json())["decisions"] == []
+    assert "0 decisions" in report._repr_html_()
+
+
+def test_it_says_which_counter_and_how_exact():
+    report = Stabilizer(500, counter="estimate").stabilize([]).report
+    assert report.counter == "estimate"
+    assert "within about 10%" in str(report)
