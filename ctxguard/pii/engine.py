@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.pii.fold import view_of
 from ctxguard.pii.gates import gatekeeper
@@ -32,6 +32,7 @@ _MEMO: Final = 20_000
 _EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
+_DIGIT: Final = b"0"
 _COMMON: Final = (b"000000", b"A0", b"A 0", b"a 0")
 """Rules whose shape holds one of these are not even looked at where a text does not."""
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
@@ -92,8 +93,7 @@ class Prepared:
     group: int | str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """Hold a folded text in the forms that are searched; all have the same offsets.
 
     Attributes:
@@ -228,6 +228,13 @@ class Engine:
         for gate, prepared in self._by_hex:
             if gate in seen.hexed:
                 self._match(prepared, seen, seen.hexed, self._surroundings, spans)
+        if _DIGIT in seen.shape:
+            self._find_digits(seen, spans)
+        self._match_denied(seen.text, spans)
+        return resolve(map(view.original, spans)) if spans else ()
+
+    def _find_digits(self, seen: Seen, spans: list[Span]) -> None:
+        """Find what holds a digit: numbers, keys and tokens, and what a shape with a digit tells."""
         for common, rules in self._by_shape:
             for gate, prepared in rules if common in seen.shape else ():
                 if gate in seen.shape:
@@ -236,8 +243,6 @@ class Engine:
             self._match_token(seen.text, start, spans)
         if self._numbers:
             self._match_numbers(seen, spans)
-        self._match_denied(seen.text, spans)
-        return resolve(map(view.original, spans)) if spans else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
@@ -353,7 +358,7 @@ class Engine:
 
 def _common(gate: bytes) -> bytes:
     """Return what a text must hold for any of the rules that have it in their gate."""
-    return next((common for common in _COMMON if common in gate), b"")
+    return next((common for common in _COMMON if common in gate), _DIGIT)
 
 
 def _is_hex(rule: Rule) -> bool:

@@ -24,7 +24,7 @@ _INVISIBLE: Final = (
 )
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_LINE_ESCAPES: Final = re.compile(r"\\[nrtbf]")
+_LINE_ESCAPES: Final = ("\\n", "\\t", "\\r", "\\b", "\\f")
 """Of the same length as the blanks they become; else the letter would be glued to what follows."""
 _ESCAPED: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
 _ESCAPE: Final = 6
@@ -71,7 +71,8 @@ def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
     blanked = blank_placeholders(text)
     if "\\" in blanked:
-        blanked = _LINE_ESCAPES.sub("  ", blanked)
+        for escape in _LINE_ESCAPES:
+            blanked = blanked.replace(escape, "  ")
     if not text.isascii():
         table, notable = _folding()
         if notable.search(blanked) is not None:

@@ -34,7 +34,7 @@ class Rule:
         shape: regular expression over the shape, beginning with a literal, that matches wherever a match begins
             (with `lead`: wherever a match may stand around). With an `h` in it: over the text with every hexadecimal
             digit as `h`.
-        gate: a literal that the shape of every match contains (with `shape`).
+        gate: a literal that the shape of every match contains (with `shape`); without an `h` in the shape it has a `0`.
         validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
             text: yes, no, or how many of its characters are the finding; None takes every match.
         context: words one of which stands shortly before, as a regular expression over small letters.
@@ -62,6 +62,8 @@ class Rule:
     placeholder: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.shape and "h" not in self.shape and "0" not in self.gate:
+            raise ConfigError(f"rule {self.name} has a shape and needs a gate with a 0 in it", setting="gate")
         if label_of(self.label) != self.label:
             raise ConfigError(
                 f"label {self.label!r} of rule {self.name} must be capital letters and underscores, "
