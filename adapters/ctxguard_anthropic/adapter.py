@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard_anthropic.blocks import (
@@ -22,6 +24,9 @@ from ctxguard_anthropic.blocks import (
     tool_input,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["AnthropicAdapter", "Message", "Native"]
 
 Message: TypeAlias = Mapping[str, object]
@@ -35,14 +40,12 @@ _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Say which message an artifact was read from, which blocks of it are its own, and where the message stood.
-
-    The system prompt has no message and stands at -1.
-    """
+    """Say which message an artifact was read from, which blocks of it are its own, and whether they are all of it."""
 
     message: Message
     blocks: tuple[int, ...]
-    position: int
+    is_whole: bool = False
+    is_prompt: bool = False
 
 
 class AnthropicAdapter:
@@ -62,20 +65,19 @@ class AnthropicAdapter:
         Raises:
             HistoryError: it is neither, or a message has no role.
         """
-        artifacts = _system_artifacts(native)
-        for position, message in enumerate(_messages(native)):
-            artifacts += _read(message, position)
-        return artifacts
+        read = cast("list[tuple[Artifact, ...]]", _CACHE.read(_messages(native)))
+        return [*_system_artifacts(native), *chain.from_iterable(read)]
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
         system: object = None
+        positions = {id(message): position for position, message in enumerate(_messages(native))}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             place = artifact.source
-            if isinstance(place, _Place) and place.position < 0:
+            if isinstance(place, _Place) and place.is_prompt:
                 system = _edited(place.message, artifact)["content"]
-            elif groups and _belongs(artifact, groups[-1]):
+            elif groups and _belongs(artifact, groups[-1], positions):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
@@ -105,21 +107,25 @@ def _system_artifacts(native: Native) -> list[Artifact]:
     content = native.get("system") if isinstance(native, Mapping) else None
     if not content:
         return []
-    place = _Place({"role": "system", "content": content}, tuple(range(len(as_blocks(content)))), -1)
+    place = _Place({"role": "system", "content": content}, (), is_prompt=True)
     return [Artifact(Kind.SYSTEM, _content(content_slots(content)), source=place)]
 
 
-def _read(message: Message, position: int) -> Iterator[Artifact]:
+def _read(message: Message, position: int) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one", position=position)
     blocks = as_blocks(get(message, "content"))
     results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(n for n in range(len(blocks)) if n not in results)
-    for number in results:
-        yield _result_artifact(blocks[number], _Place(message, (number,), position))
+    artifacts = [_result_artifact(blocks[number], _Place(message, (number,), len(blocks) == 1)) for number in results]
     if rest or not results:
-        yield _artifact(role, [blocks[n] for n in rest], _Place(message, rest, position))
+        artifacts.append(_artifact(role, [blocks[n] for n in rest], _Place(message, rest, not results)))
+    return tuple(artifacts)
+
+
+# One message holds several artifacts; the cache minds what is read no more than it has to.
+_CACHE: Final = ReadCache(cast("Callable[[Message, int], Artifact]", _read))
 
 
 def _result_artifact(block: object, place: _Place) -> Artifact:
@@ -146,7 +152,7 @@ def _content(slots: list[Slot]) -> str | tuple[Part, ...]:
     return tuple(parts) if only is None else only
 
 
-def _belongs(artifact: Artifact, group: list[Artifact]) -> bool:
+def _belongs(artifact: Artifact, group: list[Artifact], positions: Mapping[int, int]) -> bool:
     """Tell whether an artifact goes into the message of those before it."""
     last, place = group[-1], artifact.source
     if not isinstance(place, _Place):
@@ -156,10 +162,15 @@ def _belongs(artifact: Artifact, group: list[Artifact]) -> bool:
         return True
     if artifact.kind is not Kind.TOOL or last.kind is not Kind.TOOL:
         return False
-    return not (isinstance(before, _Place) and place.position == before.position + 1)
+    follows = isinstance(before, _Place) and positions[id(place.message)] == positions[id(before.message)] + 1
+    return not follows
 
 
 def _message(group: list[Artifact]) -> Message:
+    """Return the message of these artifacts: the very one they were read from, where they are all of it unchanged."""
+    place = group[0].source
+    if len(group) == 1 and group[0].origin is None and isinstance(place, _Place) and place.is_whole:
+        return place.message
     places = [artifact.source for artifact in group if isinstance(artifact.source, _Place)]
     if not places:
         return _created(group)

@@ -31,7 +31,9 @@ LEFT_OUT: Final = "…"
 
 def get(value: object, key: str) -> object:
     """Return a field of a dict or of an SDK object; None where it has none."""
-    return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.get(key)
+    return getattr(value, key, None)
 
 
 def kind_of(block: object) -> str:

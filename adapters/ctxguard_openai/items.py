@@ -60,6 +60,7 @@ HOSTED: Final = (
     "program",
     "program_output",
 )
+_KNOWN: Final = frozenset({*OUTPUT_OF, *CALL_OF, *HOSTED, "message", "reasoning"})
 _ACTIONS: Final = {
     *("computer_call", "shell_call", "local_shell_call", "apply_patch_call", "mcp_approval_response"),
     *("computer_call_output", "shell_call_output", "local_shell_call_output", "apply_patch_call_output"),
@@ -73,7 +74,9 @@ _BLANK: Final = (
 
 def get(item: object, key: str) -> object:
     """Return a field of a dict or of an SDK object; None where it has none."""
-    return item.get(key) if isinstance(item, Mapping) else getattr(item, key, None)
+    if type(item) is dict or isinstance(item, Mapping):
+        return item.get(key)
+    return getattr(item, key, None)
 
 
 def item_type(item: object) -> str | None:
@@ -290,5 +293,4 @@ def stays(items: tuple[Item, ...]) -> bool:
     """Tell what may not be dropped: what concerns all that follows, and kinds and roles nobody here knows."""
     if item_type(items[0]) == "message":
         return str(get(items[0], "role")) not in KINDS
-    known = {*OUTPUT_OF, *CALL_OF, *HOSTED, "message", "reasoning"}
-    return all(item_type(item) not in known for item in items)
+    return all(item_type(item) not in _KNOWN for item in items)

@@ -7,13 +7,15 @@ table that OpenAI's Agents SDK uses. Kinds that are not known here are carried a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from operator import is_
+from typing import TYPE_CHECKING, Final
 
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
-
 from ctxguard_openai.items import (
     CALL_OF,
     FIXED,
@@ -69,24 +71,20 @@ class ResponsesAdapter:
         """
         if isinstance(native, (str, bytes, Mapping)) or not isinstance(native, Sequence):
             raise HistoryError(f"a list of input items is wanted, not {type(native).__name__}")
-        for position, item in enumerate(native):
-            if item_type(item) is None:
-                raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
-        renamed = _shell_call_ids(native)
-        artifacts = [_artifact(group, renamed) for group in _groups(native)]
-        trusts = self.incremental or any(item_type(item) == "item_reference" for item in native)
+        groups = [_RUNS.known(group) for group in _groups(native)]
+        artifacts = _with_shell_call_ids(_CACHE.read(groups), groups)
+        trusts = self.incremental or any(item_type(group[0]) == "item_reference" for group in groups)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
         """Return the items of these artifacts: the same objects where nothing was changed."""
         del native  # every artifact carries its items
+        given = list(artifacts)
         items: list[Item] = []
-        call_types: dict[object, str] = {}
-        for artifact in artifacts:
-            source = _items(artifact)
-            call_types.update({call_id(item): str(item_type(item)) for item in source})
-            if artifact.source is None:
-                items += _created(artifact, call_types)
+        for artifact in given:
+            source = artifact.source
+            if not isinstance(source, tuple):
+                items += _created(artifact, _call_types(given))
             else:
                 items += source if artifact.origin is None else _written(artifact, source)
         return items
@@ -100,49 +98,79 @@ class ResponsesAdapter:
         return None not in types and any(kind in known for kind in types)
 
 
-def _shell_call_ids(native: Sequence[Item]) -> dict[str | None, str]:
-    """Return the call ids of local shell calls by item id: their outputs may name either."""
-    shells = [item for item in native if item_type(item) == "local_shell_call"]
-    return {str(get(item, "id")): str(call_id(item)) for item in shells}
-
-
-def _groups(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+def _groups(native: Sequence[Item]) -> Iterator[list[Item]]:
     """Cut a list into what each artifact stands for."""
     run: list[Item] = []
     programs = 0
-    for item in native:
-        programs += (item_type(item) == "program") - (item_type(item) == "program_output")
-        if programs > 0 or (is_model_item(item) and not _begins_anew(run, item)):
+    for position, item in enumerate(native):
+        kind = item_type(item)
+        if kind is None:
+            raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
+        programs += (kind == "program") - (kind == "program_output")
+        spoken = is_model_item(item)
+        if programs > 0 or (spoken and not _begins_anew(run, kind)):
             run.append(item)
             continue
         if run:
-            yield tuple(run)
-        run = [item] if is_model_item(item) else []
-        if not run:
-            yield (item,)
+            yield run
+        run = [item] if spoken else []
+        if not spoken:
+            yield [item]
     if run:
-        yield tuple(run)
+        yield run
 
 
-def _begins_anew(run: list[Item], item: Item) -> bool:
+def _begins_anew(run: list[Item], kind: str) -> bool:
     """Tell a second reply from the rest of the first; reasoning or calls hold a run together."""
-    starts = item_type(item) in ("message", "reasoning")
-    return starts and bool(run) and all(item_type(member) == "message" for member in run)
+    starts = bool(run) and kind in ("message", "reasoning")
+    return starts and all(item_type(member) == "message" for member in run)
 
 
-def _artifact(items: tuple[Item, ...], renamed: Mapping[str | None, str]) -> Artifact:
-    first = items[0]
-    answered = call_id(first) if is_output(first) else None
+class _Runs:
+    """Find the list that was made of the same items before, so that what was read of it is found again."""
+
+    MOST = 20_000
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, list[Item]] = {}
+
+    def known(self, items: list[Item]) -> list[Item]:
+        """Return the earlier list of these very items, or this one."""
+        found = self._by_first.get(id(items[0]))
+        if found is not None and len(found) == len(items) and all(map(is_, found, items)):
+            return found
+        if len(self._by_first) >= self.MOST:
+            self._by_first.clear()
+        self._by_first[id(items[0])] = items
+        return items
+
+
+def _artifact(items: list[Item], position: int) -> Artifact:
+    del position  # what cannot be read was named before
+    first, source = items[0], tuple(items)
     role = get(first, "role") if item_type(first) == "message" else None
     name = get(first, "name") if is_output(first) or role else None
     return Artifact(
         Kind.TOOL if is_output(first) else KINDS.get(str(role), Kind.ASSISTANT),
-        _content([part for _, _, part in slots(items)]),
-        calls=tuple(tool_call(item) for item in items if calls_a_tool(item, items)),
-        answers=renamed.get(answered, answered),
+        _content([part for _, _, part in slots(source)]),
+        calls=tuple(tool_call(item) for item in items if calls_a_tool(item, source)),
+        answers=call_id(first) if is_output(first) else None,
         name=name if isinstance(name, str) else None,
-        pinned=stays(items),
-        source=items,
+        pinned=stays(source),
+        source=source,
+    )
+
+
+_RUNS: Final = _Runs()
+_CACHE: Final = ReadCache(_artifact)
+
+
+def _with_shell_call_ids(artifacts: list[Artifact], groups: Sequence[Sequence[Item]]) -> list[Artifact]:
+    """Let the outputs of local shell calls answer by call id: they may name the item's id instead."""
+    shells = [item for group in groups for item in group if get(item, "type") == "local_shell_call"]
+    named = {get(item, "id"): call_id(item) for item in shells}
+    return (
+        [replace(a, answers=named[a.answers]) if a.answers in named else a for a in artifacts] if named else artifacts
     )
 
 
@@ -169,8 +197,10 @@ def _with_server_calls(artifacts: list[Artifact]) -> Iterator[Artifact]:
         seen.update(call.id for artifact in members for call in artifact.calls)
 
 
-def _items(artifact: Artifact) -> tuple[Item, ...]:
-    return artifact.source if isinstance(artifact.source, tuple) else ()
+def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
+    """Return of which type each call is, by its id."""
+    sources = [artifact.source for artifact in artifacts if isinstance(artifact.source, tuple)]
+    return {call_id(item): str(item_type(item)) for source in sources for item in source}
 
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
@@ -225,7 +255,7 @@ def _new_texts(artifact: Artifact, expected: int) -> list[str]:
     return [*texts, *[""] * expected][:expected]
 
 
-def _created(artifact: Artifact, call_types: Mapping[object, str]) -> list[Item]:
+def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
     """Return the items of an artifact that no item stood for: a stand-in result, a summary."""
     if artifact.kind is Kind.TOOL:
         return [stand_in(artifact, call_types.get(artifact.answers, "function_call"))]
