@@ -14,7 +14,7 @@ from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
 
 _STDNUM: Final = "ctxguard.pii.validators:stdnum:"
-_START: Final = r"(?<![A-Za-z0-9_-])"
+_START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
 _END: Final = r"(?![A-Za-z0-9_-])"
 
 

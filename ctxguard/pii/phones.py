@@ -49,7 +49,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             "phone-nanp",
             "PHONE",
             rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
-            r"|(?<!\d )(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
+            r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
             kind="number",
             validate=_HERE + "nanp_phone",
             quiet=_QUIET,

@@ -5,12 +5,14 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies_for_text import texts
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
 from ctxguard.pii.engine import Engine
 from ctxguard.pii.gates import gatekeeper, plain_gatekeeper
 
+ENGINES = {}
 HOSTILE = [
     "1-",
     "a.",
@@ -95,6 +97,15 @@ def test_gates_open_the_same_for_texts_made_of_literals(text):
     literals = (b"key", b"", b"@", b"a.b", b"://")
     data = text.encode("latin-1").lower()
     assert list(gatekeeper(literals)(data)) == list(plain_gatekeeper(literals)(data))
+
+
+@given(texts)
+def test_findings_are_the_same_with_and_without_re2(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ctxguard.pii.engine.gatekeeper", plain_gatekeeper)
+        without = Engine(STANDARD.rules, frozenset(), ()) if "plain" not in ENGINES else ENGINES["plain"]
+        ENGINES["plain"] = without
+    assert without.find(text) == STANDARD.find(text)
 
 
 def test_longest_wins_then_the_surest_then_the_first():
