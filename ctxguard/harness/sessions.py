@@ -18,6 +18,8 @@ from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryErr
 
 __all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
 
+OF_OBJECTS: Final = ("langchain", "pydantic-ai")
+"""Adapters of objects that no JSON file can hold; their frameworks are not loaded to find that out."""
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
 
@@ -246,7 +248,7 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
         return find_adapter("openai")
     if bundle.detects(native):
         return bundle
-    names = adapter_names()
+    names = [known for known in adapter_names() if known not in OF_OBJECTS]
     for known in sorted(names, key=lambda n: n != "openai"):
         try:
             adapter = find_adapter(known)
