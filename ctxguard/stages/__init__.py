@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from ctxguard.stages.bound_tool_output import BoundToolOutput
+from ctxguard.stages.checkpoints import CheckpointManager
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes
 from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
+from ctxguard.stages.intelligent_pruner import ImportanceScorer, IntelligentPruner, PruningRules
 from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.merge_similar import MergeSimilar
 from ctxguard.stages.order_by_authority import OrderByAuthority
 from ctxguard.stages.recall_relevant import RecallRelevant
 from ctxguard.stages.repair_exchanges import RepairExchanges
+from ctxguard.stages.sliding_window import PreservationRule, SlidingWindow
 from ctxguard.stages.stable_window import StableWindow
 
 __all__ = [
     "BoundToolOutput",
+    "CheckpointManager",
     "DropVerboseOutput",
     "ExpireLifetimes",
     "FillBudget",
+    "ImportanceScorer",
+    "IntelligentPruner",
     "MaskPII",
+    "MergeSimilar",
     "OrderByAuthority",
+    "PreservationRule",
+    "PruningRules",
     "RecallRelevant",
     "RepairExchanges",
+    "SlidingWindow",
     "StableWindow",
 ]

@@ -1,0 +1,179 @@
+"""Manage the context of an agent by one configuration: a strategy, then compression, with metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from ctxguard.artifacts import Artifact
+from ctxguard.compaction.native import read_native, write_native
+from ctxguard.config import ContextConfig
+from ctxguard.content.compression import MessageCompressor
+from ctxguard.content.detection import detect
+from ctxguard.content.views import FileType
+from ctxguard.metrics import ContextMetrics
+from ctxguard.stabilizer import Draft, Stabilizer, Stage
+from ctxguard.stages import (
+    CheckpointManager,
+    IntelligentPruner,
+    MaskPII,
+    OrderByAuthority,
+    PruningRules,
+    RepairExchanges,
+    SlidingWindow,
+    StableWindow,
+)
+from ctxguard.stages.checkpoints import phase_rules, state_of
+from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector
+    from ctxguard.report import Report
+    from ctxguard.stores import Store
+
+__all__ = ["ContextManager"]
+
+_UNLIMITED: Final = 1 << 40
+_WHOLE_SNAPSHOT: Final = 10_000
+Native = TypeVar("Native", bound=Sequence[object])
+
+
+class ContextManager:
+    """Process the messages of an agent before each call: strategy, compression, masking, metrics.
+
+    `sliding_window` keeps the latest messages and what the preservation rules name; `checkpoint` begins where the last
+    phase ended; `hybrid` does that and prunes what matters least of what is older than the window. Where the
+    configuration names a budget (`stabilizer.budget`), it holds at the end.
+
+    Args:
+        config: see `ContextConfig`; None means the defaults.
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
+        store: where checkpoints are kept; None means in this process.
+        session: name under which they are kept.
+
+    Attributes:
+        window: the sliding window.
+        compressor: compresses single messages.
+        checkpoints: makes and keeps checkpoints.
+        pruner: judges what is older than the window.
+        metrics: sums up what was saved.
+        report: on the latest call; None before the first.
+    """
+
+    def __init__(
+        self,
+        config: ContextConfig | None = None,
+        *,
+        rules: Detector | Sequence[Detector] | None = None,
+        store: Store | None = None,
+        session: str = "default",
+    ) -> None:
+        self.config = config = ContextConfig() if config is None else config
+        preserve = _preserved(config)
+        self.window = SlidingWindow(config.window_size, rules=preserve)
+        self.compressor = MessageCompressor(
+            config.compression_level,
+            max_snapshot_depth=config.max_snapshot_depth if config.truncate_snapshots else _WHOLE_SNAPSHOT,
+        )
+        self.checkpoints = CheckpointManager(
+            phase_rules(config.checkpoint_phases) if config.auto_checkpoint else (),
+            max_size=config.max_checkpoint_size,
+            store=store,
+            session=session,
+        )
+        self.pruner = IntelligentPruner(
+            PruningRules(
+                importance_threshold=config.importance_threshold,
+                merge_similar=config.merge_similar,
+                keep_error_context=config.keep_error_context,
+                keep_latest=config.window_size,
+                preserve=preserve,
+            )
+        )
+        self.metrics = ContextMetrics(counter=config.stabilizer.counter)
+        self.report: Report | None = None
+        self._phase: str | None = None
+        self._stabilizer = self._built(rules)
+
+    async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
+        """Return the messages to send, in the format they came in. The input is not changed.
+
+        Args:
+            messages: the whole history: artifacts, or messages of an installed adapter.
+            current_phase: the phase that begins or goes on; where it differs from the last one named, that one is over
+                and gets its checkpoint.
+
+        Raises:
+            AdapterError: no installed adapter knows the messages.
+            BudgetExceededError: the configuration names a budget and what must stay does not fit.
+        """
+        if not self.config.enabled or not messages:
+            return messages
+        adapter, artifacts = read_native(messages)
+        self._enter(current_phase, artifacts)
+        result = await self._stabilizer.astabilize(artifacts)
+        self._record(result.report, artifacts)
+        return cast("Native", write_native(adapter, messages, result.artifacts))
+
+    def _built(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
+        config = self.config.stabilizer
+        chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self._compress]
+        if config.budget is not None:
+            chain.append(StableWindow(target=config.target))
+        return Stabilizer(
+            _UNLIMITED if config.budget is None else config.budget,
+            stages=[*chain, OrderByAuthority()],
+            keep_recent=config.keep_recent,
+            provider=config.provider,
+            counter=config.counter,
+            model=config.model,
+        )
+
+    def _strategy(self) -> list[Stage]:
+        if self.config.strategy == "sliding_window":
+            return [self.window]
+        return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
+
+    def _compress(self, draft: Draft) -> Draft:
+        compressed = self.compressor(draft)
+        if self.config.summarize_console or compressed is draft:
+            return compressed
+        names = {call.id: call.name for artifact in draft.artifacts for call in artifact.calls}
+        kept = (
+            was if _is_console(was, names.get(was.answers)) else now
+            for was, now in zip(draft.artifacts, compressed.artifacts, strict=True)
+        )
+        return draft.revise(kept, action="bounded", reason=f"compressed at level {self.compressor.level}")
+
+    def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
+        """Take in the phase that the caller names; the one before it is over."""
+        if phase is None or phase == self._phase:
+            return
+        over, self._phase = self._phase, phase
+        if over is not None:
+            done = [*self.checkpoints.checkpoints, over]
+            self.checkpoints.create_checkpoint(over, state_of(artifacts), done, messages=len(artifacts))
+            self.metrics.record_checkpoint(over)
+
+    def _record(self, report: Report, artifacts: Sequence[Artifact]) -> None:
+        self.report = report
+        self.metrics.record_input_size(report.tokens_before)
+        self.metrics.record_output_size(report.tokens_after)
+        if report.changed:
+            self.metrics.record_compression(report.tokens_before, report.tokens_after, self.config.strategy)
+        found = report.details.get(CheckpointManager.name)
+        reached = cast("list[str]", found["reached"]) if isinstance(found, dict) else []
+        for number, phase in enumerate(reached):
+            if phase not in self.checkpoints.checkpoints:
+                self.checkpoints.create_checkpoint(phase, state_of(artifacts), reached[: number + 1])
+                self.metrics.record_checkpoint(phase)
+
+
+def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
+    errors = (ERRORS,) if config.preserve_errors else ()
+    screenshots = (SCREENSHOTS,) if config.preserve_screenshots else ()
+    return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)
+
+
+def _is_console(artifact: Artifact, tool: str | None) -> bool:
+    return detect(artifact.text) is FileType.CONSOLE or "console" in (artifact.name or tool or "").lower()

@@ -1,0 +1,32 @@
+"""Use a stage by itself, on a list of artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from ctxguard.artifacts import Artifact
+from ctxguard.stabilizer import Draft, Stage
+from ctxguard.tokens import ArtifactCounter, find_counter
+
+__all__ = ["applied"]
+
+_UNLIMITED: Final = 1 << 40
+
+
+@lru_cache(maxsize=1)
+def _counter() -> ArtifactCounter:
+    return ArtifactCounter(find_counter("auto"))
+
+
+def applied(stage: Stage, artifacts: Iterable[Artifact], *, keep_recent: int = 1) -> list[Artifact]:
+    """Return what a stage that asks for nothing makes of some artifacts, calls repaired, under no budget."""
+    from ctxguard.stages.repair_exchanges import RepairExchanges
+
+    history = tuple(artifacts)
+    draft = Draft(history, _UNLIMITED, _counter(), history=history, keep_recent=keep_recent)
+    result = stage(RepairExchanges()(draft))
+    if not isinstance(result, Draft):
+        raise TypeError(f"{type(stage).__name__} asks for I/O; use a Stabilizer")
+    return list(result.artifacts)
