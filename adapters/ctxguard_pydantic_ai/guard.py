@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
+    from ctxguard.pii import SessionVault
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
@@ -72,6 +74,8 @@ class ContextGuard(AbstractCapability[Any]):
             profile says.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
         on_report: called with the report on each request.
+        vault: gives the values back in the arguments of a tool, right before they are validated; the history keeps the
+            placeholders that the model wrote. The chain's `MaskPII` has to mask into the same vault.
 
     Raises:
         ConfigError: (when called) the budget is a share and the window is not known.
@@ -82,6 +86,7 @@ class ContextGuard(AbstractCapability[Any]):
     window: int | None = field(default=None, kw_only=True)
     max_result_tokens: int | None = field(default=None, kw_only=True)
     on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
+    vault: SessionVault | None = field(default=None, kw_only=True)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -144,6 +149,24 @@ class ContextGuard(AbstractCapability[Any]):
         tighter.budget = tighter.reserve + int(TIGHTER * self.stabilizer.budget_for(window))
         self.stabilizer = tighter
         self.__dict__["_tightened"] = True
+
+    async def before_tool_validate(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002 - the framework's signature
+        *,
+        call: Any,  # noqa: ANN401, ARG002
+        tool_def: ToolDefinition,
+        args: str | dict[str, Any],
+    ) -> str | dict[str, Any]:
+        """Give a tool the values that its arguments' placeholders stand for."""
+        from ctxguard.pii.unmasking import restore_arguments
+
+        if self.vault is None or is_fixed(tool_def):
+            return args
+        if isinstance(args, str):
+            return restore_arguments(args, self.vault).text
+        restored: dict[str, Any] = json.loads(restore_arguments(json.dumps(args, ensure_ascii=False), self.vault).text)
+        return restored
 
     async def after_tool_execute(
         self,

@@ -1,0 +1,74 @@
+"""The model sees placeholders, tools get the values, and what they answer is masked again."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
+pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from ctxguard import Stabilizer
+from ctxguard.pii import STANDARD, Masker, Vault, new_key
+from ctxguard.policies import agent_stages
+from ctxguard.stages import MaskPII
+from ctxguard.stores import MemoryStore
+from ctxguard_pydantic_ai import ContextGuard
+
+
+def masked_into(vault):
+    masker = Masker(STANDARD, strategy="pseudonymize", vault=vault)
+    stages = [MaskPII(masker=masker) if isinstance(stage, MaskPII) else stage for stage in agent_stages()]
+    return masker, Stabilizer(4_000, stages=stages)
+
+
+@pytest.mark.parametrize("args", [{"to": "<EMAIL_1>", "copies": 2}, '{"to": "<EMAIL_1>", "copies": 2}'])
+def test_the_whole_way_there_and_back(args):
+    vault = Vault(MemoryStore(), key=new_key()).session("session-1")
+    masker, stabilizer = masked_into(vault)
+    seen, sent = [], []
+
+    def scripted(messages, info):
+        seen.append(str(messages))
+        if len(seen) == 1:
+            return ModelResponse(parts=[ToolCallPart("send_mail", args, "c1")])
+        return ModelResponse(parts=[TextPart("Sent to <EMAIL_1>, and <EMAIL_2> was told.")])
+
+    agent = Agent(FunctionModel(scripted), capabilities=[ContextGuard(stabilizer, vault=vault)])
+
+    @agent.tool_plain
+    def send_mail(to: str, copies: int) -> str:
+        sent.append((to, copies))
+        return f"sent to {to}, told bob@example.com"
+
+    result = agent.run_sync("Write to ada@example.com.")
+    assert sent == [("ada@example.com", 2)]
+    assert "@example.com" not in "".join(seen)
+    assert "told <EMAIL_2>" in seen[1]
+    assert masker.session().unmask(result.output) == "Sent to ada@example.com, and bob@example.com was told."
+    call = next(p for m in result.all_messages() for p in m.parts if p.part_kind == "tool-call")
+    assert call.args == args, "the history keeps what the model wrote"
+
+
+def test_an_invented_placeholder_is_left_alone():
+    vault = Vault(MemoryStore(), key=new_key()).session("session-1")
+    _, stabilizer = masked_into(vault)
+    given = []
+
+    def scripted(messages, info):
+        if given:
+            return ModelResponse(parts=[TextPart("done")])
+        return ModelResponse(parts=[ToolCallPart("look_up", {"who": "<EMAIL_7>"})])
+
+    agent = Agent(FunctionModel(scripted), capabilities=[ContextGuard(stabilizer, vault=vault)])
+
+    @agent.tool_plain
+    def look_up(who: str) -> str:
+        given.append(who)
+        return "nobody"
+
+    agent.run_sync("Who is it?")
+    assert given == ["<EMAIL_7>"]
