@@ -20,7 +20,6 @@ _FORMS: Final = (
     ("anthropic", rf"sk-ant-(?:api|admin|oat|ort|sid)\d\d-{_W}{{20,150}}"),
     ("openrouter", rf"sk-or-v\d-{_H}{{64}}"),
     ("langsmith", rf"lsv2_(?:pt|sk)_{_H}{{32}}_{_H}{{10}}"),
-    ("hugging-face", rf"(?:hf|api_org)_{_A}{{34,37}}"),
     ("groq", rf"gsk_{_A}{{52}}"),
     ("xai", rf"xai-{_A}{{80}}"),
     ("perplexity", rf"pplx-{_A}{{48}}"),
@@ -30,7 +29,6 @@ _FORMS: Final = (
     ("google-api", r"AIza[A-Za-z0-9_-]{35}"),
     ("google-oauth", rf"ya29\.{_W}{{20,300}}|GOCSPX-{_W}{{28}}"),
     ("google-client", r"\d{10,14}-[a-z0-9]{32}\.apps\.googleusercontent\.com"),
-    ("azure-client-secret", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
     ("github", rf"gh[pousr]_{_A}{{36,255}}|github_pat_{_A}{{22}}_{_A}{{59}}"),
     ("gitlab", rf"gl(?:pat|ptt|dt|rt|cbt|ft|imt|agent|oas|soat|ffct)-{_W}{{20,60}}|GR1348941{_W}{{20}}"),
     ("bitbucket", rf"ATBB{_A}{{32}}|ATCTT3xFfG{_W}{{100,250}}"),
@@ -153,6 +151,25 @@ CREDENTIAL_RULES: Final = (
         r"://(?P<value>[^\s/@:\"'<>\x00$%{}]{0,64}:[^\s/@\"'<>\x00{}$]{1,128}@[A-Za-z0-9.\[-]{1,253})",
         anchor="://",
         lead="",
+    ),
+    *(
+        Rule(
+            f"hugging-face-{anchor}",
+            "SECRET",
+            rf"(?<![A-Za-z0-9_-]){anchor}{_A}{{34,37}}(?![A-Za-z0-9_-])",
+            anchor=anchor,
+            lead="",
+            validate=_HERE + "generated",
+        )
+        for anchor in ("hf_", "api_org_")
+    ),
+    Rule(
+        "azure-client-secret",
+        "SECRET",
+        r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
+        anchor="q~",
+        lead=_WORD + "~.",
+        validate=_HERE + "generated",
     ),
     Rule(
         "slack-webhook",

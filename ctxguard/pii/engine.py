@@ -258,7 +258,7 @@ class Engine:
         for group, over in groups:
             for gate, prepared in group:
                 for match in prepared.pattern.finditer(seen.text) if gate in over else ():
-                    self._judge(prepared, seen.text, *match.span(prepared.group), anew, spans)
+                    self._judge(prepared, seen.text, *_value(match, prepared.group), anew, spans)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
             self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
         for begin, end, first, limit in number_windows(seen.shape):
@@ -274,7 +274,7 @@ class Engine:
         places, pattern, group, text = prepared.places, prepared.pattern, prepared.group, seen.text
         if places is None:
             for match in pattern.finditer(text):
-                self._judge(prepared, text, *match.span(group), surroundings, spans)
+                self._judge(prepared, text, *_value(match, group), surroundings, spans)
             return
         lead = prepared.rule.lead
         done = 0
@@ -288,7 +288,7 @@ class Engine:
             exact = pattern.match(text, start)
             if exact is not None:
                 done = exact.end()
-                self._judge(prepared, text, *exact.span(group), surroundings, spans)
+                self._judge(prepared, text, *_value(exact, group), surroundings, spans)
 
     def _match_token(self, text: str, start: int, spans: list[Span]) -> None:
         match = self._token and (self._token.match(text, start) or self._token.match(text, _dotted_start(text, start)))
@@ -363,6 +363,12 @@ def _common(gate: bytes) -> bytes:
 
 def _is_hex(rule: Rule) -> bool:
     return "h" in rule.shape
+
+
+def _value(match: re.Match[str], group: int | str) -> tuple[int, int]:
+    """Return where the finding stands: in its group, or anywhere where an alternative without one matched."""
+    start, end = match.span(group)
+    return (start, end) if start >= 0 else match.span()
 
 
 def _whole_word(value: str) -> str:

@@ -15,6 +15,13 @@ from ctxguard.pii.rules import Rule, RuleSet
 
 __all__ = ["load_gitleaks"]
 
+_POSIX = {
+    "[:alnum:]": "A-Za-z0-9",
+    "[:alpha:]": "A-Za-z",
+    "[:digit:]": "0-9",
+    "[:xdigit:]": "0-9A-Fa-f",
+    "[:word:]": r"\w",
+}
 _INLINE_FLAGS = re.compile(r"\(\?(?!P)([ims]+)\)")
 
 
@@ -47,32 +54,40 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is no gitleaks configuration: {type(error).__name__}", setting="path") from error
-    rules = [rule for one in data.get("rules", ()) if "regex" in one for rule in _rules(one, label)]
+    everywhere = _stopped(data)
+    rules = [rule for one in data.get("rules", ()) if "regex" in one for rule in _rules(one, label, everywhere)]
     return RuleSet("gitleaks", tuple(rules))
 
 
-def _rules(one: Mapping[str, object], label: str) -> Sequence[Rule]:
+def _rules(one: Mapping[str, object], label: str, everywhere: tuple[str, ...]) -> Sequence[Rule]:
     """Make one rule for each keyword, so that each has its anchor."""
     pattern = _translated(str(one["regex"]), str(one.get("id")))
     keywords = one.get("keywords")
     anchors = [str(word).lower() for word in keywords] if isinstance(keywords, list) and keywords else [""]
-    check = _Random(float(str(one.get("entropy", 0))), _stopped(one))
+    check = _Random(float(str(one.get("entropy", 0))), (*everywhere, *_stopped(one)))
     return [Rule(f"gitleaks-{one.get('id')}-{a}", label, pattern, anchor=a, validate=check) for a in anchors]
 
 
 def _translated(pattern: str, name: str) -> str:
     r"""Return Go's expression as Python writes it: flags to their scope, `\\z`, and the first group as the finding."""
+    named = re.sub(r"(?<!\\)\((?!\?)", "(?P<value>", _in_python(pattern), count=1)
+    try:
+        return re.compile(named).pattern
+    except re.error as error:
+        raise ConfigError(f"gitleaks rule {name}: {error.msg}; leave it out of the file", setting="regex") from error
+
+
+def _in_python(pattern: str) -> str:
+    """Write what the two languages spell differently; flags in the middle come to hold for the whole."""
+    for name, members in _POSIX.items():
+        pattern = pattern.replace(name, members)
     pattern = pattern.replace(r"\z", r"\Z")
     flags = "".join(sorted(set("".join(_INLINE_FLAGS.findall(pattern)))))
     pattern = _INLINE_FLAGS.sub("", pattern)
-    pattern = re.sub(r"(?<!\\)\((?!\?)", "(?P<value>", pattern, count=1)
-    try:
-        return re.compile(f"(?{flags}){pattern}" if flags else pattern).pattern
-    except re.error as error:
-        raise ConfigError(f"gitleaks rule {name}: {error.msg}; leave it out of the file", setting="regex") from error
+    return f"(?{flags}){pattern}" if flags else pattern
 
 
 def _stopped(one: Mapping[str, object]) -> tuple[str, ...]:
     lists = one.get("allowlists") or [one.get("allowlist") or {}]
     entries = [entry for entry in lists if isinstance(entry, dict)] if isinstance(lists, list) else []
-    return tuple(str(text).replace(r"\z", r"\Z") for entry in entries for text in entry.get("regexes", ()))
+    return tuple(_in_python(str(text)) for entry in entries for text in entry.get("regexes", ()))

@@ -299,8 +299,13 @@ _PLAIN_WORD: Final = re.compile(
 )
 
 
+_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
+
+
 def secret_value(value: str) -> bool:
     """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
+        return True
     return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or _CODE.match(value))
 
 
