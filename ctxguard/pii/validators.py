@@ -63,6 +63,8 @@ _FILE_ENDINGS: Final = frozenset(
 )
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 """A US social security number or a postal code of nine digits."""
+_NATIONAL_DIGITS: Final = 9
+"""Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby."""
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
 """Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350)."""
@@ -222,7 +224,9 @@ def international_phone(value: str, wanted: str = "valid") -> int:
 @lru_cache(maxsize=4096)
 def national_phone(value: str, regions: str) -> int:
     """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
-    if value.lstrip("(")[:1] != "0" or _OTHER_SHAPE.match(value) is not None or not loose_phone(value):
+    if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
+        return 0
+    if _OTHER_SHAPE.match(value) is not None or not loose_phone(value):
         return 0
     return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
 
