@@ -103,18 +103,21 @@ def cli_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def leaves(group: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def leaves(command: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Walk the commands of a group and of the groups in it, as the words one types."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from leaves(command, (*prefix, name))
-        elif not command.hidden:
-            yield *prefix, name
+    if not hasattr(command, "list_commands"):
+        yield prefix
+        return
+    context = command.make_context(" ".join(("ctxguard", *prefix)), [], resilient_parsing=True)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        if not inner.hidden:
+            yield from leaves(inner, (*prefix, name))
 
 
 def help_of(*words: str) -> str:
     """Return the help of a command as a block of text."""
-    plain = {"COLUMNS": "96", "TERMINAL_WIDTH": "96", "NO_COLOR": "1", "TERM": "dumb"}
+    plain = {"COLUMNS": "76", "TERMINAL_WIDTH": "76", "NO_COLOR": "1", "TERM": "dumb"}
     said = CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="ctxguard")
     if said.exit_code:
         raise RuntimeError(f"ctxguard {' '.join(words)} --help ended with {said.exit_code}: {said.output}")
