@@ -220,7 +220,6 @@ def code():
 def speed():
     print("\n== speed on the recorded transcripts, MB/s of processor time, no cache of texts; every 4th text")
     texts = [text for _, text in transcripts()][::4]
-    size = sum(map(len, texts)) / 1e6
     STANDARD.find("warm up +49 30 901820 4111 1111 1111 1111")
     few = texts[::60]
     for detector in detectors():

@@ -8,7 +8,7 @@ pattern over the whole text. Both hand each candidate to the same judgement.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.pii.fold import view_of
-from ctxguard.pii.gates import gatekeeper
+from ctxguard.pii.gates import NUMBERS, TOKENS, anchor_pattern, hex_pattern, shape_pattern, sieve
 from ctxguard.pii.shapes import hex_shape_of, number_windows, shape_of, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -109,8 +109,7 @@ class Seen(NamedTuple):
     hexed: bytes
 
 
-def _seen(text: str) -> Seen:
-    plain = text.encode("latin-1", "replace")
+def _seen(text: str, plain: bytes) -> Seen:
     return Seen(text, plain.lower(), shape_of(plain), hex_shape_of(plain))
 
 
@@ -208,8 +207,9 @@ class Engine:
             (common, tuple(one for one in shaped if _common(one[0]) == common))
             for common in sorted({_common(gate) for gate, _ in shaped})
         )
-        self._by_anchor = tuple(p for p in texts if p.shape is None)
-        self._open_gates = gatekeeper(tuple(p.gate for p in self._by_anchor))
+        self._by_anchor = tuple((p.gate, p) for p in texts if p.shape is None)
+        self._texts = self._ordered_texts()
+        self._sieve = sieve([*map(_sieve_pattern, self._texts), TOKENS, NUMBERS])
         self._token = _joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
@@ -221,17 +221,42 @@ class Engine:
         if not text:
             return ()
         view = view_of(text)
-        seen = _seen(view.text)
+        plain = view.text.encode("latin-1", "replace")
         spans: list[Span] = []
-        for number in self._open_gates(seen.lowered):
-            self._match(self._by_anchor[number], seen, seen.lowered, self._surroundings, spans)
+        if self._sieve is None:
+            self._find_gated(_seen(view.text, plain), spans)
+        elif hits := self._sieve(plain):
+            self._find_sieved(_seen(view.text, plain), hits, spans)
+        self._match_denied(view.text, spans)
+        return resolve(map(view.original, spans)) if spans else ()
+
+    def _ordered_texts(self) -> tuple[Prepared, ...]:
+        """Return the text rules in the order in which they are tried, the same with and without a sieve."""
+        shaped = (one for _, rules in self._by_shape for one in rules)
+        return tuple(prepared for _, prepared in (*self._by_anchor, *self._by_hex, *shaped))
+
+    def _find_sieved(self, seen: Seen, hits: Sequence[int], spans: list[Span]) -> None:
+        """Run the rules that the sieve let through."""
+        tokens = len(self._texts)
+        for hit in hits:
+            if hit < tokens:
+                prepared = self._texts[hit]
+                self._match(prepared, seen, _form(prepared, seen), self._surroundings, spans)
+            elif hit == tokens:
+                self._match_tokens(seen, spans)
+            else:
+                self._match_numbers(seen, spans)
+
+    def _find_gated(self, seen: Seen, spans: list[Span]) -> None:
+        """Run the rules whose gate is in the text."""
+        for gate, prepared in self._by_anchor:
+            if gate in seen.lowered:
+                self._match(prepared, seen, seen.lowered, self._surroundings, spans)
         for gate, prepared in self._by_hex:
             if gate in seen.hexed:
                 self._match(prepared, seen, seen.hexed, self._surroundings, spans)
         if _DIGIT in seen.shape:
             self._find_digits(seen, spans)
-        self._match_denied(seen.text, spans)
-        return resolve(map(view.original, spans)) if spans else ()
 
     def _find_digits(self, seen: Seen, spans: list[Span]) -> None:
         """Find what holds a digit: numbers, keys and tokens, and what a shape with a digit tells."""
@@ -239,26 +264,18 @@ class Engine:
             for gate, prepared in rules if common in seen.shape else ():
                 if gate in seen.shape:
                     self._match(prepared, seen, seen.shape, self._surroundings, spans)
-        for start in token_starts(seen.lowered) if self._token is not None else ():
-            self._match_token(seen.text, start, spans)
-        if self._numbers:
-            self._match_numbers(seen, spans)
+        self._match_tokens(seen, spans)
+        self._match_numbers(seen, spans)
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
         view = view_of(text)
-        seen = _seen(view.text)
+        seen = _seen(view.text, view.text.encode("latin-1", "replace"))
         anew = Surroundings(remembers=False)
         spans: list[Span] = []
-        groups = (
-            (tuple((p.gate, p) for p in self._by_anchor), seen.lowered),
-            (self._by_hex, seen.hexed),
-            (tuple(one for _, rules in self._by_shape for one in rules), seen.shape),
-        )
-        for group, over in groups:
-            for gate, prepared in group:
-                for match in prepared.pattern.finditer(seen.text) if gate in over else ():
-                    self._judge(prepared, seen.text, *_value(match, prepared.group), anew, spans)
+        for prepared in self._texts:
+            for match in prepared.pattern.finditer(seen.text) if prepared.gate in _form(prepared, seen) else ():
+                self._judge(prepared, seen.text, *_value(match, prepared.group), anew, spans)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
             self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
         for begin, end, first, limit in number_windows(seen.shape):
@@ -290,16 +307,20 @@ class Engine:
                 done = exact.end()
                 self._judge(prepared, text, *_value(exact, group), surroundings, spans)
 
-    def _match_token(self, text: str, start: int, spans: list[Span]) -> None:
-        match = self._token and (self._token.match(text, start) or self._token.match(text, _dotted_start(text, start)))
-        if match:
-            self._judge(self._token_rule(match), text, *match.span(), self._surroundings, spans)
+    def _match_tokens(self, seen: Seen, spans: list[Span]) -> None:
+        one_of, text = self._token, seen.text
+        if one_of is None:
+            return
+        for start in token_starts(seen.lowered):
+            match = one_of.match(text, start) or one_of.match(text, _dotted_start(text, start))
+            if match is not None:
+                self._judge(self._token_rule(match), text, *match.span(), self._surroundings, spans)
 
     def _token_rule(self, match: re.Match[str]) -> Prepared:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, spans: list[Span]) -> None:
-        for begin, end, first, limit in number_windows(seen.shape):
+        for begin, end, first, limit in number_windows(seen.shape) if self._numbers else ():
             key = (seen.shape[begin:end], first, limit)
             fits = self._fits.get(key)
             if fits is None:
@@ -359,6 +380,19 @@ class Engine:
 def _common(gate: bytes) -> bytes:
     """Return what a text must hold for any of the rules that have it in their gate."""
     return next((common for common in _COMMON if common in gate), _DIGIT)
+
+
+def _sieve_pattern(prepared: Prepared) -> str:
+    if prepared.shape is None:
+        return anchor_pattern(prepared.gate)
+    return hex_pattern(prepared.gate) if _is_hex(prepared.rule) else shape_pattern(prepared.gate)
+
+
+def _form(prepared: Prepared, seen: Seen) -> bytes:
+    """Return the form of a text that a rule's gate and places are searched in."""
+    if prepared.shape is None:
+        return seen.lowered
+    return seen.hexed if _is_hex(prepared.rule) else seen.shape
 
 
 def _is_hex(rule: Rule) -> bool:
