@@ -88,12 +88,13 @@ class AnthropicAdapter:
 
     def detects(self, native: object) -> bool:
         """Tell whether a request or list has what only Anthropic's Messages have."""
-        if isinstance(native, Mapping):
-            return "system" in native and isinstance(native.get("messages"), Sequence)
-        if not isinstance(native, Sequence) or isinstance(native, (str, bytes)):
+        messages = native.get("messages") if isinstance(native, Mapping) else native
+        if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
             return False
-        blocks = [block for message in native for block in as_blocks(get(message, "content"))]
-        return all(get(m, "role") in _KINDS for m in native) and any(kind_of(b) in _OWN_BLOCKS for b in blocks)
+        if isinstance(native, Mapping) and "system" in native:
+            return True
+        blocks = [block for message in messages for block in as_blocks(get(message, "content"))]
+        return all(get(m, "role") in _KINDS for m in messages) and any(kind_of(b) in _OWN_BLOCKS for b in blocks)
 
 
 def _messages(native: Native) -> Sequence[Message]:

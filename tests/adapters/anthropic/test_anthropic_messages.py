@@ -281,5 +281,7 @@ def test_what_cannot_be_read_is_named():
 def test_it_knows_its_own():
     assert ADAPTER.detects({"system": "s", "messages": []})
     assert ADAPTER.detects([USER, says(use("a"))])
+    assert ADAPTER.detects({"messages": [USER, says(use("a"))]})
+    assert not ADAPTER.detects({"messages": [USER]})
     assert not ADAPTER.detects([USER])
     assert not ADAPTER.detects("hello")
