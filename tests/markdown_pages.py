@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from io import StringIO
@@ -51,6 +52,10 @@ class Reader:
 
     def follow(self) -> int:
         """Do all of it; return how many blocks were files, programs or commands."""
+        with event_loop_of_its_own():
+            return self._followed()
+
+    def _followed(self) -> int:
         done = 0
         for block in blocks_of(self.page):
             if block.title is not None:
@@ -124,6 +129,20 @@ class Reader:
             target.write_text(said.getvalue(), encoding="utf-8")
             return []
         return [line.rstrip() for line in said.getvalue().splitlines()]
+
+
+@contextmanager
+def event_loop_of_its_own() -> Iterator[None]:
+    """Close the loop that `run_sync` of a framework leaves open when it is called outside of one."""
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    first = asyncio.get_event_loop()
+    try:
+        yield
+    finally:
+        first.close()
+        with suppress(RuntimeError):
+            asyncio.get_event_loop().close()
+        asyncio.set_event_loop(None)
 
 
 def matches(said: list[str], expected: list[str]) -> bool:
