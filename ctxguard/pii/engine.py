@@ -8,15 +8,13 @@ pattern over the whole text. Both hand each candidate to the same judgement.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib import import_module
-from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.pii.fold import view_of
-from ctxguard.pii.gates import NUMBERS, TOKENS, anchor_pattern, hex_pattern, shape_pattern, sieve
+from ctxguard.pii.gates import NUMBERS, TOKENS, sieve
+from ctxguard.pii.prepared import MEMO, Prepared, Surroundings, joined, prepare, stands
 from ctxguard.pii.shapes import hex_shape_of, number_windows, shape_of, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -25,72 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "engine_of"]
 
-WINDOW: Final = 40
-"""Characters before a candidate in which a context word counts."""
 _REACH: Final = 64
-_MEMO: Final = 20_000
-_EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
-"""What every key and token is: at an edge, with a digit among its first characters, no UUID."""
-_STOP: Final = r"(?![A-Za-z0-9_-])"
 _DIGIT: Final = b"0"
 _COMMON: Final = (b"000000", b"A0", b"A 0", b"a 0")
 """Rules whose shape holds one of these are not even looked at where a text does not."""
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
 _DOTS: Final = (".", ":")
-
-_NUMBERS: Final = count()
 Fit = tuple[int, int, int]
-Verdict = Callable[[str], bool | int]
-"""Says yes or no, or how many of the characters are the finding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Hold words that may stand before a candidate.
-
-    Attributes:
-        number: the same for the same words, so that an answer is remembered once.
-        pattern: over small letters.
-    """
-
-    number: int
-    pattern: re.Pattern[str]
-
-
-@lru_cache(maxsize=4096)
-def _words(pattern: str) -> Words:
-    return Words(next(_NUMBERS), re.compile(pattern))
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Hold a rule with its expressions compiled.
-
-    Attributes:
-        rule: the rule.
-        pattern: over the text, or over the shape for number rules.
-        on_shape: the pattern of a number rule, over the shape in bytes.
-        shape: where a match may begin, over the shape.
-        places: the same, or the anchor in small letters; None where the pattern is searched everywhere.
-        gate: what the shape or the text in small letters must contain.
-        context: words one of which must stand before.
-        quiet: words right before that silence it.
-        tail: what belongs to a finding if it follows.
-        is_valid: judges the matched text.
-        group: which group of a match is the finding.
-    """
-
-    rule: Rule
-    pattern: re.Pattern[str]
-    on_shape: re.Pattern[bytes] | None
-    shape: re.Pattern[bytes] | None
-    places: re.Pattern[bytes] | None
-    gate: bytes
-    context: Words | None
-    quiet: Words | None
-    tail: re.Pattern[str] | None
-    is_valid: Verdict | None
-    group: int | str
 
 
 class Seen(NamedTuple):
@@ -113,74 +52,6 @@ def _seen(text: str, plain: bytes) -> Seen:
     return Seen(text, plain.lower(), shape_of(plain), hex_shape_of(plain))
 
 
-def _prepared(rule: Rule) -> Prepared:
-    number = rule.kind == "number"
-    source = {"number": f"(?=({rule.pattern}))", "token": f"{_EDGE}(?:{rule.pattern}){_STOP}"}.get(
-        rule.kind, rule.pattern
-    )
-    shape = re.compile(rule.shape.encode("ascii")) if rule.shape else None
-    anchor = rule.anchor.lower().encode("ascii")
-    return Prepared(
-        rule,
-        re.compile(source),
-        re.compile(source.encode("ascii")) if number else None,
-        shape,
-        shape if rule.lead is None or shape is not None else re.compile(re.escape(anchor)),
-        rule.gate.encode("ascii") if rule.shape else anchor,
-        _words(rule.context) if rule.needs_context else None,
-        _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
-        re.compile(rule.tail) if rule.tail else None,
-        _function(rule.validate),
-        1 if number else ("value" if "(?P<value>" in source else 0),
-    )
-
-
-def _function(validate: str | Verdict | None) -> Verdict | None:
-    """Return a validator; one given by name (`module:function:argument`) is imported when it is first asked."""
-    if not isinstance(validate, str):
-        return validate
-    module, name, *arguments = validate.split(":")
-    return lambda value: _imported(module, name)(value, *arguments)
-
-
-@lru_cache(maxsize=256)
-def _imported(module: str, name: str) -> Callable[..., bool | int]:
-    function: Callable[..., bool | int] = getattr(import_module(module), name)
-    return function
-
-
-class Surroundings:
-    """Remember which words stand before a candidate: the same JSON keys and phrases come again and again.
-
-    Args:
-        remembers: False asks anew every time.
-    """
-
-    def __init__(self, *, remembers: bool) -> None:
-        self._remembers = remembers
-        self._windows: dict[str, dict[int, bool]] = {}
-
-    def of(self, text: str, start: int) -> tuple[str, dict[int, bool]]:
-        """Return the characters before a place, and what is known about them."""
-        window = text[max(0, start - WINDOW) : start]
-        known = self._windows.get(window)
-        if known is None:
-            known = {}
-            if self._remembers:
-                if len(self._windows) >= _MEMO:
-                    self._windows = {}
-                self._windows[window] = known
-        return window, known
-
-
-def _stands(words: Words, before: tuple[str, dict[int, bool]]) -> bool:
-    window, known = before
-    answer = known.get(words.number)
-    if answer is None:
-        answer = known[words.number] = words.pattern.search(window.lower()) is not None
-    return answer
-
-
 @lru_cache(maxsize=64)
 def engine_of(rules: tuple[Rule, ...], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> Engine:
     """Return the engine of these rules; equal rules share one."""
@@ -197,20 +68,20 @@ class Engine:
     """
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
-        prepared = tuple(map(_prepared, rules))
+        prepared = tuple(map(prepare, rules))
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
         texts = tuple(p for p in prepared if p.rule.kind == "text")
-        self._by_hex = tuple((p.gate, p) for p in texts if p.shape is not None and _is_hex(p.rule))
-        shaped = tuple((p.gate, p) for p in texts if p.shape is not None and not _is_hex(p.rule))
+        self._by_hex = tuple((p.gate, p) for p in texts if p.shape is not None and p.is_hex)
+        shaped = tuple((p.gate, p) for p in texts if p.shape is not None and not p.is_hex)
         self._by_shape = tuple(
             (common, tuple(one for one in shaped if _common(one[0]) == common))
             for common in sorted({_common(gate) for gate, _ in shaped})
         )
         self._by_anchor = tuple((p.gate, p) for p in texts if p.shape is None)
         self._texts = self._ordered_texts()
-        self._sieve = sieve([*map(_sieve_pattern, self._texts), TOKENS, NUMBERS])
-        self._token = _joined(self._tokens)
+        self._sieve = sieve([*(p.sieve_pattern for p in self._texts), TOKENS, NUMBERS])
+        self._token = joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[bytes, int, int], tuple[Fit, ...]] = {}
@@ -334,7 +205,7 @@ class Engine:
 
     def _remember(self, key: tuple[bytes, int, int]) -> tuple[Fit, ...]:
         fits = self._fit(*key)
-        if len(self._fits) >= _MEMO:
+        if len(self._fits) >= MEMO:
             self._fits = {}
         self._fits[key] = fits
         return fits
@@ -356,9 +227,9 @@ class Engine:
         context, quiet, is_valid = prepared.context, prepared.quiet, prepared.is_valid
         if context is not None or quiet is not None:
             before = surroundings.of(text, start)
-            if context is not None and not _stands(context, before):
+            if context is not None and not stands(context, before):
                 return
-            if quiet is not None and _stands(quiet, before):
+            if quiet is not None and stands(quiet, before):
                 return
         if is_valid is not None:
             verdict = is_valid(text[start:end])
@@ -382,21 +253,11 @@ def _common(gate: bytes) -> bytes:
     return next((common for common in _COMMON if common in gate), _DIGIT)
 
 
-def _sieve_pattern(prepared: Prepared) -> str:
-    if prepared.shape is None:
-        return anchor_pattern(prepared.gate)
-    return hex_pattern(prepared.gate) if _is_hex(prepared.rule) else shape_pattern(prepared.gate)
-
-
 def _form(prepared: Prepared, seen: Seen) -> bytes:
     """Return the form of a text that a rule's gate and places are searched in."""
     if prepared.shape is None:
         return seen.lowered
-    return seen.hexed if _is_hex(prepared.rule) else seen.shape
-
-
-def _is_hex(rule: Rule) -> bool:
-    return "h" in rule.shape
+    return seen.hexed if prepared.is_hex else seen.shape
 
 
 def _value(match: re.Match[str], group: int | str) -> tuple[int, int]:
@@ -415,11 +276,3 @@ def _dotted_start(text: str, start: int) -> int:
     """Return where a token begins whose prefix ends in a dot or a colon, as `SG.` and a bot's number do."""
     before = text[max(0, start - 16) : start]
     return start - (len(before) - len(before.rstrip(_PREFIX))) if before[-1:] in _DOTS else start
-
-
-def _joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:
-    """Return one expression that says which token rule may match at a place."""
-    if not tokens:
-        return None
-    forms = "|".join(f"(?P<t{number}>{p.rule.pattern})" for number, p in enumerate(tokens))
-    return re.compile(f"{_EDGE}(?:{forms}){_STOP}")
