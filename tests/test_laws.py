@@ -91,7 +91,7 @@ def test_between_cuts_prompts_only_grow(history, budget):
         previous = now
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, budget):
     remembering = Stabilizer(budget, counter="estimate")

@@ -113,8 +113,15 @@ def _artifact(message: BaseMessage, position: int) -> Artifact:
         answers=_answers(message),
         name=message.name,
         pinned=kind is None,
+        reported=_reported(message),
         source=message,
     )
+
+
+def _reported(message: BaseMessage) -> int | None:
+    """Return the input tokens that the provider reported for the call that gave this message."""
+    usage = getattr(message, "usage_metadata", None)
+    return usage.get("input_tokens") or None if usage else None
 
 
 def _kind(message: BaseMessage) -> Kind | None:

@@ -119,6 +119,7 @@ def _response_artifact(message: ModelMessage) -> Artifact:
         _content([piece for part in message.parts for piece in pieces(part)]),
         calls=tuple(map(call_of, calls)),
         pinned=pinned,
+        reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
         source=_Place(message),
     )
 
