@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.config import ContextConfig
 from ctxguard.content.compression import MessageCompressor
@@ -25,6 +25,7 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
+from ctxguard.tokens import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
@@ -74,6 +75,7 @@ class ContextManager:
         self.compressor = MessageCompressor(
             config.compression_level,
             max_snapshot_depth=config.max_snapshot_depth if config.truncate_snapshots else _WHOLE_SNAPSHOT,
+            counter=config.stabilizer.counter,
         )
         self.checkpoints = CheckpointManager(
             phase_rules(config.checkpoint_phases) if config.auto_checkpoint else (),
@@ -93,6 +95,7 @@ class ContextManager:
         self.metrics = ContextMetrics(counter=config.stabilizer.counter)
         self.report: Report | None = None
         self._phase: str | None = None
+        self._texts: TextCache[str] = TextCache()
         self._stabilizer = self._built(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
@@ -135,15 +138,28 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _compress(self, draft: Draft) -> Draft:
-        compressed = self.compressor(draft)
-        if self.config.summarize_console or compressed is draft:
-            return compressed
+        """Compress every message by itself, each text once."""
         names = {call.id: call.name for artifact in draft.artifacts for call in artifact.calls}
-        kept = (
-            was if _is_console(was, names.get(was.answers)) else now
-            for was, now in zip(draft.artifacts, compressed.artifacts, strict=True)
-        )
-        return draft.revise(kept, action="bounded", reason=f"compressed at level {self.compressor.level}")
+        artifacts = (self._one(a, a.name or names.get(a.answers) or "") for a in draft.artifacts)
+        return draft.revise(artifacts, action="bounded", reason=f"compressed at level {self.compressor.level}")
+
+    def _one(self, artifact: Artifact, tool: str) -> Artifact:
+        if artifact.pinned or artifact.kind not in (Kind.TOOL, Kind.ASSISTANT) or not artifact.text:
+            return artifact
+        if not isinstance(artifact.content, str):
+            return self._compressed(artifact, tool)
+        key = f"{artifact.kind} {tool}\0{artifact.content}"
+        text = self._texts.get(key)
+        if text is None:
+            text = self._compressed(artifact, tool).text
+            self._texts.put(key, text)
+        return artifact if text == artifact.content else artifact.revised(content=text)
+
+    def _compressed(self, artifact: Artifact, tool: str) -> Artifact:
+        if not self.config.summarize_console and _is_console(artifact, tool):
+            return artifact
+        caller = Artifact(Kind.ASSISTANT, calls=(ToolCall(tool, id=artifact.answers),))
+        return self.compressor.compress([caller, artifact])[-1]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
         """Take in the phase that the caller names; the one before it is over."""
@@ -175,5 +191,5 @@ def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
     return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)
 
 
-def _is_console(artifact: Artifact, tool: str | None) -> bool:
-    return detect(artifact.text) is FileType.CONSOLE or "console" in (artifact.name or tool or "").lower()
+def _is_console(artifact: Artifact, tool: str) -> bool:
+    return detect(artifact.text) is FileType.CONSOLE or "console" in tool.lower()

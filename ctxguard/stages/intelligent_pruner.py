@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -39,6 +41,8 @@ _TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*\d[\w-]{3,}")
 """What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
 _REUSES: Final = 3
 """Terms taken up later that make an exchange fully referenced."""
+_REMEMBERED: Final = 16
+"""Histories whose scores are remembered; the same one comes back with every call between two points."""
 _TERMS: Final[TextCache[frozenset[str]]] = TextCache(8_000_000)
 
 
@@ -100,6 +104,8 @@ class ImportanceScorer:
         if unknown := set(self.weights) - set(WEIGHTS):
             raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
         self.index = LexicalIndex() if index is None else index
+        self._judged: OrderedDict[int, tuple[list[Document], list[Importance]]] = OrderedDict()
+        self._lock = Lock()
 
     def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
         """Return the score of one message among all."""
@@ -110,7 +116,19 @@ class ImportanceScorer:
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> list[Importance]:
         """Return the scores of exchanges in their order; a function of these alone."""
-        reuse, relevance = _reuse(exchanges), self._relevance(exchanges)
+        documents: list[Document] = [tuple(text for a in e for _, text in a.texts()) for e in exchanges]
+        with self._lock:
+            known = next((scores for texts, scores in self._judged.values() if texts == documents), None)
+        if known is None:
+            known = self._judge(exchanges, documents)
+            with self._lock:
+                self._judged[id(known)] = (documents, known)
+                while len(self._judged) > _REMEMBERED:
+                    self._judged.popitem(last=False)
+        return known
+
+    def _judge(self, exchanges: Sequence[Sequence[Artifact]], documents: Sequence[Document]) -> list[Importance]:
+        reuse, relevance = _reuse(exchanges), self._relevance(exchanges, documents)
         last = max(len(exchanges) - 1, 1)
         return [
             self._importance(
@@ -128,9 +146,8 @@ class ImportanceScorer:
     def _importance(self, parts: Mapping[str, float]) -> Importance:
         return Importance(sum(self.weights.get(name, 0.0) * value for name, value in parts.items()), parts)
 
-    def _relevance(self, exchanges: Sequence[Sequence[Artifact]]) -> list[float]:
+    def _relevance(self, exchanges: Sequence[Sequence[Artifact]], documents: Sequence[Document]) -> list[float]:
         question = next((e[0].text for e in reversed(exchanges) if e[0].kind is Kind.USER), "")
-        documents: list[Document] = [tuple(text for a in e for _, text in a.texts()) for e in exchanges]
         scores = self.index.scores(documents, question)
         highest = max((s for s, d in zip(scores, documents, strict=True) if question not in d), default=0.0)
         return [min(1.0, score / highest) if highest > 0 else 0.0 for score in scores]

@@ -57,24 +57,31 @@ _SHOUTED: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
+_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 
 def reports_error(artifact: Artifact) -> bool:
     """Tell whether an artifact reports an error: by its shape (a traceback, a level, a status), not by the word."""
-    text = artifact.text
-    if artifact.kind not in (Kind.TOOL, Kind.ASSISTANT, Kind.USER) or not text:
-        return False
-    known = _KNOWN.get(text)
-    if known is None:
-        known = bool(_SHOUTED.search(text)) and bool(_ERROR.search(text))
-        _KNOWN.put(text, known)
-    return known
+    return artifact.kind in _SPOKEN and _remembered(_KNOWN, artifact.text, _holds_error)
+
+
+def _holds_error(text: str) -> bool:
+    return bool(_SHOUTED.search(text)) and bool(_ERROR.search(text))
+
+
+def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool]) -> bool:
+    verdict = known.get(text)
+    if verdict is None:
+        verdict = judge(text)
+        known.put(text, verdict)
+    return verdict
 
 
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
     """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
     pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, phrases)) + r")(?!\w)", re.IGNORECASE)
-    return lambda artifact, _number: bool(pattern.search(artifact.text))
+    known: TextCache[bool] = TextCache(4_000_000)
+    return lambda artifact, _number: _remembered(known, artifact.text, lambda text: bool(pattern.search(text)))
 
 
 def _is_first_instruction(artifact: Artifact, number: int) -> bool:
