@@ -79,7 +79,7 @@ def _compact(arguments):
 
 def _text(content):
     if isinstance(content, list):
-        return "\n".join(part.get("text", "") for part in content)
+        return "\n".join(part.get("text") or "" for part in content)
     return content or ""
 
 
