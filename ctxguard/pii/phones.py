@@ -20,6 +20,63 @@ _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
 _QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
 
 
+_EVERYWHERE: Final = (
+    Rule(
+        "phone-international",
+        "PHONE",
+        r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
+        kind="number",
+        validate=_HERE + "international_phone",
+        tail=_EXTENSION,
+    ),
+    Rule(
+        "phone-international-loose",
+        "PHONE",
+        r"(?<!\w)(?<!\w\+)\+\d{10,14}" + _END,
+        kind="number",
+        validate=_HERE + "international_phone:possible",
+        quiet=r"(?:\A|\n)[ +]*",
+        tail=_EXTENSION,
+        score=0.8,
+    ),
+    Rule(
+        "phone-nanp",
+        "PHONE",
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
+        r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
+        kind="number",
+        validate=_HERE + "nanp_phone",
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.9,
+    ),
+    Rule(
+        "phone-named",
+        "PHONE",
+        rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
+        kind="number",
+        validate=_HERE + "loose_phone",
+        context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
+        needs_context=True,
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.6,
+    ),
+    Rule(
+        "phone-plain",
+        "PHONE",
+        rf"{LEFT}\d{{7,14}}" + _END,
+        kind="number",
+        validate=_HERE + "loose_phone",
+        context=rf"(?:{PHONE_STRICTLY}){PHONE_JOIN}",
+        needs_context=True,
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.6,
+    ),
+)
+
+
 def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
     """Return rules for phone numbers.
 
@@ -27,35 +84,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
     """
     return (
-        Rule(
-            "phone-international",
-            "PHONE",
-            r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
-            kind="number",
-            validate=_HERE + "international_phone",
-            tail=_EXTENSION,
-        ),
-        Rule(
-            "phone-international-loose",
-            "PHONE",
-            r"(?<!\w)(?<!\w\+)\+\d{10,14}" + _END,
-            kind="number",
-            validate=_HERE + "international_phone:possible",
-            quiet=r"(?:\A|\n)[ +]*",
-            tail=_EXTENSION,
-            score=0.8,
-        ),
-        Rule(
-            "phone-nanp",
-            "PHONE",
-            rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
-            r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
-            kind="number",
-            validate=_HERE + "nanp_phone",
-            quiet=_QUIET,
-            tail=_EXTENSION,
-            score=0.9,
-        ),
+        *_EVERYWHERE,
         Rule(
             "phone-national",
             "PHONE",
@@ -65,30 +94,6 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             quiet=_QUIET,
             tail=_EXTENSION,
             score=0.7,
-        ),
-        Rule(
-            "phone-named",
-            "PHONE",
-            rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
-            kind="number",
-            validate=_HERE + "loose_phone",
-            context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
-            needs_context=True,
-            quiet=_QUIET,
-            tail=_EXTENSION,
-            score=0.6,
-        ),
-        Rule(
-            "phone-plain",
-            "PHONE",
-            rf"{LEFT}\d{{7,14}}" + _END,
-            kind="number",
-            validate=_HERE + "loose_phone",
-            context=rf"(?:{PHONE_STRICTLY}){PHONE_JOIN}",
-            needs_context=True,
-            quiet=_QUIET,
-            tail=_EXTENSION,
-            score=0.6,
         ),
         Rule(
             "phone-plain-valid",
