@@ -85,7 +85,7 @@ def summary(module: str) -> str:
 def index_page(modules: list[str]) -> str:
     """Return the list of packages with all their public names."""
     rows = [
-        f"| [`{module}`]({module}.md) | {summary(module)} | {', '.join(f'`{name}`' for name in names_of(module))} |"
+        f"| [{module}]({module}.md) | {summary(module)} | {', '.join(f'`{name}`' for name in names_of(module))} |"
         for module in modules
     ]
     return "\n".join(["# Python reference\n", "| package | what it is | public names |", "|---|---|---|", *rows]) + "\n"
