@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -121,13 +121,12 @@ class Fold:
             self.begins.append(begin)
             self.tokens, self.cut_at = tokens, number
 
-    def _covered(self, cut: int) -> list[int]:
-        """Return the exchanges that a summary stands for after a number of cuts."""
-        if not cut:
-            return []
-        begin = self.begins[cut - 1]
-        anchor = self._anchor(begin)
-        return [n for n in range(begin) if not self.units[n].pinned and n != anchor]
+    def _left(self, cut: int) -> list[int]:
+        """Return the exchanges that left at a cut, counted from 1; what the one before kept may be of them."""
+        begin, earlier = self.begins[cut - 1], self.begins[cut - 2] if cut > 1 else 0
+        anchor, kept = self._anchor(begin), self._anchor(earlier)
+        numbers = (*(() if kept is None else (kept,)), *range(earlier, begin))
+        return [n for n in numbers if not self.units[n].pinned and n != anchor]
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
         """Return the transcript of what is gone, masked, one text an exchange.
@@ -136,8 +135,8 @@ class Fold:
             mask: masks a text.
             since: leave out what was gone after that many cuts already.
         """
-        known = set(self._covered(since))
-        return [self._piece(n, mask) for n in self._covered(len(self.begins)) if n not in known]
+        numbers = sorted(n for cut in range(since, len(self.begins)) for n in self._left(cut + 1))
+        return [self._piece(n, mask) for n in numbers]
 
     def _piece(self, number: int, mask: Callable[[str], str]) -> str:
         if number not in self._texts:
@@ -148,19 +147,17 @@ class Fold:
     def keys(self, mask: Callable[[str], str], instructions: str) -> list[str]:
         """Return for each cut the key of what its summary stands for."""
         keys: list[str] = []
-        known: set[int] = set()
         for cut in range(1, len(self.begins) + 1):
-            covered = self._covered(cut)
-            texts = (self._piece(n, mask) for n in covered if n not in known)
+            texts = (self._piece(n, mask) for n in self._left(cut))
             keys.append(key_of(keys[-1] if keys else instructions, *texts))
-            known.update(covered)
         return keys
 
     def result(self, summary: Artifact) -> Draft:
         """Return the draft with the summary in place of what it stands for, the cut noted."""
         draft, artifacts = self.draft, self.draft.artifacts
-        gone = set(self._positions(self._covered(len(self.begins))))
         anchor = self._anchor(self._begin)
+        units = (u for n, u in enumerate(self.units[: self._begin]) if not u.pinned and n != anchor)
+        gone = {p for u in units for p in range(u.start, u.end)}
         place = self.units[self._begin if anchor is None else anchor].start
         head = [a for p, a in enumerate(artifacts[:place]) if p not in gone]
         tail = [a for p, a in enumerate(artifacts[place:], place) if p not in gone]
@@ -174,6 +171,3 @@ class Fold:
             rebilled=draft.counter.artifacts((summary, *tail)),
         )
         return replace(compacted, cut=cut)
-
-    def _positions(self, numbers: Iterable[int]) -> Iterable[int]:
-        return (p for n in numbers for p in range(self.units[n].start, self.units[n].end))

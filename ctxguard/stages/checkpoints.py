@@ -11,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit, units
 from ctxguard.stabilizer import Draft
@@ -164,7 +163,7 @@ class CheckpointManager:
         if not isinstance(state, PageState):
             state = PageState(**state)
         done = tuple(completed_objectives)
-        summary = head_and_tail(_summary(state, done), self.max_size, self._counter.text)
+        summary = self._sized(_summary(state, done))
         checkpoint = Checkpoint(phase, self._clock(), state, done, summary, messages)
         record = json.dumps({**asdict(checkpoint), "timestamp": checkpoint.timestamp.isoformat()})
         with self._lock:
@@ -185,6 +184,11 @@ class CheckpointManager:
             f"Completed: {', '.join(checkpoint.completed_objectives)}\n\n"
             f"{checkpoint.summary}\n\nContinuing with the next phase..."
         )
+        return self._sized(text)
+
+    def _sized(self, text: str) -> str:
+        from ctxguard.compaction.transcript import head_and_tail  # brings pydantic, which the stages do without
+
         return head_and_tail(text, self.max_size, self._counter.text)
 
     def __call__(self, draft: Draft, /) -> Draft:

@@ -183,8 +183,14 @@ def _past_units(found: Sequence[Unit], artifacts: Sequence[Artifact]) -> list[_P
         turn += unit.user
         members = tuple(artifacts[unit.start : unit.end])
         framing = (MESSAGE_TOKENS + NAME_TOKENS) * len(members) + CALL_TOKENS * len(members[0].calls)
-        past.append(_PastUnit(tuple(_texts(members)), members, turn, unit.tokens - framing))
+        past.append(_PastUnit(_document(members), members, turn, unit.tokens - framing))
     return past
+
+
+def _document(artifacts: Sequence[Artifact]) -> Document:
+    first = artifacts[0]
+    plain = isinstance(first.content, str) and not first.calls and len(artifacts) == 1
+    return (first.text,) if plain else tuple(_texts(artifacts))
 
 
 def _texts(artifacts: Sequence[Artifact]) -> Iterator[str]:
