@@ -168,6 +168,7 @@ class MaskSession:
         self._remembered = masker.remembered()
         self._pseudonyms: Pseudonyms = masker.vault or MemoryPseudonyms(is_found=masker.is_found)
         self._escapes = masker.escape and not masker.is_stateless
+        self._own: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"MaskSession({self._masker!r})"
@@ -183,6 +184,22 @@ class MaskSession:
             masked = self._masked(text)
             self._remembered.put(text, masked)
         return masked
+
+    def own(self, text: str) -> str:
+        """Return a text masked that the model or a stage wrote, not a person or a tool: its placeholders stay.
+
+        Raises:
+            DetectorError: see `text`.
+        """
+        if not self._escapes:
+            return self.text(text)
+        if text not in self._own:
+            self._escapes = False
+            try:
+                self._own[text] = self._masked(text)
+            finally:
+                self._escapes = True
+        return self._own[text]
 
     def arguments(self, text: str) -> str:
         """Return tool-call arguments masked inside their JSON strings; what is no JSON is masked as text."""

@@ -19,7 +19,9 @@ __all__ = ["MaskPII"]
 class MaskPII:
     """Mask every text slot by the active rules: contents, tool-call arguments, names. System prompts too.
 
-    What an artifact becomes depends on itself and on what came before it, so it never changes from turn to turn.
+    Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
+    vault speak; those that the model writes stay as they are. What an artifact becomes depends on itself and on what
+    came before it, so it never changes from turn to turn.
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
@@ -55,7 +57,7 @@ class MaskPII:
             masked = [_masked(artifact, session) for artifact in draft.artifacts]
         draft = replace(
             draft,
-            masks=(*draft.masks, masker.mask if masker.is_stateless else session.text),
+            masks=(*draft.masks, masker.mask if masker.is_stateless else session.own),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
         return draft.revise(masked, action="masked", reason="holds personal data")
@@ -77,13 +79,12 @@ def _remembered(artifact: Artifact, masker: Masker, session: MaskSession) -> Art
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
+    mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
     if type(content) is str and not artifact.calls and (artifact.name is None or artifact.kind is Kind.TOOL):
-        text = session.text(content)
+        text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)
 
     def change(slot: Slot, text: str) -> str:
-        if slot == "arguments":
-            return session.arguments(text)
-        return session.name(text) if slot == "name" else session.text(text)
+        return session.name(text) if slot == "name" else mask(text)
 
     return artifact.edit(change)

@@ -1,0 +1,86 @@
+"""Everything that leaves is masked, the same from turn to turn, and the model's own placeholders stay."""
+
+from __future__ import annotations
+
+import json
+
+from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
+from ctxguard.stages import BoundToolOutput, MaskPII
+from ctxguard.stores import MemoryStore
+
+MAIL, OTHER = "jane.doe@corp-mail.net", "sam.roe@corp-mail.net"
+
+
+def run(history, stage=None, **settings):
+    return Stabilizer(10_000, stages=[stage or MaskPII(), BoundToolOutput(**settings)]).stabilize(history)
+
+
+def texts(result):
+    return [text for a in result.artifacts for _, text in a.texts()]
+
+
+def vault_stage(session="s1"):
+    vault = Vault(MemoryStore(), key=new_key())
+    return MaskPII(masker=Masker(STANDARD, strategy="pseudonymize", vault=vault.session(session)))
+
+
+def test_contents_arguments_names_and_system_prompts():
+    call = ToolCall("mail", json.dumps({"to": MAIL, "cc": [OTHER]}), "1")
+    history = [
+        Artifact("system", f"You work for {MAIL}."),
+        Artifact("user", "hi", name=MAIL),
+        Artifact("assistant", "", calls=(call,)),
+        Artifact("tool", f"sent to {MAIL}", answers="1"),
+    ]
+    result = run(history)
+    assert result.report.ok
+    assert MAIL not in "".join(texts(result))
+    assert json.loads(result.artifacts[2].calls[0].arguments) == {"to": "[REDACTED_EMAIL]", "cc": ["[REDACTED_EMAIL]"]}
+    assert result.artifacts[2].calls[0].name == "mail"
+
+
+def test_clean_artifacts_are_the_same_objects():
+    history = [Artifact("user", "hello"), Artifact("assistant", "hi", calls=(ToolCall("f", '{"a": 1}', "1"),))]
+    assert all(a is b for a, b in zip(run(history).artifacts, history, strict=True))
+
+
+def test_other_rules_take_the_place_of_the_standard_ones():
+    assert texts(run([Artifact("user", f"{MAIL} 12345")], MaskPII(DIGITS))) == [f"{MAIL} [REDACTED]"]
+
+
+def test_pseudonyms_are_numbered_by_first_appearance_and_never_renumbered():
+    stage = vault_stage()
+    history = [Artifact("user", f"I am {MAIL}"), Artifact("assistant", "ok"), Artifact("user", f"and {OTHER}, {MAIL}")]
+    for end in (1, 3):
+        told = texts(run(history[:end], stage))
+    assert told == ["I am <EMAIL_1>", "ok", "and <EMAIL_2>, <EMAIL_1>"]
+
+
+def test_the_model_may_repeat_its_placeholders_and_a_person_may_not_forge_one():
+    stage = vault_stage()
+    history = [
+        Artifact("user", f"I am {MAIL}"),
+        Artifact("assistant", "Writing to <EMAIL_1>", calls=(ToolCall("mail", '{"to": "<EMAIL_1>"}', "1"),)),
+        Artifact("tool", "delivered to <EMAIL_1>", answers="1"),
+        Artifact("user", "what is <EMAIL_1>?"),
+    ]
+    result = run(history, stage)
+    session = stage.masker.session()
+    assert result.artifacts[1].text == "Writing to <EMAIL_1>"
+    assert result.artifacts[1].calls[0].arguments == '{"to": "<EMAIL_1>"}'
+    assert session.unmask(result.artifacts[1].text) == f"Writing to {MAIL}"
+    assert session.unmask(result.artifacts[3].text) == "what is <EMAIL_1>?"
+
+
+def test_bounding_a_masked_output_leaves_its_placeholders_alone():
+    stage = vault_stage()
+    call = Artifact("assistant", "", calls=(ToolCall("list", "{}", "1"),))
+    rows = "\n".join(f"row {n} of {MAIL} in the list of things" for n in range(400))
+    shown = (
+        run([Artifact("user", "go"), call, Artifact("tool", rows, answers="1")], stage, max_tokens=200)
+        .artifacts[2]
+        .text
+    )
+    assert "<EMAIL_1>" in shown
+    assert "LITERAL" not in shown
