@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-SOURCES := ctxguard adapters/ctxguard_openai adapters/ctxguard_anthropic adapters/ctxguard_langchain adapters/ctxguard_pydantic_ai adapters/ctxguard_openai_agents
+SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
 .DEFAULT_GOAL := help
 
 help: ## list what can be made
@@ -38,7 +38,13 @@ replay-all: $(VENV)/.test ## the laws at every model call of every recorded sess
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py
 
 bench: $(VENV)/.test ## ratios measured side by side
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.test ## build the documentation into site/; warnings are errors
+	$(BIN)/mkdocs build --strict
+
+notebooks: $(VENV)/.test ## run every notebook and render it to HTML, in build/notebooks
+	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb
 
 format: $(VENV)/.test ## rewrite the sources in the house style
 	$(BIN)/ruff format .
@@ -47,4 +53,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test replay-all bench format clean
+.PHONY: help demo test replay-all bench docs notebooks format clean
