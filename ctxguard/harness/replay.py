@@ -132,7 +132,9 @@ class _Player:
             same = common_prefix(self.previous, artifacts)
             told.successors += 1
             told.extended += same == len(self.previous)
-            shared = self.stabilizer.counter.artifacts(artifacts[:same])
+            counted = self.stabilizer.counter.artifacts
+            beside = after - counted(artifacts)  # tool schemas and framing stand before the messages
+            shared = beside + counted(artifacts[:same])
         told.price += self.prices.price(after, shared)
         told.price_before += self.prices.price(before, self.history_before)
         self.previous, self.history_before = artifacts, before
