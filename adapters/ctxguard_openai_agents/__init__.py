@@ -1,0 +1,7 @@
+"""ctxguard for the OpenAI Agents SDK: what the model sees is stabilized, what the session keeps stays raw."""
+
+from __future__ import annotations
+
+from ctxguard_openai_agents.filters import call_model_input_filter
+
+__all__ = ["call_model_input_filter"]

@@ -1,0 +1,75 @@
+"""The hook that the Agents SDK calls before every model call, tool loop included.
+
+It is request-only: session items and `result.to_input_list()` stay as they are (`RunConfig.call_model_input_filter`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+try:
+    from agents.run import CallModelData, ModelInputData
+except ImportError as error:
+    raise ImportError(
+        "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
+    ) from error
+
+from ctxguard_openai import astabilize_input
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["call_model_input_filter"]
+
+Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
+
+
+def call_model_input_filter(
+    stabilizer: Stabilizer,
+    *,
+    incremental: bool = False,
+    window: int | None = None,
+    on_report: Callable[[Report], object] | None = None,
+) -> Filter:
+    """Return a filter for `RunConfig(call_model_input_filter=…)`.
+
+    What does not survive: see `ResponsesAdapter`. Instructions and the schemas of the agent's function tools are
+    counted and not changed.
+
+    Args:
+        stabilizer: does the work; one for all runs.
+        incremental: earlier calls are on the server (`previous_response_id`, `conversation_id`), so that an output
+            without its call is right.
+        window: the model's context window in tokens, where the budget is a share of it.
+        on_report: called with the report of every model call.
+
+    Raises:
+        BudgetExceededError: (when called) what must stay does not fit.
+    """
+
+    async def stabilized(data: CallModelData[Any]) -> ModelInputData:
+        given = data.model_data
+        items, report = await astabilize_input(
+            cast("list[Mapping[str, object]]", given.input),
+            stabilizer,
+            instructions=given.instructions,
+            tools=_schemas(data.agent),
+            incremental=incremental,
+            window=window,
+        )
+        if on_report is not None:
+            on_report(report)
+        return ModelInputData(input=cast("Any", items), instructions=given.instructions)
+
+    return stabilized
+
+
+def _schemas(agent: object) -> list[Mapping[str, object]]:
+    """Return what is sent of the agent's own function tools: name, description, parameters."""
+    tools = [tool for tool in getattr(agent, "tools", ()) if hasattr(tool, "params_json_schema")]
+    return [
+        {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
+        for tool in tools
+    ]
