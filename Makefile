@@ -41,7 +41,8 @@ bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/.test ## build the documentation into site/; warnings are errors
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/scripts/before_after.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 notebooks: $(VENV)/.test ## run every notebook and render it to HTML, in build/notebooks
 	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb

@@ -121,7 +121,7 @@ class Memo(dict[object, object]):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `with_content`.
+    """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `revised`.
 
     Attributes:
         kind: what it is; a string of any known spelling becomes a `Kind`.
@@ -178,6 +178,13 @@ class Artifact:
     def root(self) -> Artifact:
         """The artifact as it was read: itself, unless it is a changed copy."""
         return self.origin or self
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        calls = "".join(f"<code>{escape(call.name)}({escape(call.arguments)})</code> " for call in self.calls)
+        shown = f"<pre style='white-space:pre-wrap'>{escape(self.text)}</pre>"
+        return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
         """Walk every text that leaves with this artifact, with the slot it stands in."""

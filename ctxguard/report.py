@@ -382,9 +382,10 @@ def _bar(report: Report) -> str:
 
 _STYLE = """<style>
 .ctxguard{font:13px/1.45 system-ui,sans-serif;max-width:72em;color:#1f2328;background:#fff;padding:1em}
-.ctxguard ul{list-style:none;padding:0;columns:2}.ctxguard table{border-collapse:collapse;width:100%}
-.ctxguard td,.ctxguard th{padding:2px 8px;border-bottom:1px solid #e4e6ea;text-align:left;vertical-align:top}
-.ctxguard td:nth-child(4),.ctxguard td:nth-child(5){text-align:right;font-variant-numeric:tabular-nums}
+.ctxguard ul{list-style:none;padding:0;columns:2}
+.ctxguard table{border-collapse:collapse;width:100%;font:inherit;color:inherit}
+.ctxguard td,.ctxguard th{padding:2px 8px;border-bottom:1px solid #e4e6ea;text-align:left!important;vertical-align:top}
+.ctxguard td:nth-child(4),.ctxguard td:nth-child(5){text-align:right!important;font-variant-numeric:tabular-nums}
 .ctxguard-dropped{color:#b42318}.ctxguard-masked{color:#9a6700}.ctxguard-bounded{color:#0b6bcb}
 .ctxguard-summarised,.ctxguard-recalled{color:#6f42c1}.ctxguard-repaired{color:#0a7d33}
 .ctxguard-bar{position:relative;height:18px;background:#f3f4f6;margin:2px 0}

@@ -132,6 +132,12 @@ class Stabilized:
     artifacts: list[Artifact]
     report: Report
 
+    def _repr_html_(self) -> str:
+        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
+        return (
+            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
+        )
+
 
 OnFailure = Literal["report", "raise"]
 

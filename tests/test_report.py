@@ -41,6 +41,15 @@ def test_no_form_of_it_holds_personal_data_or_live_markup():
     assert "<script>" not in report._repr_html_()
 
 
+def test_a_result_and_its_artifacts_show_themselves_escaped_in_a_notebook():
+    html = stabilized()._repr_html_()
+    assert "46 decisions" in html
+    assert "&lt;script&gt;" in html
+    assert "<script>" not in html
+    call = Artifact("assistant", "", calls=(ToolCall("<f>", '{"a": "<b>"}', "1"),))
+    assert "&lt;f&gt;({&quot;a&quot;: &quot;&lt;b&gt;&quot;})" in call._repr_html_()
+
+
 def test_what_went_before_masking_is_masked_in_the_report():
     history = [Artifact("tool", f"orphan of {MAIL}", answers="9"), Artifact("user", "hi")]
     report = Stabilizer(500).stabilize(history).report
