@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import AdapterError
+from ctxguard.read_cache import ReadCache
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import REPLY_TOKENS
@@ -15,7 +16,6 @@ from ctxguard.tokens import REPLY_TOKENS
 __all__ = ["Adapter", "ReadCache", "adapter_names", "astabilize_native", "find_adapter", "stabilize_native"]
 
 Native = TypeVar("Native")
-Message = TypeVar("Message")
 
 
 @runtime_checkable
@@ -79,67 +79,6 @@ async def astabilize_native(
     artifacts = adapter.read(native)
     result = await stabilizer.astabilize(artifacts, tools=tools, overhead=REPLY_TOKENS, window=window)
     return adapter.write(native, result.artifacts), result.report
-
-
-class ReadCache(Generic[Message]):
-    """Remember what was read of a message, by the very object and all that is in it.
-
-    Histories grow at their end, so nearly every message of a call was read in the call before. A message that was
-    changed in place since is read anew: it is compared with a copy of its containers, which costs little as long as
-    the texts in it are the same objects. Bounded; messages that are no plain data are never remembered.
-
-    Args:
-        read: reads one message; the number is its place, for errors.
-        most: messages one generation may hold; at most twice as many are kept.
-    """
-
-    def __init__(self, read: Callable[[Message, int], Artifact], *, most: int = 20_000) -> None:
-        self._read = read
-        self._most = most
-        self._new: dict[int, tuple[Message, object, Artifact]] = {}
-        self._old: dict[int, tuple[Message, object, Artifact]] = {}
-
-    def read(self, messages: Sequence[Message]) -> list[Artifact]:
-        """Return the artifacts of messages, one each."""
-        known = self._new.get
-        return [
-            entry[2]
-            if (entry := known(id(message))) is not None and entry[0] is message and entry[1] == message
-            else self._look_up(message, position)
-            for position, message in enumerate(messages)
-        ]
-
-    def _look_up(self, message: Message, position: int) -> Artifact:
-        entry = self._old.get(id(message))
-        if entry is None or entry[0] is not message or entry[1] != message:
-            artifact = self._read(message, position)
-            snapshot = _snapshot(message)
-            if snapshot is _NO_DATA:
-                return artifact
-            entry = (message, snapshot, artifact)
-        if len(self._new) >= self._most:
-            self._old, self._new = self._new, {}
-        self._new[id(message)] = entry
-        return entry[2]
-
-
-def _snapshot(value: object) -> object:
-    """Return a copy of the containers of plain data that shares its texts; `_NO_DATA` where it holds anything else."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    copied: dict[object, object] | list[object]
-    if kind is dict:
-        copied = {key: _snapshot(inner) for key, inner in value.items()}  # type: ignore[attr-defined]  # a dict by type
-        return _NO_DATA if _NO_DATA in copied.values() else copied
-    if kind is list:
-        copied = list(map(_snapshot, value))  # type: ignore[call-overload]  # a list by type
-        return _NO_DATA if _NO_DATA in copied else copied
-    return _NO_DATA
-
-
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_NO_DATA: Final = object()
 
 
 def adapter_names() -> list[str]:

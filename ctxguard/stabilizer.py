@@ -1,22 +1,21 @@
 """The one loop: stages make a draft, checks judge it, the report tells what happened.
 
 The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` are two small drivers of it (the pattern of httpx's auth flows).
+`Stabilizer.astabilize` run it by the two drivers of `ctxguard.drivers`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError, SummarizerError
+from ctxguard.drivers import Ask, adrive, drive, refuse
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
+from ctxguard.intake import Intake
 from ctxguard.report import Action, Change, CheckResult, Cut, Report
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
 __all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask the driver to call a function that the core may not call itself: a summarizer, a store.
-
-    Attributes:
-        function: sync or async.
-        args: its arguments.
-        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
-    """
-
-    function: Callable[..., object]
-    args: tuple[object, ...] = ()
-    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +186,7 @@ class Stabilizer:
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
+        self._intake = Intake()
 
     @classmethod
     def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
@@ -255,7 +240,7 @@ class Stabilizer:
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
         flow = self._flow(artifacts, tools, overhead, window)
-        return _drive(flow)
+        return drive(flow)
 
     async def astabilize(
         self,
@@ -267,7 +252,7 @@ class Stabilizer:
     ) -> Stabilized:
         """Do what `stabilize` does where summarizers or stores are async."""
         flow = self._flow(artifacts, tools, overhead, window)
-        return await _adrive(flow)
+        return await adrive(flow)
 
     def plan(
         self,
@@ -282,7 +267,7 @@ class Stabilizer:
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
         flow = self._flow(artifacts, tools, overhead, window, dry=True)
-        return _drive(flow, answer=_refuse).report
+        return drive(flow, answer=refuse).report
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, the reserve taken off.
@@ -313,7 +298,7 @@ class Stabilizer:
         *,
         dry: bool = False,
     ) -> Generator[Ask, object, Stabilized]:
-        history = _checked(artifacts)
+        history = self._intake.take(artifacts)
         draft = Draft(
             artifacts=history,
             budget=self.budget_for(window),
@@ -361,33 +346,6 @@ def _named(draft: Draft, before: int, stage: Stage) -> Draft:
     return replace(draft, changes=draft.changes[:before] + changes)
 
 
-def _checked(artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
-    try:
-        history = tuple(artifacts)
-    except TypeError:
-        raise HistoryError(f"a list of artifacts is wanted, not {type(artifacts).__name__}") from None
-    if len(set(map(id, history))) != len(history):
-        history = _told_apart(history)
-    for position, artifact in enumerate(history):
-        if type(artifact) is not Artifact and not isinstance(artifact, Artifact):
-            raise HistoryError(
-                f"an Artifact is wanted, not {type(artifact).__name__}; native messages go through an adapter "
-                "(ctxguard_openai.stabilize_messages for a list of dicts)",
-                position=position,
-            )
-    return history
-
-
-def _told_apart(history: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
-    """Copy what stands in a history twice as one object: decisions go by identity."""
-    seen: set[int] = set()
-    distinct = []
-    for artifact in history:
-        distinct.append(replace(artifact) if id(artifact) in seen else artifact)
-        seen.add(id(artifact))
-    return tuple(distinct)
-
-
 def _valid_budget(budget: int | str) -> int | str:
     if isinstance(budget, str):
         share = budget.strip()
@@ -413,72 +371,3 @@ def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:
         name = "pinned" if artifact.pinned and artifact.kind not in (Kind.SYSTEM, Kind.TASK) else artifact.kind.value
         parts[name] = parts.get(name, 0) + draft.counter.artifact(artifact)
     return BudgetExceededError(tokens, draft.budget, parts)
-
-
-Answer: TypeAlias = Callable[[Ask], object]
-
-
-def _drive(flow: Generator[Ask, object, Stabilized], *, answer: Answer | None = None) -> Stabilized:
-    """Run a flow to its end, calling what it asks for."""
-    call = answer or _call
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = call(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Stabilized = stop.value
-        return result
-
-
-async def _adrive(flow: Generator[Ask, object, Stabilized]) -> Stabilized:
-    """Run a flow to its end, awaiting what it asks for."""
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = await _acall(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Stabilized = stop.value
-        return result
-
-
-def _refuse(_ask: Ask) -> object:
-    raise SummarizerError("a dry run asks for nothing")
-
-
-def _call(ask: Ask) -> object:
-    if inspect.iscoroutinefunction(ask.function):
-        raise SummarizerError(
-            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
-        )
-    if ask.timeout is None:
-        return _not_awaitable(ask.function(*ask.args))
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ctxguard-ask")
-    try:
-        return _not_awaitable(pool.submit(ask.function, *ask.args).result(ask.timeout))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _not_awaitable(reply: object) -> object:
-    if isinstance(reply, Awaitable):
-        if inspect.iscoroutine(reply):
-            reply.close()
-        raise SummarizerError("the function gave an awaitable and stabilize() is not async; use astabilize()")
-    return reply
-
-
-async def _acall(ask: Ask) -> object:
-    if inspect.iscoroutinefunction(ask.function):
-        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
-    reply = await asyncio.wait_for(asyncio.to_thread(ask.function, *ask.args), ask.timeout)
-    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

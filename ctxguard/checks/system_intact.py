@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from ctxguard.artifacts import Artifact
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY
 from ctxguard.report import Finding
 from ctxguard.stabilizer import Draft
@@ -20,13 +22,15 @@ class SystemIntact:
 
     name = "SystemIntact"
 
+    def __init__(self) -> None:
+        self._standing: PrefixMemory[tuple[int, ...]] = PrefixMemory()
+
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
         there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
         latest = dict.fromkeys(AUTHORITY, -1)
-        for position, artifact in enumerate(draft.history):
-            if artifact.kind not in AUTHORITY or artifact.lifetime is not None:
-                continue
+        for position in self._positions(draft.history):
+            artifact = draft.history[position]
             path = f"history[{position}]"
             if id(artifact.root) not in there:
                 yield Finding(f"a {artifact.kind} artifact is missing", path)
@@ -37,6 +41,19 @@ class SystemIntact:
             if place < latest[artifact.kind]:
                 yield Finding(f"a {artifact.kind} artifact lost its order", path)
             latest[artifact.kind] = max(latest[artifact.kind], place)
+
+    def _positions(self, history: tuple[Artifact, ...]) -> tuple[int, ...]:
+        """Return where artifacts stand that must be in the result; only what is new in the session is looked at."""
+        found = self._standing.find(history)
+        begin, positions = (found.length, found.value) if found else (0, ())
+        positions += tuple(
+            position
+            for position, artifact in enumerate(islice(history, begin, None), begin)
+            if artifact.kind in AUTHORITY and artifact.lifetime is None
+        )
+        if begin < len(history):
+            self._standing.keep(history, positions, after=found)
+        return positions
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:

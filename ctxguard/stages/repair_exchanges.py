@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair
 from ctxguard.errors import ConfigError, PairingError
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.stabilizer import Draft
 
 __all__ = ["INTERRUPTED", "RepairExchanges"]
@@ -38,11 +41,12 @@ class RepairExchanges:
         if on_broken not in ("repair", "raise", "ignore"):
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
+        self._well_formed: PrefixMemory[None] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
         artifacts = draft.artifacts
-        if self.on_broken == "ignore" or _is_well_formed(artifacts):
+        if self.on_broken == "ignore" or self._is_well_formed(artifacts):
             return draft
         found = pair(artifacts)
         repair = _Repair(artifacts, found)
@@ -53,22 +57,33 @@ class RepairExchanges:
         mended, reasons = repair.mend()
         return draft.revise(mended, action="repaired", reason=reasons)
 
+    def _is_well_formed(self, artifacts: tuple[Artifact, ...]) -> bool:
+        """Tell at a glance that every call is followed by its results, all with ids; False may be wrong, True not."""
+        found = self._well_formed.find(artifacts)
+        whole = _whole_until(artifacts, found.length if found else 0)
+        if whole is not None and not (found and found.length == whole):
+            self._well_formed.keep(artifacts[:whole], None, after=found)
+        return whole is not None
 
-def _is_well_formed(artifacts: tuple[Artifact, ...]) -> bool:
-    """Tell at a glance that every call is followed by its results, each with its id; False may be wrong, True not."""
+
+def _whole_until(artifacts: tuple[Artifact, ...], begin: int) -> int | None:
+    """Return where the last whole exchange ends if calls and results behind `begin` are in order, else None."""
     waiting: list[str | None] = []
-    for artifact in artifacts:
+    whole = begin
+    for position, artifact in enumerate(islice(artifacts, begin, None), begin):
         if artifact.kind is Kind.TOOL:
             if artifact.answers is None or artifact.answers not in waiting:
-                return False
+                return None
             waiting.remove(artifact.answers)
         elif waiting:
-            return False
+            return None
         elif artifact.calls:
             waiting = [call.id for call in artifact.calls]
             if None in waiting:
-                return False
-    return True
+                return None
+        if not waiting:
+            whole = position + 1
+    return whole
 
 
 class _Repair:
@@ -81,7 +96,10 @@ class _Repair:
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
         self.open_at = self._open_exchange()
-        self.dangling = [slot for slot in found.unanswered if slot[0] != self.open_at]
+        self.dangling: dict[int, list[int]] = {}
+        for position, number in found.unanswered:
+            if position != self.open_at:
+                self.dangling.setdefault(position, []).append(number)
         self.reasons: dict[int, str] = {}
 
     def _open_exchange(self) -> int | None:
@@ -109,7 +127,7 @@ class _Repair:
         return missing + [p for p, number in self.found.unanswered if self.artifacts[p].calls[number].id is None]
 
     def findings(self) -> list[str]:
-        lines = [f"call {number} @ artifacts[{p}] has no result" for p, number in self.dangling]
+        lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
         lines += [f"result @ artifacts[{p}] answers no call" for p in self.found.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
         lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
@@ -149,7 +167,7 @@ class _Repair:
             for number, call in enumerate(artifact.calls)
         )
         self.reasons[id(artifact)] = "a call had no id"
-        return artifact.revised(calls=calls)
+        return _remembered(artifact, calls, lambda: artifact.revised(calls=calls))
 
     def _result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
         artifact = self.artifacts[position]
@@ -159,15 +177,30 @@ class _Repair:
         if artifact.answers == call.id:
             return artifact
         self.reasons[id(artifact)] = "the result had no id of its call"
-        return artifact.revised(answers=call.id)
+        return _remembered(artifact, call.id, lambda: artifact.revised(answers=call.id))
 
     def _stand_ins(self, position: int, caller: Artifact) -> list[Artifact]:
         if position == self.open_at:
             return []
-        stand_ins = [stand_in(caller.calls[number]) for p, number in self.dangling if p == position]
+        stand_ins = [_remembered_stand_in(caller, number) for number in self.dangling.get(position, ())]
         for artifact in stand_ins:
             self.reasons[id(artifact)] = "the call had no result"
         return stand_ins
+
+
+def _remembered(artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
+    """Return the same copy at every call, so that the stages behind this one know it again."""
+    key = (RepairExchanges, what)
+    known = artifact.memo.get(key)
+    if known is None:
+        known = make()
+        artifact.memo.keep(key, known)
+    return known  # type: ignore[return-value]  # only artifacts stand under such a key
+
+
+def _remembered_stand_in(caller: Artifact, number: int) -> Artifact:
+    call = caller.calls[number]
+    return _remembered(caller, (number, call.id), lambda: stand_in(call))
 
 
 def stand_in(call: ToolCall) -> Artifact:

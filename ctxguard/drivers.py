@@ -1,0 +1,105 @@
+"""Run a flow and what it asks for: one driver calls, the other awaits (sans-I/O, the pattern of httpx's auth flows)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from ctxguard.errors import SummarizerError
+
+__all__ = ["Ask", "adrive", "drive", "refuse"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the driver to call a function that the core may not call itself: a summarizer, a store.
+
+    Attributes:
+        function: sync or async.
+        args: its arguments.
+        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
+    """
+
+    function: Callable[..., object]
+    args: tuple[object, ...] = ()
+    timeout: float | None = None
+
+
+Answer: TypeAlias = Callable[[Ask], object]
+
+
+def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
+    """Run a flow to its end, calling what it asks for."""
+    call = answer or _call
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = call(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+async def adrive(flow: Generator[Ask, object, Result]) -> Result:
+    """Run a flow to its end, awaiting what it asks for."""
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = await _acall(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+def refuse(_ask: Ask) -> object:
+    """Answer whatever a dry run asks for.
+
+    Raises:
+        SummarizerError: always.
+    """
+    raise SummarizerError("a dry run asks for nothing")
+
+
+def _call(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        raise SummarizerError(
+            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
+        )
+    if ask.timeout is None:
+        return _not_awaitable(ask.function(*ask.args))
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ctxguard-ask")
+    try:
+        return _not_awaitable(pool.submit(ask.function, *ask.args).result(ask.timeout))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _not_awaitable(reply: object) -> object:
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function gave an awaitable and stabilize() is not async; use astabilize()")
+    return reply
+
+
+async def _acall(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.to_thread(ask.function, *ask.args), ask.timeout)
+    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

@@ -1,0 +1,120 @@
+"""Remember what was worked out over a history, for the next call, whose history begins with the very same objects."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from operator import is_
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+__all__ = ["PrefixMemory", "Remembered"]
+
+V = TypeVar("V")
+
+_LOOK_BACK: Final = 64
+"""How many of the latest items may be new since what is looked for was remembered."""
+_ENTRIES: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered(Generic[V]):
+    """Hold what was worked out over a sequence.
+
+    Attributes:
+        items: the sequence; it is the beginning of the one that was asked for.
+        value: what was worked out.
+        before: the entry that this one went on from, if it is still held.
+    """
+
+    items: tuple[object, ...]
+    value: V
+    before: Slot | None = None
+
+    @property
+    def length(self) -> int:
+        """How many items it covers."""
+        return len(self.items)
+
+
+Slot = tuple[int, int, Hashable]
+
+
+class PrefixMemory(Generic[V]):
+    """Remember values by sequences that are compared item by item by identity, in bounded memory.
+
+    A history grows at its end, so what was worked out over the last call's history holds for the beginning of this
+    one's. What is remembered changes speed, never results: a value is only found for the very objects it was worked
+    out from. The latest two entries of a growing sequence are held, so that a retry from the last step finds one.
+    Safe to share between threads and sessions.
+
+    Args:
+        most: items that all entries together may hold; the least recently used go first.
+    """
+
+    def __init__(self, *, most: int = 100_000) -> None:
+        self.most = most
+        self._entries: dict[Slot, Remembered[V]] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def find(self, items: Sequence[object], variant: Hashable = None) -> Remembered[V] | None:
+        """Return the longest entry whose items are the first of these, or None.
+
+        Args:
+            items: at most 64 of them may be new since the entry was kept.
+            variant: what else the value depends on; only entries kept with an equal one are found.
+        """
+        entries = self._entries
+        for length in range(len(items), max(0, len(items) - _LOOK_BACK), -1):
+            slot = (id(items[length - 1]), length, variant)
+            found = entries.get(slot)
+            if found is not None and all(map(is_, found.items, items)):
+                self._touch(slot)
+                return found
+        return None
+
+    def keep(
+        self, items: Sequence[object], value: V, variant: Hashable = None, *, after: Remembered[V] | None = None
+    ) -> None:
+        """Remember a value.
+
+        Args:
+            items: what it was worked out from; an empty sequence is not remembered.
+            value: must not be changed any more.
+            variant: what else it depends on.
+            after: the entry that was found for these items, whose own predecessor is let go.
+        """
+        if not 0 < len(items) <= self.most:
+            return
+        slot = (id(items[-1]), len(items), variant)
+        with self._lock:
+            before = None
+            if after is not None and after.items:
+                self._drop(after.before)
+                before = (id(after.items[-1]), after.length, variant)
+            self._drop(slot)
+            self._entries[slot] = Remembered(tuple(items), value, None if before == slot else before)
+            self._size += len(items)
+            while self._size > self.most or len(self._entries) > _ENTRIES:
+                self._drop(next(iter(self._entries)))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+            self._size = 0
+
+    def _touch(self, slot: Slot) -> None:
+        with self._lock:
+            found = self._entries.pop(slot, None)
+            if found is not None:
+                self._entries[slot] = found
+
+    def _drop(self, slot: Slot | None) -> None:
+        gone = None if slot is None else self._entries.pop(slot, None)
+        if gone is not None:
+            self._size -= gone.length

@@ -1,0 +1,72 @@
+"""What is remembered of a history is found for the very same objects alone, and stays bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard.prefix_memory import PrefixMemory
+
+
+class Item:
+    """Equal to every other, so that only identity tells them apart."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Item)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_the_beginning_that_was_kept_is_found_again():
+    items = [Item() for _ in range(10)]
+    memory: PrefixMemory[str] = PrefixMemory()
+    memory.keep(items[:7], "seven")
+    found = memory.find(items)
+    assert found is not None
+    assert (found.length, found.value) == (7, "seven")
+
+
+def test_equal_items_that_are_not_the_same_are_not_found():
+    memory: PrefixMemory[str] = PrefixMemory()
+    items = [Item() for _ in range(3)]
+    memory.keep(items, "these")
+    assert memory.find([Item(), *items[1:]]) is None
+    assert memory.find(items[1:]) is None
+    assert memory.find(items[:2]) is None
+
+
+def test_a_variant_is_another_value():
+    items = [Item()]
+    memory: PrefixMemory[int] = PrefixMemory()
+    memory.keep(items, 1, "a")
+    memory.keep(items, 2, "b")
+    assert [memory.find(items, variant).value for variant in ("a", "b")] == [1, 2]
+    assert memory.find(items, "c") is None
+
+
+def test_a_retry_from_the_last_step_finds_the_step_before():
+    items = [Item() for _ in range(6)]
+    memory: PrefixMemory[int] = PrefixMemory()
+    memory.keep(items[:2], 2)
+    memory.keep(items[:4], 4, after=memory.find(items[:4]))
+    memory.keep(items, 6, after=memory.find(items))
+    retried = memory.find([*items[:4], Item()])
+    assert retried is not None
+    assert retried.value == 4
+    assert memory.find(items[:3]) is None, "of one history only the latest two are held"
+    assert len(memory) == 10
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(10, 60))
+def test_it_never_holds_more_than_its_bound(lengths, most):
+    memory: PrefixMemory[int] = PrefixMemory(most=most)
+    histories = [[Item() for _ in range(length)] for length in lengths]
+    for history in histories:
+        memory.keep(history, len(history))
+        assert len(memory) <= most
+    if histories and len(histories[-1]) <= most:
+        assert memory.find(histories[-1]) is not None
+    memory.clear()
+    assert len(memory) == 0
+    assert all(memory.find(history) is None for history in histories)

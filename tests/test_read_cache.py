@@ -1,0 +1,136 @@
+"""What an adapter remembers of messages never shows: changed, retried and mixed histories are read as they are."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessage
+from pydantic import BaseModel
+
+from ctxguard import Artifact, Stabilizer
+from ctxguard.read_cache import ReadCache
+from ctxguard_openai import OpenAIAdapter, stabilize_messages
+
+
+class Model(BaseModel, extra="allow"):
+    text: str
+    tags: list[str] = []
+
+
+@dataclass
+class Record:
+    text: str
+    parts: list[Model] = field(default_factory=list)
+
+
+def counting():
+    reads = []
+
+    def read(message, position):
+        reads.append(position)
+        return Artifact("user", repr(message))
+
+    return ReadCache(read), reads
+
+
+def test_messages_are_read_once_as_long_as_nothing_in_them_changes():
+    cache, reads = counting()
+    messages = [{"a": [1, {"b": "x"}]}, Model(text="t", tags=["u"]), Record("r", [Model(text="v")])]
+    first = cache.read(messages)
+    again = cache.read([*messages, {"new": "one"}])
+    assert reads == [0, 1, 2, 3]
+    assert all(a is b for a, b in zip(first, again, strict=False))
+
+
+def test_whatever_is_changed_in_place_is_read_anew():
+    def changes():
+        yield {"a": [1, {"b": "x"}]}, lambda m: m["a"][1].update(b="y")
+        yield {"a": "x"}, lambda m: m.update(c="y")
+        yield Model(text="t", tags=["u"]), lambda m: m.tags.append("v")
+        yield Model(text="t", deep={"k": ["v"]}), lambda m: m.deep["k"].append("w")
+        yield Record("r", [Model(text="v")]), lambda m: setattr(m.parts[0], "text", "w")
+
+    for message, change in changes():
+        cache, _ = counting()
+        messages = [{"before": 1}, message, {"behind": 2}]
+        cache.read(messages)
+        change(message)
+        assert [a.content for a in cache.read(messages)] == [repr(m) for m in messages]
+        assert [a.content for a in cache.read([*messages, {"new": 1}])][:3] == [repr(m) for m in messages]
+
+
+def test_what_is_no_data_is_read_each_time():
+    class Odd:
+        text = "x"
+
+    cache, reads = counting()
+    odd = {"held": Odd()}
+    cache.read([{"a": 1}, odd])
+    cache.read([{"a": 1}, odd, {"b": 1}])
+    assert reads.count(1) == 2
+
+
+def test_an_equal_message_keeps_its_own_object():
+    one, two = {"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}
+    adapter = OpenAIAdapter()
+    assert adapter.read([one])[0].source is one
+    assert adapter.read([two])[0].source is two
+
+
+def test_an_sdk_object_in_the_list_is_remembered_too():
+    reply = ChatCompletionMessage(role="assistant", content="hello")
+    messages = [{"role": "user", "content": "hi"}, reply]
+    adapter = OpenAIAdapter()
+    first = adapter.read(messages)
+    assert adapter.read([*messages, {"role": "user", "content": "more"}])[1] is first[1]
+    reply.content = "changed"
+    assert adapter.read(messages)[1].content == "changed"
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from(["say", "answer", "call", "retry", "edit", "copy"]), st.integers(0, 10**6)), max_size=25
+)
+
+
+@settings(max_examples=60)
+@given(MOVES, st.sampled_from([80, 200, 600]))
+def test_retries_edits_and_copies_give_what_a_fresh_stabilizer_gives(moves, budget):
+    remembering = Stabilizer(budget, counter="estimate")
+    messages: list[dict] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "start"}]
+    for move, number in moves:
+        messages = _moved(messages, move, number)
+        fresh = Stabilizer(budget, counter="estimate")
+        assert _outcome(remembering, messages) == _outcome(fresh, copy.deepcopy(messages))
+
+
+def _moved(messages, move, number):
+    if move == "say":
+        return [*messages, {"role": "user", "content": f"question {number} " * (number % 30)}]
+    if move == "answer":
+        return [*messages, {"role": "assistant", "content": f"answer {number}"}]
+    if move == "call":
+        call = {"id": f"c{number % 5}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        return [
+            *messages,
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number % 7}", "content": f"row {number}\n" * (number % 40)},
+        ]
+    if move == "retry":
+        return messages[: max(2, len(messages) - 1 - number % 3)]
+    if move == "edit":
+        messages[number % len(messages)]["content"] = f"edited {number}"
+        return messages
+    return copy.deepcopy(messages)
+
+
+def _outcome(stabilizer, messages):
+    from ctxguard import BudgetExceededError
+
+    try:
+        out, report = stabilize_messages(messages, stabilizer)
+    except BudgetExceededError as error:
+        return str(error)
+    return out, report.to_dict()
