@@ -25,7 +25,7 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector

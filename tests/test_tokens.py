@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Part, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.text_cache import TextCache
 from ctxguard.tokens import (
     ArtifactCounter,
     EstimateCounter,
-    TextCache,
     TiktokenCounter,
     ToktokCounter,
     encoding_of,

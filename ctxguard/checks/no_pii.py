@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.report import Finding
 from ctxguard.stabilizer import Draft
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Span

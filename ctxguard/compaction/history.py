@@ -21,7 +21,8 @@ from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.stabilizer import Ask, Draft, Stabilizer
-from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TextCache, TokenCounter, find_counter
+from ctxguard.text_cache import TextCache
+from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker

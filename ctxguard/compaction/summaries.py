@@ -17,7 +17,7 @@ from ctxguard.compaction.transcript import chunked
 from ctxguard.errors import StoreError, SummarizerError
 from ctxguard.stabilizer import Ask
 from ctxguard.stores import Store
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 __all__ = ["Breaker", "Summaries", "Summarizer", "key_of"]
 

@@ -20,7 +20,7 @@ from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
 from ctxguard.pii.strategies import Strategies, hashed, partly_shown, strategy_of
 from ctxguard.pii.unmasking import Restored, UnmaskStream, restore, restore_arguments
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii.vault import SessionVault

@@ -9,7 +9,8 @@ from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import ConfigError
 from ctxguard.protection import AUTHORITY
 from ctxguard.stabilizer import Ask, Draft
-from ctxguard.tokens import ArtifactCounter, TextCache
+from ctxguard.text_cache import TextCache
+from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store

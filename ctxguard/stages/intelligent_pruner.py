@@ -24,7 +24,7 @@ from ctxguard.stages.sliding_window import (
     preserved_by,
     reports_error,
 )
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
 

@@ -13,7 +13,7 @@ from ctxguard.protection import Unit, units
 from ctxguard.stabilizer import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.selection import check_every, must_stay, selected, settled
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 __all__ = ["MergeSimilar"]
 

@@ -13,7 +13,7 @@ from ctxguard.protection import units
 from ctxguard.stabilizer import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.selection import check_every, selected
-from ctxguard.tokens import TextCache
+from ctxguard.text_cache import TextCache
 
 __all__ = [
     "DEFAULT_RULES",

@@ -1,0 +1,61 @@
+"""Remember values by text, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["TextCache"]
+
+V = TypeVar("V")
+
+
+class TextCache(Generic[V]):
+    """Remember values by text, in bounded memory.
+
+    Two generations: what is looked up in the old one moves to the new one; when the new one is full it becomes the
+    old one. Look-ups cost one or two dict accesses; whatever threads do, a value is only ever lost, never wrong.
+
+    Args:
+        max_chars: characters of keys that one generation may hold; in all at most twice as many are kept.
+    """
+
+    __slots__ = ("_new", "_old", "_size", "hits", "max_chars", "misses")
+
+    def __init__(self, max_chars: int = 16_000_000) -> None:
+        self.max_chars = max_chars
+        self._new: dict[str, V] = {}
+        self._old: dict[str, V] = {}
+        self._size = 0
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: str) -> V | None:
+        """Return the value of a text, or None."""
+        value = self._new.get(key)
+        if value is None and self._old:
+            value = self._old.get(key)
+            if value is not None:
+                self.put(key, value)
+        return value
+
+    def put(self, key: str, value: V) -> None:
+        """Remember a value."""
+        size = len(key) + 64
+        if size > self.max_chars // 4:
+            return
+        if self._size + size > self.max_chars:
+            self._old, self._new, self._size = self._new, {}, 0
+        self._new[key] = value
+        self._size += size
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
+
+    @property
+    def chars(self) -> int:
+        """Characters of the keys it holds, an upper bound."""
+        return sum(map(len, self._new)) + sum(map(len, self._old))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._new, self._old, self._size = {}, {}, 0
