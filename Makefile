@@ -14,12 +14,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(PIP) install -e '.[tokens]'
+	$(PIP) install --no-compile -e '.[tokens]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) install --upgrade pip
-	$(PIP) install -e '.[all]' --group dev
+	$(PIP) install --no-compile -e '.[all]' --group dev
 	@touch $@
 
 demo: $(VENV)/.demo ## run the main job on a session that ships with the package
