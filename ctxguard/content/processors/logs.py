@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ctxguard.content.processors.errors import Span, find_errors, line_template
 from ctxguard.content.processors.texts import shorten, shorten_lines
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LogShape", "error_rank"]
+__all__ = ["LogShape"]
 
-_HINTS = ("error", "fatal", "critical", "exception", "traceback", "fail")
-_WEAK_HINTS = ("panic", "severe", "emerg", "exit code", "exit status", "warn")
-_LARGE = 2_000_000
-_STRONG = re.compile(
-    r"""\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG(?:ENCY)?|PANIC|FAILED|FAILURE|Traceback)\b
-    | ^\s*(?:E\s+)?[A-Za-z_.]*(?:Error|Exception)\b\s*(?::|$)
-    | \blevel"?\s*[=:]\s*"?(?:error|fatal|crit|panic|emerg)
-    | ^\s*(?:error|fatal|panic)\s*[:\[(] | \[(?:error|crit|alert|emerg|E)\] | \b(?:exit|return)\s+(?:code|status)
-    """,
-    re.VERBOSE,
-)
-_NAMED = re.compile(r"\b[A-Za-z_]{0,80}[a-z](?:Error|Exception)\b|^E\s")
-_WEAK = re.compile(r"(?i)error|fatal|critical|exception|fail|panic|severe|emerg")
-_WARNING = re.compile(r"(?i)warn")
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
 )
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_MAX_HITS = 4000
 _MAX_TRACE = 60
-
-
-def error_rank(line: str) -> int:
-    """Return 4 for a line that reports an error, 3 names one, 2 mentions it, 1 for a warning, 0 for any other."""
-    if _STRONG.search(line):
-        return 4
-    if _NAMED.search(line):
-        return 3
-    if _WEAK.search(line):
-        return 2
-    return 1 if _WARNING.search(line) else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """A line that matters: its offsets, how much, the text that is the same in its repeats."""
-
-    start: int
-    end: int
-    rank: int
-    template: str
+_GAP = 18
+"""Characters of a sign that counts the lines of a gap."""
 
 
 class LogShape:
@@ -66,10 +32,9 @@ class LogShape:
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = source, limits
-        self._total = source.line_count()
-        self._text = source.text
-        self._hits = sorted(_hits(source), key=lambda hit: hit.start)
+        self._source, self._limits, self._text = source, limits, source.text
+        self._found = find_errors(source.text)
+        self._total = self._found.lines if source.gap is None else source.line_count()
 
     def view(self, room: int) -> View:
         """Return the chosen lines in their order, with what is missing between them counted."""
@@ -86,78 +51,79 @@ class LogShape:
         """Return the marker, then only the handle or the total."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
-    def _chosen(self, room: int) -> set[tuple[int, int]]:
+    def _chosen(self, room: int) -> set[Span]:
         picker = _Picker(room, self._limits)
-        firsts, repeats = _without_repeats(self._hits)
-        errors = [hit for hit in firsts if hit.rank == 4]
-        tight = sum(picker.cost(hit.start, hit.end) for hit in errors) > room
+        firsts, repeats = self._found.firsts, self._found.repeats
+        errors = [hit.span for hit in firsts if hit.rank == 4]
+        tight = sum(map(picker.cost, errors)) > room
         picker.take(self._ends(room // (6 if tight else 100)))
-        picker.take((hit.start, hit.end) for hit in errors)
-        picker.take(span for hit in errors for span in self._trace(hit))
+        picker.take(errors)
+        picker.take(span for error in errors for span in self._trace(error))
         picker.take(self._ends(room // 8))
-        picker.take((hit.start, hit.end) for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
+        picker.take(hit.span for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
         picker.take(self._ends(room // 2))
-        picker.take((hit.start, hit.end) for hit in repeats if hit.rank == 4)
+        picker.take(hit.span for hit in repeats if hit.rank == 4)
         picker.take(self._ends(room))
-        picker.fill(self._text)
+        picker.fill()
         return picker.spans
 
-    def _ends(self, room: int) -> Iterator[tuple[int, int]]:
+    def _ends(self, room: int) -> Iterator[Span]:
         """Walk the lines from the end and from the start in turn, two of the end for one of the start."""
-        tail = _backward(self._text, self._source.tail_start)
+        tail = _backward(self._text, self._source.tail_start, self._found.lines)
         head = _forward(self._text, self._source.head_end)
         while room > 0:
             spans = [span for span in (next(tail, None), next(tail, None), next(head, None)) if span]
-            if not spans or spans[-1][0] > spans[0][0]:
+            if not spans or spans[-1].start > spans[0].start:
                 return
             for span in spans:
-                room -= span[1] - span[0] + 1
+                room -= span.end - span.start + 1
                 yield span
 
-    def _trace(self, hit: _Hit) -> Iterator[tuple[int, int]]:
+    def _trace(self, error: Span) -> Iterator[Span]:
         """Walk the lines after an error that belong to it, and its last line, which names the exception."""
-        start, inside = hit.end + 1, False
-        for _ in range(_MAX_TRACE):
+        start, inside = error.end + 1, False
+        for number in range(error.number + 1, error.number + 1 + _MAX_TRACE):
             if start >= len(self._text):
                 return
             end = _line_end(self._text, start)
-            if not _TRACE.match(self._text, start, end):
-                if inside:
-                    yield start, end
+            belongs = _TRACE.match(self._text, start, end)
+            if belongs or inside:
+                yield Span(start, end, number)
+            if not belongs:
                 return
-            inside = True
-            yield start, end
-            start = end + 1
+            inside, start = True, end + 1
 
-    def _written(self, spans: list[tuple[int, int]], length: int) -> View:
-        lines, end, shown = [], 0, 0
-        for start, stop in spans:
-            if start > end or (self._source.gap is not None and end <= self._source.gap <= start and end):
-                lines.append(self._gap(end, start))
-            lines.append(self._short(self._text[start:stop], length))
-            shown += 1
-            end = stop + 1
-        if end < len(self._text):
-            lines.append(self._gap(end, len(self._text)))
-        lines.append(self._marker(shown))
-        return View("\n".join(lines), cut=True, info=self._info(shown))
+    def _written(self, spans: list[Span], length: int) -> View:
+        lines: list[str] = []
+        before = Span(-1, -1, -1)
+        for span in spans:
+            if span.number > before.number + 1 or self._has_gap(before.end, span.start):
+                lines.append(self._gap(before, span))
+            lines.append(self._short(self._text[span.start : span.end], length))
+            before = span
+        if before.number < self._found.lines - 1:
+            lines.append(self._gap(before, Span(len(self._text), len(self._text), self._found.lines)))
+        lines.append(self._marker(len(spans)))
+        return View("\n".join(lines), cut=True, info=self._info(len(spans)))
 
-    def _gap(self, start: int, end: int) -> str:
+    def _has_gap(self, end: int, start: int) -> bool:
         gap = self._source.gap
-        if gap is not None and start <= gap <= end:
-            return self._sign("… lines not read")
-        missing = self._text.count("\n", start, end) + (end == len(self._text) and not self._text.endswith("\n"))
-        folded = self._folded(start, end, missing)
-        return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{folded}")
+        return gap is not None and end < gap <= start
 
-    def _folded(self, start: int, end: int, missing: int) -> str:
-        """Say so where all missing lines are like the line before them."""
-        if missing < 1 or start == 0 or end - start > 20_000:
-            return ""
-        before = self._text[self._text.rfind("\n", 0, start - 1) + 1 : start - 1]
-        template = _template(before)
-        alike = all(_template(line) == template for line in self._text[start:end].rstrip("\n").split("\n"))
-        return " like the one above" if alike else ""
+    def _gap(self, before: Span, after: Span) -> str:
+        if self._has_gap(before.end, after.start):
+            return self._sign("… lines not read")
+        missing = after.number - before.number - 1
+        alike = " like the one above" if self._is_repeated(before, after) else ""
+        return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
+
+    def _is_repeated(self, before: Span, after: Span) -> bool:
+        """Tell whether all missing lines are like the line before them."""
+        if before.end < 0 or after.start - before.end > 20_000:
+            return False
+        template = line_template(self._text[before.start : before.end])
+        missing = self._text[before.end + 1 : after.start].rstrip("\n").split("\n")
+        return all(line_template(line) == template for line in missing)
 
     def _marker(self, shown: int) -> str:
         about = "" if self._source.exact else "about "
@@ -180,45 +146,41 @@ class _Picker:
     """Take spans while there is room for them and for the gap signs between them."""
 
     def __init__(self, room: int, limits: Limits) -> None:
-        self.spans: set[tuple[int, int]] = set()
+        self.spans: set[Span] = set()
         self._room = room
         self._length = _length(room, limits)
         self._lines = None if limits.lines is None else limits.lines - 2
-        self._starts: set[int] = set()
-        self._ends: set[int] = set()
+        self._numbers: set[int] = set()
 
-    def cost(self, start: int, end: int) -> int:
-        return min(end - start, self._length) + 1
+    def cost(self, span: Span) -> int:
+        return min(span.end - span.start, self._length) + 1
 
-    def take(self, spans: Iterable[tuple[int, int]]) -> None:
-        for start, end in spans:
-            if (start, end) in self.spans:
+    def take(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            if self._room <= 0:
+                return
+            if span.number in self._numbers:
                 continue
-            joined = (start - 1 in self._ends) + (end + 1 in self._starts)
-            cost = self.cost(start, end) + _GAP * (1 - joined)
+            joined = (span.number - 1 in self._numbers) + (span.number + 1 in self._numbers)
+            cost = self.cost(span) + _GAP * (1 - joined)
             lines = 2 - joined
             if cost > self._room or (self._lines is not None and lines > self._lines):
                 continue
-            self._add(start, end, cost, lines)
+            self._add(span, cost, lines)
 
-    def fill(self, text: str) -> None:
+    def fill(self) -> None:
         """Take the lines of gaps that cost no more than the sign that counts them."""
-        ends = sorted(self._ends)
-        for end in ends:
-            following = text.find("\n", end + 1, end + 2 * _GAP)
-            if following >= 0 and (end + 1) not in self._starts and (following + 1) in self._starts:
-                self._add(end + 1, following, 0, 0)
+        spans = sorted(self.spans)
+        for before, after in pairwise(spans):
+            if after.number == before.number + 2 and after.start - before.end < 2 * _GAP:
+                self._add(Span(before.end + 1, after.start - 1, before.number + 1), 0, 0)
 
-    def _add(self, start: int, end: int, cost: int, lines: int) -> None:
-        self.spans.add((start, end))
-        self._starts.add(start)
-        self._ends.add(end)
+    def _add(self, span: Span, cost: int, lines: int) -> None:
+        self.spans.add(span)
+        self._numbers.add(span.number)
         self._room -= cost
         if self._lines is not None:
             self._lines -= lines
-
-
-_GAP = 18
 
 
 def _length(room: int, limits: Limits) -> int:
@@ -226,80 +188,24 @@ def _length(room: int, limits: Limits) -> int:
     return length if limits.line_length is None else min(length, limits.line_length)
 
 
-def _template(line: str) -> str:
-    return _NUMBERS.sub("0", line[:400]).strip()
-
-
-def _without_repeats(hits: Iterable[_Hit]) -> tuple[list[_Hit], list[_Hit]]:
-    seen: set[str] = set()
-    firsts: list[_Hit] = []
-    repeats: list[_Hit] = []
-    for hit in hits:
-        (repeats if hit.template in seen else firsts).append(hit)
-        seen.add(hit.template)
-    return firsts, repeats
-
-
-def _hits(source: Source) -> Iterator[_Hit]:
-    """Find the lines that report something: literal searches over the lower-cased text, which run at memory speed."""
-    text = source.text
-    low = text.lower()
-    if len(low) != len(text):
-        low = text.translate(_ASCII_LOWER)
-    seen: set[int] = set()
-    # In a large text every further word costs milliseconds; the weaker ones are left out.
-    for hint in _HINTS if len(text) > _LARGE else (*_HINTS, *_WEAK_HINTS):
-        for at in _occurrences(low, hint):
-            start = text.rfind("\n", 0, at) + 1
-            if start in seen:
-                continue
-            seen.add(start)
-            end = _line_end(text, start)
-            line = text[start : min(end, start + 2000)]
-            if rank := error_rank(line):
-                yield _Hit(start, end, rank, _template(line))
-
-
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def _occurrences(text: str, word: str) -> Iterator[int]:
-    """Walk the lines in which a word occurs, first occurrence each: the first and the last few thousand."""
-    at = text.find(word)
-    for _ in range(_MAX_HITS // 2):
-        if at < 0:
-            return
-        yield at
-        at = text.find(word, _line_end(text, at))
-    end = len(text)
-    for _ in range(_MAX_HITS // 2):
-        last = text.rfind(word, at, end)
-        if last < at or at < 0:
-            return
-        yield last
-        end = max(at, text.rfind("\n", 0, last))
-
-
 def _line_end(text: str, start: int) -> int:
     end = text.find("\n", start)
     return len(text) if end < 0 else end
 
 
-def _forward(text: str, stop: int) -> Iterator[tuple[int, int]]:
-    start = 0
+def _forward(text: str, stop: int) -> Iterator[Span]:
+    start = number = 0
     while start < stop:
-        end = min(_line_end(text, start), len(text))
-        yield start, end
-        start = end + 1
+        end = _line_end(text, start)
+        yield Span(start, end, number)
+        start, number = end + 1, number + 1
 
 
-def _backward(text: str, stop: int) -> Iterator[tuple[int, int]]:
+def _backward(text: str, stop: int, lines: int) -> Iterator[Span]:
     end = len(text) - text.endswith("\n")
-    while end > stop or end == 0:
-        start = text.rfind("\n", 0, end) + 1
+    for number in range(lines - 1, -1, -1):
+        start = text.rfind("\n", 0, max(end, 0)) + 1
         if start < stop:
             return
-        yield start, end
+        yield Span(start, end, number)
         end = start - 1
-        if end < 0:
-            return
