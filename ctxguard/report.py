@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import Artifact
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Draft
 
-__all__ = ["Action", "Change", "CheckResult", "Cut", "Decision", "Finding", "Report", "Step"]
+__all__ = [
+    "Action",
+    "Change",
+    "CheckResult",
+    "Cut",
+    "Decision",
+    "DecisionRun",
+    "Finding",
+    "Report",
+    "Step",
+    "decision_runs",
+]
 
 Action = Literal["kept", "masked", "bounded", "summarised", "dropped", "repaired", "recalled"]
 
@@ -227,6 +238,8 @@ class Report:
         return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
 
     def _repr_html_(self) -> str:
+        from ctxguard.report_html import report_html
+
         return report_html(self)
 
 
@@ -334,65 +347,52 @@ def _lines(report: Report) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionRun:
+    """Hold decisions that follow one another and are alike: same action, same stage, same reason.
+
+    Attributes:
+        decisions: one or more, in the order of the history.
+    """
+
+    decisions: tuple[Decision, ...]
+
+    @property
+    def place(self) -> str:
+        """Where they stand in the history, as `7` or `7-12`; `+` for what a stage added."""
+        first, last = self.decisions[0].position, self.decisions[-1].position
+        if first is None:
+            return "+"
+        return str(first) if first == last else f"{first}-{last}"
+
+    @property
+    def kinds(self) -> str:
+        """Their kinds, each once with how often it stands there."""
+        found = Counter(decision.artifact.kind.value for decision in self.decisions)
+        return ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens they had when they came in."""
+        return sum(decision.tokens_before for decision in self.decisions)
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens they take in the result."""
+        return sum(decision.tokens_after for decision in self.decisions)
+
+
+def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
+    """Return decisions with those that are alike and neighbours taken together, for a person to read."""
+    alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.position is None))
+    return [DecisionRun(tuple(members)) for _, members in alike]
+
+
 def _decision_lines(report: Report, most: int = 40) -> list[str]:
-    told = [d for d in report.decisions if d.action != "kept"]
+    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept"]
     lines = [
-        f"  [{'+' if d.position is None else d.position}] {d.artifact.kind.value:<9} {d.action:<10} "
-        f"{d.tokens_before:>6,} -> {d.tokens_after:>6,}  {d.stage}: {d.reason}"
-        for d in told[:most]
+        f"  [{run.place}] {run.kinds:<9} {run.decisions[0].action:<10} "
+        f"{run.tokens_before:>6,} -> {run.tokens_after:>6,}  {run.decisions[0].stage}: {run.decisions[0].reason}"
+        for run in told[:most]
     ]
-    return [*lines, f"  … and {len(told) - most} more"] if len(told) > most else lines
-
-
-def report_html(report: Report) -> str:
-    """Return the report as one HTML fragment, every text escaped."""
-    rows = "".join(
-        f"<tr><td>{'+' if d.position is None else d.position}</td><td>{html.escape(d.artifact.kind.value)}</td>"
-        f"<td class='ctxguard-{d.action}'>{d.action}</td><td>{d.tokens_before:,}</td><td>{d.tokens_after:,}</td>"
-        f"<td>{html.escape(d.stage)}</td><td>{html.escape(d.reason)}</td></tr>"
-        for d in report.decisions
-    )
-    checks = "".join(
-        f"<li>{'✓' if c.ok else '✗'} {html.escape(c.name)}"
-        + "".join(f"<br><small>{html.escape(str(f))}</small>" for f in c.findings[:20])
-        + "</li>"
-        for c in report.checks
-    )
-    return (
-        f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
-        f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
-        f"{_bar(report)}<ul>{checks}</ul><details open><summary>{len(report.decisions)} decisions</summary>"
-        "<table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
-        f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"
-    )
-
-
-def _bar(report: Report) -> str:
-    widest = max(report.tokens_before, report.budget, 1)
-    return "".join(
-        f"<div class='ctxguard-bar'><span style='width:{100 * tokens / widest:.1f}%;background:{colour}'></span>"
-        f"<em>{label} {tokens:,}</em></div>"
-        for label, tokens, colour in (
-            ("before", report.tokens_before, "#c9ccd3"),
-            ("after", report.tokens_after, "#3b7dd8"),
-            ("budget", report.budget, "#e6a23c"),
-        )
-    )
-
-
-_STYLE = """<style>
-.ctxguard{font:13px/1.45 system-ui,sans-serif;max-width:72em;color:#1f2328;background:#fff;padding:1em}
-.ctxguard ul{list-style:none;padding:0;columns:2}
-.ctxguard table{border-collapse:collapse;width:100%;font:inherit;color:inherit}
-.ctxguard td,.ctxguard th{padding:2px 8px;border-bottom:1px solid #e4e6ea;text-align:left!important;vertical-align:top}
-.ctxguard td:nth-child(4),.ctxguard td:nth-child(5){text-align:right!important;font-variant-numeric:tabular-nums}
-.ctxguard-dropped{color:#b42318}.ctxguard-masked{color:#9a6700}.ctxguard-bounded{color:#0b6bcb}
-.ctxguard-summarised,.ctxguard-recalled{color:#6f42c1}.ctxguard-repaired{color:#0a7d33}
-.ctxguard-bar{position:relative;height:18px;background:#f3f4f6;margin:2px 0}
-.ctxguard-bar span{position:absolute;inset:0 auto 0 0}.ctxguard-bar em{position:absolute;left:6px;font-style:normal}
-</style>"""
-
-
-def message_kinds() -> tuple[Kind, Kind]:
-    """Return the kinds that count as messages: what a person or the model said."""
-    return Kind.USER, Kind.ASSISTANT
+    return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines

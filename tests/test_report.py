@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
+from ctxguard.report import decision_runs
 
 MAIL = "jane.doe@corp-mail.net"
 
@@ -94,3 +95,20 @@ def test_it_says_which_counter_and_how_exact():
     report = Stabilizer(500, counter="estimate").stabilize([]).report
     assert report.counter == "estimate"
     assert "within about 10%" in str(report)
+
+
+def test_neighbours_that_met_the_same_are_told_in_one_line_and_lose_nothing():
+    report = stabilized().report
+    runs = decision_runs(report.decisions)
+    assert [d for run in runs for d in run.decisions] == report.decisions
+    assert sum(run.tokens_before for run in runs) == sum(d.tokens_before for d in report.decisions)
+    dropped = next(line for line in str(report).splitlines() if "older than the window" in line and "-" in line[:9])
+    assert "dropped" in dropped
+    assert len(str(report).splitlines()) < 25
+
+
+def test_a_page_of_a_long_session_stays_small():
+    history = [Artifact("user" if n % 2 else "assistant", f"{MAIL} and line {n}" * (n % 3)) for n in range(6_001)]
+    page = Stabilizer(200_000, counter="estimate").stabilize(history)._repr_html_()
+    assert "more rows; all are in to_dict()" in page
+    assert len(page) < 2_000_000
