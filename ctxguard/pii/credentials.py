@@ -117,8 +117,8 @@ _NAMED: Final = (
     (
         "key",
         "SECRET",
-        rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key"
-        r"|(?:(?<=api )|(?<=access )|(?<=secret )|(?<=auth ))key)",
+        rf"(?<![A-Za-z0-9_-])(?:(?=[A-Za-z0-9_-]{{3,60}}key)[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key"
+        r"|key(?:(?<=api key)|(?<=access key)|(?<=secret key)|(?<=auth key)))",
         "named_secret",
     ),
 )

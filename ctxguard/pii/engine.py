@@ -1,21 +1,22 @@
 """Find what rules describe, twice: fast for masking, plainly for checking. Both give the same findings.
 
-The fast path turns digits into literals on a same-length shape, remembers which rules a shape of a number can fit,
-tries rules only around their anchor, and asks validators about candidates alone. The plain path matches every
-pattern over the whole text. Both hand each candidate to the same judgement.
+The fast path opens the gates of the few rules that can match in a text at all, turns digits into literals on a shape of
+the same length, remembers which rules a shape of a number can fit, and tries the others around their anchors alone. The
+plain path matches every pattern over the whole text. Both hand each candidate to the same judgement.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
-from ctxguard.pii.fold import view_of
-from ctxguard.pii.gates import NUMBERS, TOKENS, sieve
-from ctxguard.pii.prepared import MEMO, Prepared, Surroundings, joined, prepare, stands
-from ctxguard.pii.shapes import hex_shape_of, number_windows, shape_of, token_starts
+from ctxguard.pii.fold import View, view_of
+from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
+from ctxguard.pii.prepared import MEMO, NOTHING, Before, Prepared, Surroundings, joined, prepare, stands
+from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -24,32 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "engine_of"]
 
 _REACH: Final = 64
-_DIGIT: Final = b"0"
-_COMMON: Final = (b"000000", b"A0", b"A 0", b"a 0")
-"""Rules whose shape holds one of these are not even looked at where a text does not."""
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
+_DIGIT_WITHIN: Final = 65
 _DOTS: Final = (".", ":")
+_NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
+"""Where a number can begin in a shape."""
 Fit = tuple[int, int, int]
-
-
-class Seen(NamedTuple):
-    """Hold a folded text in the forms that are searched; all have the same offsets.
-
-    Attributes:
-        text: the folded text.
-        lowered: one byte a character, ASCII letters small.
-        shape: one byte a character, digits `0`, letters `a` and `A`.
-        hexed: one byte a character, hexadecimal digits `h`.
-    """
-
-    text: str
-    lowered: bytes
-    shape: bytes
-    hexed: bytes
-
-
-def _seen(text: str, plain: bytes) -> Seen:
-    return Seen(text, plain.lower(), shape_of(plain), hex_shape_of(plain))
+Found = list[tuple[int, Span]]
+"""Findings with the places of their rules in the set."""
 
 
 @lru_cache(maxsize=64)
@@ -68,23 +51,15 @@ class Engine:
     """
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
-        prepared = tuple(map(prepare, rules))
+        prepared = tuple(prepare(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
-        texts = tuple(p for p in prepared if p.rule.kind == "text")
-        self._by_hex = tuple((p.gate, p) for p in texts if p.shape is not None and p.is_hex)
-        shaped = tuple((p.gate, p) for p in texts if p.shape is not None and not p.is_hex)
-        self._by_shape = tuple(
-            (common, tuple(one for one in shaped if _common(one[0]) == common))
-            for common in sorted({_common(gate) for gate, _ in shaped})
-        )
-        self._by_anchor = tuple((p.gate, p) for p in texts if p.shape is None)
-        self._texts = self._ordered_texts()
-        self._sieve = sieve([*(p.sieve_pattern for p in self._texts), TOKENS, NUMBERS])
+        self._texts = tuple(p for p in prepared if p.rule.kind == "text")
+        self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS])
         self._token = joined(self._tokens)
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
-        self._fits: dict[tuple[bytes, int, int], tuple[Fit, ...]] = {}
+        self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
         self._surroundings = Surroundings(remembers=True)
 
     def find(self, text: str) -> tuple[Span, ...]:
@@ -92,82 +67,52 @@ class Engine:
         if not text:
             return ()
         view = view_of(text)
-        plain = view.text.encode("latin-1", "replace")
-        spans: list[Span] = []
-        if self._sieve is None:
-            self._find_gated(_seen(view.text, plain), spans)
-        elif hits := self._sieve(plain):
-            self._find_sieved(_seen(view.text, plain), hits, spans)
-        self._match_denied(view.text, spans)
-        return resolve(map(view.original, spans)) if spans else ()
-
-    def _ordered_texts(self) -> tuple[Prepared, ...]:
-        """Return the text rules in the order in which they are tried, the same with and without a sieve."""
-        shaped = (one for _, rules in self._by_shape for one in rules)
-        return tuple(prepared for _, prepared in (*self._by_anchor, *self._by_hex, *shaped))
-
-    def _find_sieved(self, seen: Seen, hits: Sequence[int], spans: list[Span]) -> None:
-        """Run the rules that the sieve let through."""
+        seen = Seen(view.text)
+        found: Found = []
         tokens = len(self._texts)
-        for hit in hits:
-            if hit < tokens:
-                prepared = self._texts[hit]
-                self._match(prepared, seen, _form(prepared, seen), self._surroundings, spans)
-            elif hit == tokens:
-                self._match_tokens(seen, spans)
+        for gate in self._opened(seen):
+            if gate < tokens:
+                self._match(self._texts[gate], seen, found)
+            elif gate == tokens:
+                self._match_tokens(seen, found)
             else:
-                self._match_numbers(seen, spans)
-
-    def _find_gated(self, seen: Seen, spans: list[Span]) -> None:
-        """Run the rules whose gate is in the text."""
-        for gate, prepared in self._by_anchor:
-            if gate in seen.lowered:
-                self._match(prepared, seen, seen.lowered, self._surroundings, spans)
-        for gate, prepared in self._by_hex:
-            if gate in seen.hexed:
-                self._match(prepared, seen, seen.hexed, self._surroundings, spans)
-        if _DIGIT in seen.shape:
-            self._find_digits(seen, spans)
-
-    def _find_digits(self, seen: Seen, spans: list[Span]) -> None:
-        """Find what holds a digit: numbers, keys and tokens, and what a shape with a digit tells."""
-        for common, rules in self._by_shape:
-            for gate, prepared in rules if common in seen.shape else ():
-                if gate in seen.shape:
-                    self._match(prepared, seen, seen.shape, self._surroundings, spans)
-        self._match_tokens(seen, spans)
-        self._match_numbers(seen, spans)
+                self._match_numbers(seen, found)
+        if self._deny:
+            self._match_denied(view.text, found)
+        return _chosen(view, found) if found else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
         view = view_of(text)
-        seen = _seen(view.text, view.text.encode("latin-1", "replace"))
+        seen = Seen(view.text)
         anew = Surroundings(remembers=False)
-        spans: list[Span] = []
+        found: Found = []
         for prepared in self._texts:
-            for match in prepared.pattern.finditer(seen.text) if prepared.gate in _form(prepared, seen) else ():
-                self._judge(prepared, seen.text, *_value(match, prepared.group), anew, spans)
+            for match in prepared.pattern.finditer(seen.text):
+                start, end = _value(match, prepared.group)
+                self._judge(prepared, seen.text, start, end, anew.of(seen.text, start), found)
         for match in self._token.finditer(seen.text) if self._token is not None else ():
-            self._judge(self._token_rule(match), seen.text, *match.span(), anew, spans)
+            start, end = match.span()
+            self._judge(self._token_rule(match), seen.text, start, end, anew.of(seen.text, start), found)
         for begin, end, first, limit in number_windows(seen.shape):
             for number, start, stop in self._fit(seen.shape[begin:end], first, limit):
-                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, anew, spans)
-        self._match_denied(seen.text, spans)
-        return resolve(map(view.original, spans))
+                before = anew.of(seen.text, begin + start)
+                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, before, found)
+        self._match_denied(seen.text, found)
+        return _chosen(view, found)
 
-    def _match(
-        self, prepared: Prepared, seen: Seen, over: bytes, surroundings: Surroundings, spans: list[Span]
-    ) -> None:
+    def _match(self, prepared: Prepared, seen: Seen, found: Found) -> None:
         """Match one rule only where its anchor or its shape says that a match may stand."""
         places, pattern, group, text = prepared.places, prepared.pattern, prepared.group, seen.text
         if places is None:
             for match in pattern.finditer(text):
-                self._judge(prepared, text, *_value(match, group), surroundings, spans)
+                start, end = _value(match, group)
+                self._judge(prepared, text, start, end, self._before(prepared, text, start), found)
             return
         lead = prepared.rule.lead
         done = 0
-        for found in places.finditer(over):
-            start = found.start()
+        for place in places.finditer(prepared.form(seen)):
+            start = place.start()
             if start < done:
                 continue
             if lead:
@@ -176,61 +121,69 @@ class Engine:
             exact = pattern.match(text, start)
             if exact is not None:
                 done = exact.end()
-                self._judge(prepared, text, *_value(exact, group), surroundings, spans)
+                start, end = _value(exact, group)
+                self._judge(prepared, text, start, end, self._before(prepared, text, start), found)
 
-    def _match_tokens(self, seen: Seen, spans: list[Span]) -> None:
+    def _match_tokens(self, seen: Seen, found: Found) -> None:
         one_of, text = self._token, seen.text
         if one_of is None:
             return
-        for start in token_starts(seen.lowered):
-            match = one_of.match(text, start) or one_of.match(text, _dotted_start(text, start))
+        for start in token_starts(seen.plain):
+            match = one_of.match(text, start) if "0" in seen.shape[start : start + _DIGIT_WITHIN] else None
+            if match is None and text[start - 1 : start] in _DOTS:
+                match = one_of.match(text, _dotted_start(text, start))
             if match is not None:
-                self._judge(self._token_rule(match), text, *match.span(), self._surroundings, spans)
+                prepared, (begin, end) = self._token_rule(match), match.span()
+                self._judge(prepared, text, begin, end, self._before(prepared, text, begin), found)
+
+    def _before(self, prepared: Prepared, text: str, start: int) -> Before:
+        return self._surroundings.of(text, start) if prepared.context or prepared.quiet else NOTHING
 
     def _token_rule(self, match: re.Match[str]) -> Prepared:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
-    def _match_numbers(self, seen: Seen, spans: list[Span]) -> None:
-        for begin, end, first, limit in number_windows(seen.shape) if self._numbers else ():
-            key = (seen.shape[begin:end], first, limit)
+    def _match_numbers(self, seen: Seen, found: Found) -> None:
+        shape, text, numbers = seen.shape, seen.text, self._numbers
+        for begin, end, first, limit in number_windows(shape) if numbers else ():
+            key = (shape[begin:end], first, limit)
             fits = self._fits.get(key)
             if fits is None:
                 fits = self._remember(key)
+            place, before = -1, NOTHING
             for number, start, stop in fits:
-                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, self._surroundings, spans)
+                if start != place:
+                    place, before = start, self._surroundings.of(text, begin + start)
+                self._judge(numbers[number], text, begin + start, begin + stop, before, found)
 
-    def _match_denied(self, text: str, spans: list[Span]) -> None:
+    def _match_denied(self, text: str, found: Found) -> None:
+        last = len(self._texts) + len(self._tokens) + len(self._numbers)
         for pattern, label in self._deny:
-            spans += (Span(*match.span(), label) for match in pattern.finditer(text))
+            found += ((last, Span(*match.span(), label)) for match in pattern.finditer(text))
 
-    def _remember(self, key: tuple[bytes, int, int]) -> tuple[Fit, ...]:
+    def _remember(self, key: tuple[str, int, int]) -> tuple[Fit, ...]:
         fits = self._fit(*key)
         if len(self._fits) >= MEMO:
             self._fits = {}
         self._fits[key] = fits
         return fits
 
-    def _fit(self, shape: bytes, first: int, limit: int) -> tuple[Fit, ...]:
+    def _fit(self, shape: str, first: int, limit: int) -> tuple[Fit, ...]:
         """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
-        return tuple(
-            (number, *match.span(1))
+        starts = [match.start() for match in _NUMBER.finditer(shape) if first <= match.start() < limit]
+        matches = (
+            (number, prepared.group, prepared.pattern.match(shape, start))
             for number, prepared in enumerate(self._numbers)
-            if prepared.on_shape is not None
-            for match in prepared.on_shape.finditer(shape)
-            if first <= match.start() < limit
+            for start in starts
         )
+        return tuple((number, *match.span(group)) for number, group, match in matches if match is not None)
 
-    def _judge(
-        self, prepared: Prepared, text: str, start: int, end: int, surroundings: Surroundings, spans: list[Span]
-    ) -> None:
+    def _judge(self, prepared: Prepared, text: str, start: int, end: int, before: Before, found: Found) -> None:
         """Take a candidate, unless its surroundings, its check digits or the allow list speak against it."""
         context, quiet, is_valid = prepared.context, prepared.quiet, prepared.is_valid
-        if context is not None or quiet is not None:
-            before = surroundings.of(text, start)
-            if context is not None and not stands(context, before):
-                return
-            if quiet is not None and stands(quiet, before):
-                return
+        if context is not None and not stands(context, before):
+            return
+        if quiet is not None and stands(quiet, before):
+            return
         if is_valid is not None:
             verdict = is_valid(text[start:end])
             if not verdict:
@@ -241,23 +194,17 @@ class Engine:
             return
         if prepared.tail is not None and (more := prepared.tail.match(text, end)) is not None:
             end = more.end()
-        spans.append(Span(start, end, prepared.rule.label, prepared.rule.score))
+        found.append((prepared.order, Span(start, end, prepared.rule.label, prepared.rule.score)))
 
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
 
 
-def _common(gate: bytes) -> bytes:
-    """Return what a text must hold for any of the rules that have it in their gate."""
-    return next((common for common in _COMMON if common in gate), _DIGIT)
-
-
-def _form(prepared: Prepared, seen: Seen) -> bytes:
-    """Return the form of a text that a rule's gate and places are searched in."""
-    if prepared.shape is None:
-        return seen.lowered
-    return seen.hexed if prepared.is_hex else seen.shape
+def _chosen(view: View, found: Found) -> tuple[Span, ...]:
+    """Return the findings that are kept, where they stand in the original."""
+    found.sort(key=itemgetter(0))
+    return resolve(view.original(span) for _, span in found)
 
 
 def _value(match: re.Match[str], group: int | str) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctxguard.pii.placeholders import blank_placeholders
 from ctxguard.pii.spans import Span
@@ -31,13 +31,11 @@ _ESCAPE: Final = 6
 _ASTRAL: Final = "\U00010000"
 _STYLED_DIGITS: Final = "\U0001d7ce-\U0001d7ff"
 """The only range beyond the first plane: single characters there would make the class slow."""
-_INVISIBLES: Final = re.compile(rf"[{_INVISIBLE}]")
 _REMOVED: Final = re.compile(rf"[{_INVISIBLE}\\](?:(?<=\\)u([0-9a-fA-F]{{4}})|(?<!\\))")
 """Begins with one class, so that it is searched at the speed of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Hold a text as rules read it, and where its characters came from.
 
     Attributes:
@@ -70,17 +68,23 @@ class View:
 
 def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
-    blanked = blank_placeholders(text)
-    if "\\" in blanked:
+    folded = blank_placeholders(text)
+    escaped = "\\" in folded
+    if escaped:
         for escape in _LINE_ESCAPES:
-            blanked = blanked.replace(escape, "  ")
+            folded = folded.replace(escape, "  ")
     if not text.isascii():
         table, notable = _folding()
-        if notable.search(blanked) is not None:
-            blanked = notable.sub(lambda match: table.get(match[0], match[0]), blanked)
-            if _INVISIBLES.search(blanked) is not None:
-                return _shortened(blanked)
-    return _shortened(blanked) if _ESCAPED.search(blanked) is not None else View(blanked)
+        if notable.search(folded) is not None:
+            return _plainer(folded, set(notable.findall(folded)), table)
+    return _shortened(folded) if escaped and _ESCAPED.search(folded) is not None else View(folded)
+
+
+def _plainer(text: str, strange: set[str], table: Mapping[str, str]) -> View:
+    """Return the view of a text that holds characters which stand for plain ones, or are not seen at all."""
+    for char in strange & table.keys():
+        text = text.replace(char, table[char])
+    return View(text) if strange <= table.keys() and _ESCAPED.search(text) is None else _shortened(text)
 
 
 def _shortened(text: str) -> View:

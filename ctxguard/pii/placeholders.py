@@ -33,7 +33,7 @@ def redaction(label: str) -> str:
 
 def blank_placeholders(text: str) -> str:
     """Return a copy of the same length in which placeholders are NUL characters, so that no rule sees them."""
-    if "[REDACTED" in text or _OPENS.search(text) is not None:
+    if ("<" in text and _OPENS.search(text) is not None) or ("[" in text and "[REDACTED" in text):
         return PLACEHOLDER.sub(lambda match: BLANK * (match.end() - match.start()), text)
     return text
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ctxguard.pii.gates import anchor_pattern, hex_pattern, shape_pattern
+from ctxguard.pii.gates import Gate
+from ctxguard.pii.shapes import Seen
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules import Rule
 
-__all__ = ["MEMO", "Prepared", "Surroundings", "Words", "joined", "prepare", "stands"]
+__all__ = ["MEMO", "NOTHING", "Before", "Prepared", "Surroundings", "Words", "joined", "prepare", "stands"]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
@@ -27,6 +28,9 @@ _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
 Verdict: TypeAlias = Callable[[str], bool | int]
 """Says yes or no, or how many of the characters are the finding."""
+Before: TypeAlias = tuple[str, dict[int, bool]]
+"""The characters before a candidate in small letters, and which words are known to stand there."""
+NOTHING: Final[Before] = ("", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,11 @@ class Prepared:
 
     Attributes:
         rule: the rule.
+        order: its place in the set; the first of equal findings is kept.
         pattern: over the text, or over the shape for number rules.
-        on_shape: the pattern of a number rule, over the shape in bytes.
-        shape: where a match may begin, over the shape.
-        places: the same, or the anchor in small letters; None where the pattern is searched everywhere.
-        gate: what the shape or the text in small letters must contain.
+        places: where a match may begin (or, with a lead, stand around): over the shape, the text with `h` for
+            hexadecimal digits, or the text in small letters; None where the pattern is searched everywhere.
+        gate: what a text must hold for a match.
         context: words one of which must stand before.
         quiet: words right before that silence it.
         tail: what belongs to a finding if it follows.
@@ -66,65 +70,64 @@ class Prepared:
     """
 
     rule: Rule
+    order: int
     pattern: re.Pattern[str]
-    on_shape: re.Pattern[bytes] | None
-    shape: re.Pattern[bytes] | None
-    places: re.Pattern[bytes] | None
-    gate: bytes
+    places: re.Pattern[str] | None
+    gate: Gate
     context: Words | None
     quiet: Words | None
     tail: re.Pattern[str] | None
     is_valid: Verdict | None
     group: int | str
 
-    @property
-    def is_hex(self) -> bool:
-        """True where places and gate are over the text with hexadecimal digits as `h`."""
-        return "h" in self.rule.shape
-
-    @property
-    def sieve_pattern(self) -> str:
-        """What a text must hold for the rule to match, as an expression of google-re2."""
-        if self.shape is None:
-            return anchor_pattern(self.gate)
-        return hex_pattern(self.gate) if self.is_hex else shape_pattern(self.gate)
+    def form(self, seen: Seen) -> str:
+        """Return the form of a text that the gate and the places are searched in."""
+        if self.gate.form == "anchor":
+            return seen.lowered
+        return seen.hexed if self.gate.form == "hex" else seen.shape
 
 
-def prepare(rule: Rule) -> Prepared:
+def prepare(rule: Rule, order: int) -> Prepared:
     """Compile a rule."""
-    number = rule.kind == "number"
-    source = {"number": f"(?=({rule.pattern}))", "token": f"{_EDGE}(?:{rule.pattern}){_STOP}"}.get(
-        rule.kind, rule.pattern
-    )
-    shape = re.compile(rule.shape.encode("ascii")) if rule.shape else None
-    anchor = rule.anchor.lower().encode("ascii")
+    source = f"{_EDGE}(?:{rule.pattern}){_STOP}" if rule.kind == "token" else rule.pattern
+    gate = _gate(rule)
     return Prepared(
         rule,
-        re.compile(source),
-        re.compile(source.encode("ascii")) if number else None,
-        shape,
-        shape if rule.lead is None or shape is not None else re.compile(re.escape(anchor)),
-        rule.gate.encode("ascii") if rule.shape else anchor,
+        order,
+        re.compile(source, re.ASCII if rule.kind == "number" else 0),
+        _places(rule, gate),
+        gate,
         _words(rule.context) if rule.needs_context else None,
         _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
         re.compile(rule.tail) if rule.tail else None,
         _function(rule.validate),
-        1 if number else ("value" if "(?P<value>" in source else 0),
+        "value" if "(?P<value>" in source else 0,
     )
 
 
+def _gate(rule: Rule) -> Gate:
+    if not rule.shape:
+        return Gate("anchor", rule.anchor.lower())
+    return Gate("hex" if "h" in rule.shape else "shape", rule.gate, rule.shape)
+
+
+def _places(rule: Rule, gate: Gate) -> re.Pattern[str] | None:
+    if rule.shape:
+        return re.compile(rule.shape)
+    return None if rule.lead is None else re.compile(re.escape(gate.literal))
+
+
 def _function(validate: str | Verdict | None) -> Verdict | None:
-    """Return a validator; one given by name (`module:function:argument`) is imported when it is first asked."""
+    """Return a validator; one given by name (`module:function:argument`) is imported."""
     if not isinstance(validate, str):
         return validate
     module, name, *arguments = validate.split(":")
-    return lambda value: _imported(module, name)(value, *arguments)
-
-
-@lru_cache(maxsize=256)
-def _imported(module: str, name: str) -> Callable[..., bool | int]:
     function: Callable[..., bool | int] = getattr(import_module(module), name)
-    return function
+    return partial(_asked, function, arguments[0]) if arguments else function
+
+
+def _asked(function: Callable[..., bool | int], argument: str, value: str) -> bool | int:
+    return function(value, argument)
 
 
 class Surroundings:
@@ -136,27 +139,27 @@ class Surroundings:
 
     def __init__(self, *, remembers: bool) -> None:
         self._remembers = remembers
-        self._windows: dict[str, dict[int, bool]] = {}
+        self._windows: dict[str, Before] = {}
 
-    def of(self, text: str, start: int) -> tuple[str, dict[int, bool]]:
-        """Return the characters before a place, and what is known about them."""
-        window = text[max(0, start - WINDOW) : start]
+    def of(self, text: str, start: int) -> Before:
+        """Return the characters before a place in small letters, and what is known about them."""
+        window = text[start - WINDOW if start > WINDOW else 0 : start]
         known = self._windows.get(window)
         if known is None:
-            known = {}
+            known = (window.lower(), {})
             if self._remembers:
                 if len(self._windows) >= MEMO:
                     self._windows = {}
                 self._windows[window] = known
-        return window, known
+        return known
 
 
-def stands(words: Words, before: tuple[str, dict[int, bool]]) -> bool:
+def stands(words: Words, before: Before) -> bool:
     """Tell whether one of the words is among the characters before a place."""
     window, known = before
     answer = known.get(words.number)
     if answer is None:
-        answer = known[words.number] = words.pattern.search(window.lower()) is not None
+        answer = known[words.number] = words.pattern.search(window) is not None
     return answer
 
 

@@ -23,10 +23,10 @@ class Rule:
         name: its own name, unique in a set.
         label: what it finds; capital letters and underscores.
         pattern: regular expression. Of `kind="text"` over the text; of `kind="number"` over its shape, where every
-            digit is `0`, every small letter `a` and every capital `A`; of `kind="token"` over the text, for keys and
-            tokens: it begins and ends at the edge of a run of letters, digits, `_` and `-`, and holds a run of 20 or
-            more. A group named `value` is the finding,
-            if there is one. Keep repeats bounded: time must be linear.
+            digit is `0`, every small letter `a` and every capital `A`, beginning at a digit, `+` or `(` that is not
+            glued to a letter, a digit or `_`; of `kind="token"` over the text, for keys and tokens: it begins and ends
+            at the edge of a run of letters, digits, `_` and `-`, and holds a run of 20 or more. A group named `value`
+            is the finding, if there is one. Keep repeats bounded: time must be linear.
         kind: what the pattern is over.
         anchor: a literal that every match contains, whatever its case (`kind="text"`); the rule runs only where it
             occurs. With `lead`, the pattern is tried only around it.

@@ -1,6 +1,6 @@
-"""A text's shape: the same length in bytes, every digit `0`, capital `A`, small letter `a`.
+"""A text's forms: the same length, so that rules look for one literal where a text has many characters.
 
-`re` scans a pattern that starts with one literal byte at memory speed; in a shape all digits are one byte.
+`re` scans a pattern that starts with one literal character at memory speed; in a shape all digits are one character.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["hex_shape_of", "number_windows", "shape_of", "token_starts"]
+__all__ = ["Seen", "number_windows", "token_starts"]
 
 
 def _table(*classes: tuple[bytes, bytes]) -> bytes:
@@ -25,28 +25,55 @@ _LOWER: Final = bytes(range(ord("a"), ord("z") + 1))
 _DIGITS: Final = b"0123456789"
 _LATIN: Final = bytes(range(0xC0, 0x100))
 _SHAPE: Final = _table((_UPPER, b"A"), (_LOWER, b"a"), (_LATIN, b"a"), (_DIGITS, b"0"))
-_TOKEN: Final = _table((_UPPER + _LOWER + _DIGITS + b"_-", b"a"))
+_TOKEN: Final = _table((bytes(range(256)), b" "), (_UPPER + _LOWER + _DIGITS + b"_-", b"a"))
 _HEX: Final = _table((b"0123456789abcdefABCDEF", b"h"), (b"hH", b"x"))
 LEFT: Final = 3
 """Characters before a run that its boundaries are judged by, and in which a `+` or a bracket may stand."""
 RIGHT: Final = 2
 STEP: Final = 128
 """No number is longer; a window is twice as long, so that each number is whole in one."""
-_RUN: Final = re.compile(rb"0[0 .()/-]{5,}")
-_LONG_TOKEN: Final = re.compile(rb"aaaaaaaaaaaaaaaaa{3,}")
+_RUN: Final = re.compile(r"0[0 .()/-]{5,}")
+_LONG_TOKEN: Final = "a" * 20
 
 
-def shape_of(plain: bytes) -> bytes:
-    """Return the shape of a text in Latin-1; one byte a character, so that offsets are the same."""
-    return plain.translate(_SHAPE)
+class Seen:
+    """Hold a folded text and the forms that are searched: of the same length, each made when it is first wanted.
+
+    Args:
+        text: the folded text.
+    """
+
+    _lowered: str | None = None
+    _shape: str | None = None
+    _hexed: str | None = None
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.plain = text.encode("latin-1", "replace")
+
+    @property
+    def lowered(self) -> str:
+        """The text with ASCII letters small and `?` for what is not Latin-1."""
+        if self._lowered is None:
+            self._lowered = self.plain.lower().decode("latin-1")
+        return self._lowered
+
+    @property
+    def shape(self) -> str:
+        """The text with `0` for every digit, `a` for every small and `A` for every capital letter."""
+        if self._shape is None:
+            self._shape = self.plain.translate(_SHAPE).decode("latin-1")
+        return self._shape
+
+    @property
+    def hexed(self) -> str:
+        """The text with `h` for every hexadecimal digit."""
+        if self._hexed is None:
+            self._hexed = self.plain.translate(_HEX).decode("latin-1")
+        return self._hexed
 
 
-def hex_shape_of(plain: bytes) -> bytes:
-    """Return a text in Latin-1 with every hexadecimal digit as `h`; one byte a character."""
-    return plain.translate(_HEX)
-
-
-def number_windows(shape: bytes) -> Iterator[tuple[int, int, int, int]]:
+def number_windows(shape: str) -> Iterator[tuple[int, int, int, int]]:
     """Walk runs of digits and their separators, at least six characters long; long ones in overlapping windows.
 
     Yields:
@@ -55,7 +82,7 @@ def number_windows(shape: bytes) -> Iterator[tuple[int, int, int, int]]:
     """
     for match in _RUN.finditer(shape):
         start, end = match.span()
-        begin = first = max(0, start - LEFT)
+        begin = first = start - LEFT if start > LEFT else 0
         while end - start > 2 * STEP:
             yield begin, start + 2 * STEP, first - begin, start + STEP - begin
             start += STEP
@@ -63,9 +90,11 @@ def number_windows(shape: bytes) -> Iterator[tuple[int, int, int, int]]:
         yield begin, end + RIGHT, first - begin, end - begin
 
 
-def token_starts(plain: bytes) -> list[int]:
-    """Return where runs of at least 20 letters, digits, `_` and `-` begin: what a key or token is made of."""
-    tokens = plain.translate(_TOKEN)
-    if b"aaaaaaaaaaaaaaaaaaaa" not in tokens:
-        return []
-    return [match.start() for match in _LONG_TOKEN.finditer(tokens)]
+def token_starts(plain: bytes) -> Iterator[int]:
+    """Walk where runs of at least 20 letters, digits, `_` and `-` begin: what a key or token is made of."""
+    tokens = plain.translate(_TOKEN).decode("latin-1")
+    start = tokens.find(_LONG_TOKEN)
+    while start >= 0:
+        yield start
+        end = tokens.find(" ", start + len(_LONG_TOKEN))
+        start = tokens.find(_LONG_TOKEN, end) if end >= 0 else -1

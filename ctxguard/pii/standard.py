@@ -240,7 +240,8 @@ CORE_RULES: Final = (
     Rule(
         "bank-account",
         "BANK_ACCOUNT",
-        r"(?i)(?:(?<=bank[ _-])|(?<=checking[ _-])|(?<=savings[ _-])|(?<=deposit[ _-]))account"
+        r"(?i)account(?:(?<=bank[ _-]account)|(?<=savings[ _-]account)|(?<=deposit[ _-]account)"
+        r"|(?<=checking[ _-]account))"
         rf"{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
         anchor="account",
         lead="",

@@ -1,5 +1,6 @@
 """Time grows with the text and no faster, engines agree, and rules from elsewhere fit in."""
 
+import re
 import sys
 
 import pytest
@@ -10,8 +11,8 @@ from strategies_for_text import texts
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
 from ctxguard.pii.engine import Engine
-from ctxguard.pii.gates import anchor_pattern, hex_pattern, shape_pattern, sieve
-from ctxguard.pii.shapes import hex_shape_of, shape_of
+from ctxguard.pii.gates import NUMBERS, Gate, gatekeeper, plain_gatekeeper
+from ctxguard.pii.shapes import Seen
 
 ENGINES = {}
 HOSTILE = [
@@ -87,22 +88,39 @@ def test_what_is_remembered_stays_bounded():
     assert len(engine._surroundings._windows) <= 20_000
 
 
-@given(st.one_of(st.binary(max_size=60), texts.map(lambda text: text.encode("latin-1", "replace"))))
-def test_a_sieve_lets_through_what_the_gates_do(text):
-    opened = sieve([anchor_pattern(b"key"), anchor_pattern(b""), shape_pattern(b"A0-a"), hex_pattern(b"hh:h")])
-    if opened is None:
-        pytest.skip("google-re2 is not installed")
-    gates = (b"key" in text.lower(), True, b"A0-a" in shape_of(text), b"hh:h" in hex_shape_of(text))
-    assert list(opened(text)) == [number for number, is_open in enumerate(gates) if is_open]
+GATES = (
+    Gate("anchor", "key"),
+    Gate("anchor", ""),
+    Gate("shape", "A0-a", "A0-a"),
+    Gate("shape", "000000", "000000[ A]"),
+    Gate("hex", "hh:h", "hh:h{1,2}[.h]"),
+    NUMBERS,
+)
+
+
+@given(st.one_of(st.text(max_size=60), texts))
+def test_each_gatekeeper_opens_every_gate_that_a_match_needs(text):
+    seen = Seen(text)
+    needed = [
+        *([0] if "key" in seen.lowered else ()),
+        1,
+        *([2] if "A0-a" in seen.shape else ()),
+        *([3] if re.search("000000[ A]", seen.shape) else ()),
+        *([4] if re.search("hh:h{1,2}[.h]", seen.hexed) else ()),
+        *([5] if re.search("0[0 .()/-]{5}", seen.shape) else ()),
+    ]
+    for opened in (gatekeeper(GATES)(seen), plain_gatekeeper(GATES)(seen)):
+        assert list(opened) == sorted(opened)
+        assert set(needed) <= set(opened)
 
 
 @given(texts)
 def test_findings_are_the_same_with_and_without_re2(text):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ctxguard.pii.engine.sieve", lambda patterns: None)
-        without = Engine(STANDARD.rules, frozenset(), ()) if "plain" not in ENGINES else ENGINES["plain"]
-        ENGINES["plain"] = without
-    assert without.find(text) == STANDARD.find(text)
+    if "plain" not in ENGINES:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ctxguard.pii.engine.gatekeeper", plain_gatekeeper)
+            ENGINES["plain"] = Engine(STANDARD.rules, frozenset(), ())
+    assert ENGINES["plain"].find(text) == STANDARD.find(text)
 
 
 def test_longest_wins_then_the_surest_then_the_first():
