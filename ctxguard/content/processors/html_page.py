@@ -60,6 +60,7 @@ _BLOCKS = frozenset(
     }
 )
 _OPENING = re.compile(r"<(?=[A-Za-z!?/])")
+_SPACE = re.compile(r"\s+")
 _TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"""\bhref\s*=\s*(?:"([^"]{1,300})"|'([^']{1,300})'|([^\s>"']{1,300}))""", re.IGNORECASE)
 
@@ -101,11 +102,17 @@ def page_text(page: str) -> str:
     while at < len(page):
         found = _OPENING.search(page, at)
         opening = found.start() if found else len(page)
-        parts.append(re.sub(r"\s+", " ", html.unescape(page[at:opening])))
+        parts.append(_plain(page[at:opening]))
         at = _after(page, opening, parts, links)
     # Runs of spaces go first: trimming around line breaks would take quadratic time on them.
     text = re.sub(r" {2,}", " ", "".join(parts))
     return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip() + "\n"
+
+
+def _plain(text: str) -> str:
+    if text.isspace():
+        return " "
+    return _SPACE.sub(" ", html.unescape(text) if "&" in text else text)
 
 
 def _after(page: str, opening: int, parts: list[str], links: list[str]) -> int:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SnapshotShape", "compress_snapshot"]
 
-_SAMPLE = 400_000
+_SAMPLE = 200_000
+_LINE = 1_000
+_NARROW = 48
 _ROLES = (
     "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
     "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"
@@ -52,6 +54,7 @@ class SnapshotShape:
         self._source, self._limits = source.sampled(_SAMPLE), limits
         self._lines = _read(self._source.text)
         self._acting = sum(line.acts for line in self._lines)
+        self._acting_size, self._level_sizes = _sizes(self._lines)
 
     def view(self, room: int) -> View:
         """Return the deepest view that finds room."""
@@ -60,7 +63,9 @@ class SnapshotShape:
             return View(text, cut=False, info=self._info(len(self._lines)))
         free = room - len(self._marker(len(self._lines), self._acting)) - 1
         for depth in self._depths():
-            drawn = _drawn(self._lines, depth, 1000)
+            if self._least(depth) > free:
+                continue
+            drawn = _drawn(self._lines, depth, _LINE)
             if sum(map(len, drawn)) + len(drawn) <= free:
                 return self._view(drawn, whole=depth >= self._deepest())
         return self._only_acting(max(0, free))
@@ -78,20 +83,24 @@ class SnapshotShape:
         limit = deepest if self._limits.depth is None else min(deepest, self._limits.depth)
         return sorted({limit, *(depth for depth in (12, 9, 7, 5, 4, 3, 2, 1, 0) if depth < limit)}, reverse=True)
 
+    def _least(self, depth: int) -> int:
+        """Return the characters that a view down to a depth takes at least."""
+        return self._acting_size + sum(size for level, size in self._level_sizes.items() if level <= depth)
+
     def _only_acting(self, room: int) -> View:
         """Show interactive elements alone, their names cut before any of them is left out."""
         acting = [line for line in self._lines if line.acts or line.marks]
         only = [line for line in acting if line.acts] or acting
-        for lines, length in ((acting, 200), (only, 200), (only, 80), (only, 48)):
-            drawn = [_short(line.text.strip(), length) for line in lines]
-            if sum(map(len, drawn)) + len(drawn) <= room:
-                return self._view(drawn, whole=False)
+        for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
+            if sum(min(len(line.text.strip()), length) + 1 for line in lines) <= room:
+                return self._view([_short(line.text.strip(), length) for line in lines], whole=False)
         kept: list[str] = []
-        for line in drawn:
-            room -= len(line) + 1
+        for line in only:
+            short = _short(line.text.strip(), _NARROW)
+            room -= len(short) + 1
             if room < 0:
                 break
-            kept.append(line)
+            kept.append(short)
         return self._view(kept, whole=False)
 
     def _view(self, drawn: list[str], *, whole: bool) -> View:
@@ -121,7 +130,7 @@ def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool =
     lines = _read(text)
     if not preserve_interactive:
         lines = [_Line(line.text, line.level, acts=False, marks=False) for line in lines]
-    drawn = _drawn(lines, max_depth - 1, 1000)
+    drawn = _drawn(lines, max_depth - 1, _LINE)
     if drawn == [line.text for line in lines]:
         return text
     return "\n".join(drawn) + ("\n" if text.endswith("\n") else "")
@@ -139,8 +148,20 @@ def _read(text: str) -> list[_Line]:
         if indent > indents[-1]:
             indents.append(indent)
         acts = _INTERACTIVE.search(raw) is not None
-        lines.append(_Line(raw, len(indents) - 1, acts, marks=_LANDMARK.search(raw) is not None))
+        lines.append(_Line(raw, len(indents) - 1, acts, marks=not acts and _LANDMARK.search(raw) is not None))
     return lines
+
+
+def _sizes(lines: Iterable[_Line]) -> tuple[int, dict[int, int]]:
+    """Return the characters of the lines that act, and by level those of the others."""
+    acting, levels = 0, dict[int, int]()
+    for line in lines:
+        size = min(len(line.text), _LINE) + 1
+        if line.acts:
+            acting += size
+        else:
+            levels[line.level] = levels.get(line.level, 0) + size
+    return acting, levels
 
 
 def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:

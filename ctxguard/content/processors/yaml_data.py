@@ -10,24 +10,25 @@ from ctxguard.content.processors.trees import Number, Sizes, Tree, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import yaml
 
 __all__ = ["YamlShape", "parse_yaml"]
 
 _SAMPLE = 65_536
 _MAX_NESTING = 400
-_AS_WRITTEN = ("bool", "float", "int", "null", "timestamp", "merge", "value")
 
 
 class YamlShape:
-    """Show a YAML text; comments and anchors of the whole are not kept.
+    """Show a YAML text; comments, anchors and tags of the whole are not kept.
 
     Args:
         source: the text.
         limits: `depth`, `items`, `keys` and `string` count.
 
     Raises:
-        ValueError: the text is not YAML, or holds what only a custom loader reads.
+        ValueError: the text is not YAML, or neither a mapping nor a list.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -68,84 +69,113 @@ class YamlShape:
 
 
 def parse_yaml(text: str) -> list[Tree]:
-    """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded.
+    """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded, no tags.
 
     Raises:
-        ValueError: it is not YAML, nested too deep, or uses keys that are no scalars.
+        ValueError: it is not YAML, nested deeper than 400, or uses keys that are no scalars.
     """
     import yaml
 
-    if _is_too_deep(text):
-        raise ValueError("nested too deep to be read")
+    builder = _Builder()
     try:
-        documents = list(yaml.load_all(text, _loader()))
-    except (yaml.YAMLError, RecursionError, TypeError) as error:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            builder.take(event)
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:160]) from None
-    if not documents or _has_cycle(documents):
-        raise ValueError("holds no document" if not documents else "holds an alias of itself")
-    return cast("list[Tree]", documents)
+    if not builder.documents:
+        raise ValueError("holds no document")
+    return builder.documents
 
 
-def _is_too_deep(text: str) -> bool:
-    opened = max(text.count("["), text.count("{"))
-    if opened > _MAX_NESTING and (_depth(text, "[", "]") > _MAX_NESTING or _depth(text, "{", "}") > _MAX_NESTING):
-        return True
-    return re.search(r"^(?: *[-?:] ){100}", text, re.MULTILINE) is not None or "\n" + " " * 2000 in text
+class _Builder:
+    """Build trees from the parser's events, which need no stack of calls and construct nothing that is asked for."""
 
+    def __init__(self) -> None:
+        self.documents: list[Tree] = []
+        self._open: list[list[Tree] | dict[str, Tree]] = []
+        self._keys: list[str | None] = []
+        self._anchors: dict[str, Tree] = {}
+        self._patterns = _patterns()
+        self._acts = self._by_event()
 
-def _depth(text: str, opening: str, closing: str) -> int:
-    deepest = depth = 0
-    for match in re.finditer(f"[{re.escape(opening + closing)}]", text):
-        depth += 1 if match[0] == opening else -1
-        deepest = max(deepest, depth)
-    return deepest
+    def take(self, event: yaml.Event) -> None:
+        """Take the next event."""
+        act = self._acts.get(type(event))
+        if act is not None:
+            act(event)
 
+    def _by_event(self) -> dict[type[yaml.Event], Callable[[Any], None]]:
+        import yaml
 
-def _has_cycle(tree: object) -> bool:
-    """Find a container inside itself; containers that were walked once are not walked again."""
-    done: set[int] = set()
-    path: set[int] = set()
-    stack: list[tuple[object, bool]] = [(tree, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            path.discard(id(node))
-            done.add(id(node))
-        elif isinstance(node, dict | list):
-            if id(node) in path:
-                return True
-            if id(node) not in done:
-                path.add(id(node))
-                stack.append((node, True))
-                inner = node.values() if isinstance(node, dict) else node
-                stack.extend((child, False) for child in inner if isinstance(child, dict | list))
-    return False
+        return {
+            yaml.AliasEvent: self._alias,
+            yaml.DocumentEndEvent: self._end_document,
+            yaml.MappingEndEvent: self._leave,
+            yaml.MappingStartEvent: self._mapping,
+            yaml.ScalarEvent: self._scalar,
+            yaml.SequenceEndEvent: self._leave,
+            yaml.SequenceStartEvent: self._sequence,
+        }
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        value: str = event.value
+        if event.implicit[0] and any(known.match(value) for known in self._patterns.get(value[:1], ())):
+            value = Number(value)
+        self._add(value, event.anchor)
+
+    def _mapping(self, event: yaml.MappingStartEvent) -> None:
+        self._enter({}, event.anchor)
+
+    def _sequence(self, event: yaml.SequenceStartEvent) -> None:
+        self._enter([], event.anchor)
+
+    def _leave(self, _event: yaml.Event) -> None:
+        self._open.pop()
+        self._keys.pop()
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        if event.anchor not in self._anchors:
+            raise ValueError(f"names an anchor that it does not have: {event.anchor}")
+        value = self._anchors[event.anchor]
+        if any(value is container for container in self._open):
+            raise ValueError("holds an alias of itself")
+        self._add(value, None)
+
+    def _end_document(self, _event: yaml.Event) -> None:
+        self._anchors = {}
+
+    def _enter(self, container: list[Tree] | dict[str, Tree], anchor: str | None) -> None:
+        if len(self._open) >= _MAX_NESTING:
+            raise ValueError("nested too deep to be read")
+        self._add(container, anchor)
+        self._open.append(container)
+        self._keys.append(None)
+
+    def _add(self, value: Tree, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = value
+        if not self._open:
+            self.documents.append(value)
+            return
+        container, key = self._open[-1], self._keys[-1]
+        if isinstance(container, list):
+            container.append(value)
+        elif key is not None:
+            container[key] = value
+            self._keys[-1] = None
+        elif isinstance(value, str):
+            self._keys[-1] = value
+        else:
+            raise ValueError("uses a list or a mapping as a key")
 
 
 @lru_cache(maxsize=1)
-def _loader() -> type[Any]:
+def _patterns() -> dict[str, list[re.Pattern[str]]]:
+    """Return the patterns of what is no text though it is not quoted (numbers, dates, null), by its first character."""
     import yaml
 
-    parent = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("AsWrittenLoader", (parent,), {"flatten_mapping": lambda _self, _node: None})
-    for name in _AS_WRITTEN:
-        loader.add_constructor(f"tag:yaml.org,2002:{name}", _as_written)
-    loader.add_multi_constructor("!", _untagged)
-    return cast("type[Any]", loader)
-
-
-def _as_written(_loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-    return Number(node.value)
-
-
-def _untagged(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> object:
-    import yaml
-
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node, deep=True)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(cast("yaml.ScalarNode", node))
+    resolvers = yaml.SafeLoader.yaml_implicit_resolvers
+    return {first: [pattern for _, pattern in known] for first, known in resolvers.items()}
 
 
 @lru_cache(maxsize=1)
