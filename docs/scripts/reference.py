@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CORE = (
     "ctxguard",
+    "ctxguard.stabilizer",
     "ctxguard.policies",
     "ctxguard.stages",
     "ctxguard.checks",
@@ -37,6 +38,9 @@ CORE = (
     "ctxguard.harness",
     "ctxguard.adapters",
     "ctxguard.protection",
+    "ctxguard.text_cache",
+    "ctxguard.prefix_memory",
+    "ctxguard.read_cache",
     "ctxguard.errors",
     "ctxguard.testing",
 )
