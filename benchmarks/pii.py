@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import logging
 import random
 import sys
 import time
@@ -316,6 +317,7 @@ PARTS = {
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)  # Presidio's own look-ups on the net, which it can do without
     wanted = sys.argv[1:] or ["all"]
     for name, part in PARTS.items():
         if name in wanted or "all" in wanted:

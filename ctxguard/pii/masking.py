@@ -18,6 +18,7 @@ from ctxguard.pii.pseudonyms import LITERAL, MemoryPseudonyms, Original, Pseudon
 from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
+from ctxguard.pii.steps import Steps
 from ctxguard.pii.strategies import Strategies, hashed, partly_shown, strategy_of
 from ctxguard.pii.unmasking import Restored, UnmaskStream, restore, restore_arguments
 from ctxguard.text_cache import TextCache
@@ -72,7 +73,8 @@ class Masker:
         self._key = _hash_key(key, strategy)
         self._redactions = _redactions(self.detectors)
         self._found: TextCache[Sequence[Span]] = TextCache(4_000_000)
-        self._masked: TextCache[str] = TextCache()
+        self._steps = Steps(is_found=self.is_found)
+        self._masked: tuple[TextCache[str], TextCache[str]] = (TextCache(), TextCache())
         self._version = 0
         self._finds_once = len(self.detectors) == 1 and self.is_stateless
         strategy_of(strategy, "*")
@@ -120,14 +122,17 @@ class Masker:
         for text, *found in zip(missing, *answers, strict=True):
             self._found.put(text, outside_placeholders(text, resolve(chain.from_iterable(found))))
 
-    def remembered(self) -> TextCache[str]:
-        """Return what texts became: for all sessions, or for the vault's, or of this one alone."""
-        if self.is_stateless:
-            return self._masked
-        if self.vault is None:
-            return TextCache()
-        if self._version != self.vault.version:
-            self._version, self._masked = self.vault.version, TextCache()
+    @property
+    def steps(self) -> Steps | None:
+        """The conversations that were masked before; None where a text becomes the same in each of them."""
+        return None if self.is_stateless or self.vault is not None else self._steps
+
+    def remembered(self) -> tuple[TextCache[str], TextCache[str]]:
+        """Return what texts became, with their placeholders kept and escaped: for all sessions, or for this one."""
+        if self.steps is not None:
+            return TextCache(), TextCache()
+        if self.vault is not None and self._version != self.vault.version:
+            self._version, self._masked = self.vault.version, (TextCache(), TextCache())
         return self._masked
 
     def is_found(self, text: str) -> bool:
@@ -166,9 +171,11 @@ class MaskSession:
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._remembered = masker.remembered()
-        self._pseudonyms: Pseudonyms = masker.vault or MemoryPseudonyms(is_found=masker.is_found)
-        self._escapes = masker.escape and not masker.is_stateless
-        self._own: dict[str, str] = {}
+        self._steps = masker.steps
+        self._step = None if self._steps is None else self._steps.first
+        self._memory = MemoryPseudonyms(is_found=masker.is_found)
+        self._is_streamed = False
+        self._may_escape = self._escapes = masker.escape and not masker.is_stateless
 
     def __repr__(self) -> str:
         return f"MaskSession({self._masker!r})"
@@ -179,11 +186,7 @@ class MaskSession:
         Raises:
             DetectorError: a detector failed, or finds something in whatever its findings are replaced with.
         """
-        masked = self._remembered.get(text)
-        if masked is None:
-            masked = self._masked(text)
-            self._remembered.put(text, masked)
-        return masked
+        return self._become(text, escapes=self._may_escape)
 
     def own(self, text: str) -> str:
         """Return a text masked that the model or a stage wrote, not a person or a tool: its placeholders stay.
@@ -191,15 +194,7 @@ class MaskSession:
         Raises:
             DetectorError: see `text`.
         """
-        if not self._escapes:
-            return self.text(text)
-        if text not in self._own:
-            self._escapes = False
-            try:
-                self._own[text] = self._masked(text)
-            finally:
-                self._escapes = True
-        return self._own[text]
+        return self._become(text, escapes=False)
 
     def arguments(self, text: str) -> str:
         """Return tool-call arguments masked inside their JSON strings; what is no JSON is masked as text."""
@@ -233,7 +228,46 @@ class MaskSession:
         Args:
             arguments: True for streamed tool-call arguments, False for text.
         """
+        self._is_streamed = True
         return UnmaskStream(self._pseudonyms, arguments=arguments)
+
+    @property
+    def _pseudonyms(self) -> Pseudonyms:
+        """What gives placeholders; one in memory first learns what the steps walked so far gave."""
+        if self._masker.vault is not None:
+            return self._masker.vault
+        if self._step is not None:
+            self._memory.catch_up(self._step.pseudonyms, self._step.count)
+        return self._memory
+
+    def _become(self, text: str, *, escapes: bool) -> str:
+        step = self._step
+        known = None if step is None else step.following.get((text, escapes))
+        if known is not None:
+            self._step = known
+            if self._is_streamed:
+                self._memory.catch_up(known.pseudonyms, known.count)
+            return known.masked
+        masked = self._remembered[escapes].get(text)
+        if masked is None:
+            masked = self._made(text, escapes=escapes)
+            self._remembered[escapes].put(text, masked)
+        if step is not None and self._steps is not None:
+            self._memory.catch_up(step.pseudonyms, step.count)
+            self._step = self._steps.after(step, (text, escapes), masked, self._memory)
+        return masked
+
+    def _made(self, text: str, *, escapes: bool) -> str:
+        """Mask a text; where that fails, take back the placeholders that were given for it."""
+        self._escapes = escapes
+        try:
+            return self._masked(text)
+        except BaseException:
+            if self._step is not None:
+                self._memory.back_to(self._step.count)
+            raise
+        finally:
+            self._escapes = self._may_escape
 
     def _masked(self, text: str) -> str:
         if not self._masker.find(text) and "\\" not in text and not self._holds_placeholder(text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -75,20 +76,44 @@ class MemoryPseudonyms:
 
     def __init__(self, *, is_found: Callable[[str], object] = bool) -> None:
         self._is_found = is_found
-        self._counts: dict[str, int] = {}
+        self._given: list[tuple[tuple[str, str], str, Original]] = []
+        self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], str] = {}
         self._originals: dict[str, Original] = {}
+
+    def __repr__(self) -> str:
+        return f"MemoryPseudonyms({len(self._given)} placeholders)"
+
+    def __len__(self) -> int:
+        return len(self._given)
 
     def placeholder(self, label: str, original: Original) -> str:
         """Return the placeholder of a value; a new one where it has none."""
         key = (label, normalized(label, original.value))
         known = self._placeholders.get(key)
         if known is None:
-            number = self._counts[label] = self._counts.get(label, 0) + 1
-            known = self._placeholders[key] = pseudonym(label, number, is_found=self._is_found)
-            self._originals[known] = original
+            known = pseudonym(label, self._counts[label] + 1, is_found=self._is_found)
+            self._give(key, known, original)
         return known
 
     def original(self, placeholder: str) -> Original | None:
         """Return what a placeholder stands for, or None where it was never given."""
         return self._originals.get(placeholder)
+
+    def catch_up(self, other: MemoryPseudonyms, count: int) -> None:
+        """Take over what another that began alike gave further on, up to its first `count` placeholders."""
+        for key, placeholder, original in other._given[len(self) : count]:
+            self._give(key, placeholder, original)
+
+    def back_to(self, count: int) -> None:
+        """Take back all but the first `count` placeholders."""
+        while len(self) > count:
+            key, placeholder, _ = self._given.pop()
+            self._counts[key[0]] -= 1
+            del self._placeholders[key], self._originals[placeholder]
+
+    def _give(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
+        self._counts[key[0]] += 1
+        self._placeholders[key] = placeholder
+        self._originals[placeholder] = original
+        self._given.append((key, placeholder, original))
