@@ -8,17 +8,16 @@ history, so every call repeats the decisions of the calls before it, and prompts
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from math import ceil
-from operator import is_
-from threading import Lock
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY, Unit, task_of, units
 from ctxguard.report import Cut
 from ctxguard.stabilizer import Draft
@@ -28,8 +27,6 @@ __all__ = ["StableWindow"]
 
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
-_SESSIONS: Final = 64
-"""Sessions whose fold a stage remembers; memory makes it fast, results do not depend on it."""
 _LEAST_CALIBRATED: Final = 500
 _MOST_CORRECTION: Final = 2.5
 _STATE: Final = (
@@ -79,33 +76,24 @@ class StableWindow:
             raise ConfigError(f"reserve is a share of at least 0 and below 1, not {reserve}", setting="reserve")
         self.target = target
         self.reserve = reserve
-        self._memory: dict[object, _Saved] = {}
-        self._lock = Lock()
+        self._memory: PrefixMemory[Mapping[str, object]] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
         window = _Window(draft, self.target, self.reserve)
-        key = _session_of(draft)
-        with self._lock:
-            saved = self._memory.pop(key, None)
-        window.resume(saved)
+        settings = _settings_of(draft)
+        found = self._memory.find(draft.artifacts, settings)
+        if found is not None:
+            window.resume(found.length, found.value)
         window.run()
-        if window.saved is not None:
-            self._remember(key, window.saved)
+        if window.saved is not None and not (found and found.length == window.saved_at):
+            self._memory.keep(draft.artifacts[: window.saved_at], window.saved, settings, after=found)
         return window.result()
 
-    def _remember(self, key: object, saved: _Saved) -> None:
-        with self._lock:
-            while len(self._memory) >= _SESSIONS:
-                self._memory.pop(next(iter(self._memory)))
-            self._memory[key] = saved
 
-
-def _session_of(draft: Draft) -> object:
-    """Return a key under which the next call of the same session is likely to find this one's fold."""
-    first = next((id(a) for a in draft.artifacts if a.kind is Kind.USER), 0)
+def _settings_of(draft: Draft) -> Hashable:
+    """Return what a fold depends on besides the artifacts."""
     return (
-        first,
         draft.budget,
         draft.overhead,
         draft.keep_recent,
@@ -113,15 +101,6 @@ def _session_of(draft: Draft) -> object:
         draft.calibrate,
         draft.counter.counter.name,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """Hold a fold as it stood before the last exchange of a call, with the artifacts it had seen."""
-
-    artifacts: tuple[Artifact, ...]
-    position: int
-    state: Mapping[str, object]
 
 
 @dataclass(slots=True)
@@ -147,25 +126,23 @@ class _Window:
     _staying: list[int] = field(default_factory=list)
     _user: int | None = None
     _position: int = 0
-    saved: _Saved | None = None
+    saved: Mapping[str, object] | None = None
+    saved_at: int = 0
 
     def __post_init__(self) -> None:
         self.fixed = self.draft.overhead
 
-    def resume(self, saved: _Saved | None) -> None:
-        """Go on where an earlier call of the session stood, if this one has the very artifacts it had seen."""
-        if saved is None or len(self.draft.artifacts) < saved.position:
-            return
-        if all(map(is_, saved.artifacts, self.draft.artifacts)):
-            for name, value in saved.state.items():
-                setattr(self, name, copy(value))
-            self._position = saved.position
+    def resume(self, position: int, state: Mapping[str, object]) -> None:
+        """Go on where an earlier call of the session stood, having seen the artifacts before `position`."""
+        for name, value in state.items():
+            setattr(self, name, copy(value))
+        self._position = position
 
     def _save(self) -> None:
-        seen = self.draft.artifacts[: self._position]
-        state = {name: copy(getattr(self, name)) for name in _STATE}
-        state["_staying"] = [position for position in self._staying if position < self._position]
-        self.saved = _Saved(seen, self._position, state)
+        """Note the fold as it stands before the last exchange, which may still grow."""
+        self.saved = {name: copy(getattr(self, name)) for name in _STATE}
+        self.saved = {**self.saved, "_staying": [position for position in self._staying if position < self._position]}
+        self.saved_at = self._position
 
     def run(self) -> None:
         """Take the units in one by one, as the calls of the session did."""
