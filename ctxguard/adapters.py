@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import AdapterError
+from ctxguard.lens import is_list
 from ctxguard.read_cache import ReadCache
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import REPLY_TOKENS
+from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
-__all__ = ["Adapter", "ReadCache", "adapter_names", "astabilize_native", "find_adapter", "stabilize_native"]
+if TYPE_CHECKING:
+    from ctxguard.pii import SessionVault
+
+__all__ = [
+    "Adapter",
+    "ReadCache",
+    "adapter_names",
+    "astabilize_native",
+    "detect_adapter",
+    "find_adapter",
+    "stabilize_native",
+    "unmasked_arguments",
+]
 
 Native = TypeVar("Native")
+Arguments = TypeVar("Arguments", str, dict[str, Any])
+
+_OF_OBJECTS: Final = ("langchain", "pydantic-ai")
+"""Adapters of objects that are no dicts."""
 
 
 @runtime_checkable
@@ -51,7 +70,9 @@ def stabilize_native(
     native: Native,
     *,
     tools: Sequence[Mapping[str, object]] | None = None,
+    instructions: str | None = None,
     window: int | None = None,
+    keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
     """Return the stabilized native history and the report.
 
@@ -60,10 +81,14 @@ def stabilize_native(
         adapter: of the history's kind.
         native: the history; not changed.
         tools: tool schemas that are sent along, to be counted.
+        instructions: a system prompt that is sent beside the history, to be counted.
         window: the model's context window in tokens, where the budget is a share of it.
+        keep_thinking: leave signed thinking from before a cut in, see `DropStaleThinking`.
     """
     artifacts = adapter.read(native)
-    result = stabilizer.stabilize(artifacts, tools=tools, overhead=REPLY_TOKENS, window=window)
+    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer, artifacts)
+    overhead = _overhead(stabilizer, instructions)
+    result = chain.stabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
 
 
@@ -73,12 +98,47 @@ async def astabilize_native(
     native: Native,
     *,
     tools: Sequence[Mapping[str, object]] | None = None,
+    instructions: str | None = None,
     window: int | None = None,
+    keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does where summarizers or stores are async."""
     artifacts = adapter.read(native)
-    result = await stabilizer.astabilize(artifacts, tools=tools, overhead=REPLY_TOKENS, window=window)
+    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer, artifacts)
+    overhead = _overhead(stabilizer, instructions)
+    result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
+
+
+def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
+    return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+
+
+def _minding_thinking(stabilizer: Stabilizer, artifacts: Iterable[Artifact]) -> Stabilizer:
+    """Return the stabilizer, with one more stage where there is signed thinking; it shares the other's caches."""
+    contents = (artifact.content for artifact in artifacts)
+    if not any(part.signed for content in contents if type(content) is tuple for part in content):
+        return stabilizer
+    from ctxguard.stages import DropStaleThinking
+
+    chain = copy.copy(stabilizer)
+    chain.stages = (*stabilizer.stages, DropStaleThinking())
+    return chain
+
+
+def unmasked_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
+    """Return the arguments of a tool call with the values that their placeholders stand for, right before it runs.
+
+    Args:
+        arguments: what the model wrote: JSON text, or an object; what comes back is of the same kind.
+        vault: of the session whose `MaskPII` wrote the placeholders.
+    """
+    from ctxguard.pii.unmasking import restore_arguments
+
+    if isinstance(arguments, str):
+        return restore_arguments(arguments, vault).text
+    restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
+    return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
 
 
 def adapter_names() -> list[str]:
@@ -100,3 +160,21 @@ def find_adapter(name: str) -> Adapter[object]:
                 raise AdapterError(f"adapter {name!r} cannot be loaded: {error}") from error
             return adapter
     raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")
+
+
+def detect_adapter(native: object) -> Adapter[object] | None:
+    """Return the first installed adapter that knows a history; None where none does.
+
+    Frameworks of message objects are not loaded to look at plain data.
+    """
+    is_data = is_list(native) and all(isinstance(message, Mapping) for message in native)
+    for name in sorted(adapter_names(), key=lambda name: name != "openai"):
+        if is_data and name in _OF_OBJECTS:
+            continue
+        try:
+            adapter = find_adapter(name)
+        except AdapterError:
+            continue  # its framework is not installed, so the history cannot be of its kind
+        if adapter.detects(native):
+            return adapter
+    return None

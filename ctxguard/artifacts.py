@@ -54,13 +54,16 @@ class Part:
             that the adapter does not know and hands back untouched.
         text: what the model reads of it; None for media and opaque parts.
         tokens: what a part without text costs, in tokens, by the provider's rule; None where it is counted as text.
-        editable: False where the provider refuses a changed copy (signed thinking).
+        editable: False where a stage may not change the text.
+        signed: True for thinking that the provider bound to all that stands before it: its adapter leaves it out where
+            its text would change, and `DropStaleThinking` where something before it did.
     """
 
     kind: PartKind
     text: str | None = None
     tokens: int | None = None
     editable: bool = True
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

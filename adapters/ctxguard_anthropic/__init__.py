@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from ctxguard_anthropic.adapter import AnthropicAdapter
 from ctxguard_anthropic.requests import astabilize_request, stabilize_messages, stabilize_request
-from ctxguard_anthropic.thinking import DropStaleThinking
 
-__all__ = ["AnthropicAdapter", "DropStaleThinking", "astabilize_request", "stabilize_messages", "stabilize_request"]
+__all__ = ["AnthropicAdapter", "astabilize_request", "stabilize_messages", "stabilize_request"]

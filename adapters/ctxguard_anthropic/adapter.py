@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard_anthropic.blocks import (
-    LEFT_OUT,
-    Slot,
-    as_blocks,
-    block_call,
-    content_slots,
-    edited_block,
-    edited_content,
-    fields_of,
-    get,
-    kind_of,
-    tool_input,
-)
+from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, get, is_list
+from ctxguard_anthropic.blocks import THINKING, as_blocks, block_call, block_slots, kind_of, tool_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +24,8 @@ Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
 """A request with `system` and `messages`, whatever else it holds, or a list of messages."""
 
 _KINDS: Final = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}
+_LEFT_OUT: Final = "…"
+"""Stands where nothing is left of a message: the API refuses empty ones."""
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 
 
@@ -76,7 +67,7 @@ class AnthropicAdapter:
         for artifact in artifacts:
             place = artifact.source
             if isinstance(place, _Place) and place.is_prompt:
-                system = _edited(place.message, artifact)["content"]
+                system = _message([artifact])["content"]
             elif groups and _belongs(artifact, groups[-1], positions):
                 groups[-1].append(artifact)
             else:
@@ -89,7 +80,7 @@ class AnthropicAdapter:
     def detects(self, native: object) -> bool:
         """Tell whether a request or list has what only Anthropic's Messages have."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
-        if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        if not is_list(messages):
             return False
         if isinstance(native, Mapping) and "system" in native:
             return True
@@ -99,17 +90,18 @@ class AnthropicAdapter:
 
 def _messages(native: Native) -> Sequence[Message]:
     messages = native.get("messages") if isinstance(native, Mapping) else native
-    if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+    if not is_list(messages):
         raise HistoryError(f"a request with 'messages' or a list of them is wanted, not {type(native).__name__}")
-    return messages
+    return cast("Sequence[Message]", messages)
 
 
 def _system_artifacts(native: Native) -> list[Artifact]:
     content = native.get("system") if isinstance(native, Mapping) else None
     if not content:
         return []
-    place = _Place({"role": "system", "content": content}, (), is_prompt=True)
-    return [Artifact(Kind.SYSTEM, _content(content_slots(content)), source=place)]
+    blocks = as_blocks(content)
+    place = _Place({"role": "system", "content": content}, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
+    return [Artifact(Kind.SYSTEM, _content(blocks), source=place)]
 
 
 def _read(message: Message, position: int) -> tuple[Artifact, ...]:
@@ -131,26 +123,26 @@ _CACHE: Final = ReadCache(cast("Callable[[Message, int], Artifact]", _read))
 
 def _result_artifact(block: object, place: _Place) -> Artifact:
     answered = get(block, "tool_use_id")
-    content = _content(content_slots([block]))
-    return Artifact(Kind.TOOL, content, answers=answered if isinstance(answered, str) else None, source=place)
+    answers = answered if isinstance(answered, str) else None
+    return Artifact(Kind.TOOL, _content([block]), answers=answers, source=place)
 
 
 def _artifact(role: str, blocks: list[object], place: _Place) -> Artifact:
     return Artifact(
         _KINDS.get(role, Kind.ASSISTANT),
-        _content(content_slots(blocks)),
+        _content(blocks),
         calls=tuple(block_call(block) for block in blocks if kind_of(block) == "tool_use"),
         pinned=role not in _KINDS or any(kind_of(block) == "compaction" for block in blocks),
         source=place,
     )
 
 
-def _content(slots: list[Slot]) -> str | tuple[Part, ...]:
-    parts = [part for _, part in slots]
-    if not parts:
-        return ""
-    only = parts[0].text if len(parts) == 1 and parts[0].kind == "text" else None
-    return tuple(parts) if only is None else only
+def _slots(blocks: Sequence[object]) -> list[Slot]:
+    return [slot for number, block in enumerate(blocks) for slot in block_slots(block, (number,))]
+
+
+def _content(blocks: Sequence[object]) -> str | tuple[Part, ...]:
+    return content_of([part for _, part in _slots(blocks)])
 
 
 def _belongs(artifact: Artifact, group: list[Artifact], positions: Mapping[int, int]) -> bool:
@@ -169,36 +161,21 @@ def _belongs(artifact: Artifact, group: list[Artifact], positions: Mapping[int, 
 
 def _message(group: list[Artifact]) -> Message:
     """Return the message of these artifacts: the very one they were read from, where they are all of it unchanged."""
-    place = group[0].source
-    if len(group) == 1 and group[0].origin is None and isinstance(place, _Place) and place.is_whole:
-        return place.message
-    places = [artifact.source for artifact in group if isinstance(artifact.source, _Place)]
-    if not places:
+    place = next((artifact.source for artifact in group if isinstance(artifact.source, _Place)), None)
+    if place is None:
         return _created(group)
-    message = places[0].message
-    blocks = as_blocks(get(message, "content"))
-    numbers = [n for place in places for n in place.blocks if place.message is message]
-    if len(places) == len(group) == 1 and isinstance(get(message, "content"), str):
-        return _edited(message, group[0]) if group[0].origin is not None else message
+    if len(group) == 1 and group[0].origin is None and place.is_whole:
+        return place.message
+    content = get(place.message, "content")
     written = [block for artifact in group for block in _written(artifact)]
-    if numbers == list(range(len(blocks))) and len(written) == len(blocks) and all(map(_is, written, blocks)):
-        return message
-    return {**_fields(message), "content": written or LEFT_OUT}
+    if are_same(written, as_blocks(content)):
+        return place.message
+    is_text = isinstance(content, str) and len(written) == 1
+    return edited(_plain(place.message), {("content",): (written[0] if is_text else written) or _LEFT_OUT})
 
 
-def _is(left: object, right: object) -> bool:
-    return left is right
-
-
-def _fields(message: Message) -> dict[str, object]:
-    return dict(message) if isinstance(message, Mapping) else {"role": get(message, "role")}
-
-
-def _edited(message: Message, artifact: Artifact) -> Message:
-    """Return a message whose content is a text, or the system prompt, with its new content."""
-    content = get(message, "content")
-    edited = edited_content(content, _new_parts(artifact, len(content_slots(content))))
-    return message if edited is content else {**_fields(message), "content": edited or LEFT_OUT}
+def _plain(message: Message) -> Message:
+    return message if isinstance(message, Mapping) else {"role": get(message, "role")}
 
 
 def _written(artifact: Artifact) -> list[object]:
@@ -206,22 +183,42 @@ def _written(artifact: Artifact) -> list[object]:
     place = artifact.source
     if not isinstance(place, _Place):
         return as_blocks(_created([artifact])["content"])
-    blocks = [as_blocks(get(place.message, "content"))[number] for number in place.blocks]
-    if artifact.origin is None:
-        return blocks
-    if artifact.calls != artifact.root.calls:
-        calls = iter(artifact.calls)
-        blocks = [edited_block(b, next(calls)) if kind_of(b) == "tool_use" else b for b in blocks]
-    if artifact.answers != artifact.root.answers:
-        blocks = [{**fields_of(block), "tool_use_id": artifact.answers} for block in blocks]
-    return as_blocks(edited_content(blocks, _new_parts(artifact, len(content_slots(blocks)))))
+    own = as_blocks(get(place.message, "content"))
+    blocks = [own[number] for number in place.blocks]
+    return blocks if artifact.origin is None else edited(blocks, dict(_changes(artifact, blocks)))
 
 
-def _new_parts(artifact: Artifact, expected: int) -> list[Part]:
-    """Return the pieces of a changed content; one text that took the place of several is put first."""
-    content = artifact.content
-    parts = [Part("text", content)] if isinstance(content, str) else list(content)
-    return [*parts, *[Part("text", "")] * expected][:expected]
+def _changes(artifact: Artifact, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
+    """Walk what is to be changed, by number of the block and place in it.
+
+    Thinking goes with a change of any of it, as the API takes it back unmodified or not at all.
+    """
+    origin, drops_thinking = artifact.root, False
+    for path, was, now in changed_slots(artifact, _slots(blocks)) if artifact.content != origin.content else ():
+        drops_thinking |= was.signed
+        yield from () if was.signed or not path else _text_changes(path, now.text)
+    for number, block in enumerate(blocks):
+        if drops_thinking and kind_of(block) in THINKING:
+            yield (number,), GONE
+    uses = [number for number, block in enumerate(blocks) if kind_of(block) == "tool_use"]
+    for number, was_call, call in zip(uses, origin.calls, artifact.calls, strict=True):
+        if call.id != was_call.id:
+            yield (number, "id"), call.id
+        if call.arguments != was_call.arguments:
+            yield (number, "input"), tool_input(call.arguments)
+    if artifact.answers != origin.answers:
+        yield (0, "tool_use_id"), artifact.answers
+
+
+def _text_changes(path: Path, text: str | None) -> Iterator[tuple[Path, object]]:
+    """Walk what a new text changes: a block of which nothing is left goes, `citations` point into the old text."""
+    if not text and path[1:] in ((), ("text",)):
+        yield path[:1], GONE
+    elif path[-1] == "text":
+        yield path, text or _LEFT_OUT
+        yield (*path[:-1], "citations"), GONE
+    else:
+        yield path, text
 
 
 def _created(group: list[Artifact]) -> dict[str, object]:
@@ -231,7 +228,7 @@ def _created(group: list[Artifact]) -> dict[str, object]:
         results = [{"type": "tool_result", "tool_use_id": a.answers, "content": a.text} for a in group]
         return {"role": "user", "content": results}
     if first.kind is not Kind.ASSISTANT:
-        return {"role": "user", "content": first.text or LEFT_OUT}
+        return {"role": "user", "content": first.text or _LEFT_OUT}
     calls = [{"type": "tool_use", "id": c.id, "name": c.name, "input": tool_input(c.arguments)} for c in first.calls]
     spoken = [{"type": "text", "text": first.text}] if first.text and calls else []
-    return {"role": "assistant", "content": spoken + calls or first.text or LEFT_OUT}
+    return {"role": "assistant", "content": spoken + calls or first.text or _LEFT_OUT}

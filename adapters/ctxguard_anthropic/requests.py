@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ctxguard.adapters import astabilize_native, stabilize_native
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
-from ctxguard_anthropic.thinking import DropStaleThinking
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
@@ -38,8 +36,14 @@ def stabilize_request(
         BudgetExceededError: what must stay does not fit.
     """
     tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
-    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer)
-    native, report = stabilize_native(chain, AnthropicAdapter(), cast("Native", request), tools=tools, window=window)
+    native, report = stabilize_native(
+        stabilizer,
+        AnthropicAdapter(),
+        cast("Native", request),
+        tools=tools,
+        window=window,
+        keep_thinking=keep_thinking,
+    )
     return dict(cast("Mapping[str, object]", native)), report
 
 
@@ -52,9 +56,14 @@ async def astabilize_request(
 ) -> tuple[dict[str, object], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
     tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
-    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer)
-    given = cast("Native", request)
-    native, report = await astabilize_native(chain, AnthropicAdapter(), given, tools=tools, window=window)
+    native, report = await astabilize_native(
+        stabilizer,
+        AnthropicAdapter(),
+        cast("Native", request),
+        tools=tools,
+        window=window,
+        keep_thinking=keep_thinking,
+    )
     return dict(cast("Mapping[str, object]", native)), report
 
 
@@ -74,10 +83,3 @@ def stabilize_messages(
     done, report = stabilize_request(request, stabilizer, window=window, keep_thinking=keep_thinking)
     prompt = cast("str | list[Mapping[str, object]] | None", done.get("system"))
     return prompt, cast("list[Message]", done["messages"]), report
-
-
-def _minding_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return the same stabilizer with one more stage; it shares caches and counters with the one it is a copy of."""
-    chain = copy.copy(stabilizer)
-    chain.stages = (*stabilizer.stages, DropStaleThinking())
-    return chain

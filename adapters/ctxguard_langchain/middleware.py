@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilized
 
+    _Middleware = AgentMiddleware[Any, Any, Any]
+else:  # in langchain 1.0 it takes two parameters
+    _Middleware = AgentMiddleware
+
 __all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
 
 FULL_OUTPUT = "ctxguard_full_output"
 """Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
 
 
-class ContextGuardMiddleware(AgentMiddleware[Any, Any, Any]):
+class ContextGuardMiddleware(_Middleware):
     """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
@@ -141,11 +145,10 @@ class ContextGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelRequest[Any]:
         if self.on_report is not None:
             self.on_report(report)
-        system = request.system_message
-        rest: list[Any] = list(messages)
-        if system is not None:
-            system = rest.pop(0) if rest and isinstance(rest[0], SystemMessage) else None
-        return request.override(messages=rest, system_message=system)
+        prompt, rest = _prompt(request), list(messages)
+        if prompt:
+            prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
+        return request.override(messages=rest, **_prompt_fields(request, prompt))
 
     def _bounded(self, output: ToolMessage, result: Stabilized) -> ToolMessage:
         """Return a tool message as the stages made it, if they bounded it."""
@@ -175,7 +178,22 @@ class _PersistingMiddleware(ContextGuardMiddleware):
 
 
 def _sent(request: ModelRequest[Any]) -> list[BaseMessage]:
-    return [*([] if request.system_message is None else [request.system_message]), *request.messages]
+    return [*_prompt(request), *request.messages]
+
+
+def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
+    """Return the system message of a request, if it has one; langchain 1.0 holds it as a text."""
+    given = request.system_message if hasattr(request, "system_message") else request.system_prompt
+    if not given:
+        return []
+    return [SystemMessage(given) if isinstance(given, str) else given]
+
+
+def _prompt_fields(request: ModelRequest[Any], prompt: Sequence[BaseMessage]) -> dict[str, Any]:
+    message = prompt[0] if prompt else None
+    if hasattr(request, "system_message"):
+        return {"system_message": message}
+    return {"system_prompt": message and message.content}
 
 
 def _schemas(request: ModelRequest[Any]) -> list[Mapping[str, Any]]:

@@ -14,10 +14,10 @@ __all__ = ["bound_tools", "layers", "model_window", "tool_schemas"]
 def model_window(model: object) -> int | None:
     """Return the input window of a model in tokens, by its profile; None where it has none.
 
-    In langchain-core 1.0 profiles need the package `langchain-model-profiles`.
+    Profiles came after langchain-core 1.0.0, at first in a package of their own, `langchain-model-profiles`.
     """
     try:
-        profile = next((m.profile for m in layers(model) if isinstance(m, BaseChatModel)), None)
+        profile = next((getattr(m, "profile", None) for m in layers(model) if isinstance(m, BaseChatModel)), None)
     except ImportError:
         return None
     window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None

@@ -5,17 +5,29 @@ The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys b
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.artifacts import Artifact, Kind, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
+from ctxguard.lens import (
+    Path,
+    Slot,
+    argument_text,
+    audio,
+    changed_slots,
+    content_of,
+    edited,
+    file,
+    get,
+    image,
+    is_list,
+    opaque,
+    written_each,
+)
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import EstimateCounter
 
 __all__ = ["Message", "OpenAIAdapter", "astabilize_messages", "stabilize_messages"]
 
@@ -32,8 +44,9 @@ _KINDS: Final = {
 }
 _LEGACY_ID: Final = "function_call"
 """Stands for the id that `function_call` and its result do not have: they pair by position."""
-_SPOKEN_FIELDS: Final = ("reasoning_content", "refusal")
-"""Text beside the content that is sent along: reasoning of DeepSeek and others, refusals."""
+_SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "refusal": "refusal"}
+"""Texts beside the content that are sent along: reasoning of DeepSeek and others, refusals."""
+_FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
 class OpenAIAdapter:
@@ -52,53 +65,35 @@ class OpenAIAdapter:
         Raises:
             HistoryError: it is no list, or a message has no role.
         """
-        if isinstance(native, (str, bytes, Mapping)) or not isinstance(native, Sequence):
+        if not is_list(native):
             raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
         return _CACHE.read(native)
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
         del native  # every artifact carries its message
-        return [
-            artifact.source if artifact.origin is None and artifact.source is not None else _written(artifact)  # type: ignore[misc]
-            for artifact in artifacts
-        ]
+        return written_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds messages with the roles of Chat Completions."""
-        return (
-            isinstance(native, Sequence)
-            and not isinstance(native, (str, bytes))
-            and all(_get(m, "role") in _KINDS for m in native)
-            and not any(_is_foreign(m) for m in native)
-        )
+        return is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
 
 
 def _is_foreign(message: object) -> bool:
     """Tell a message whose content blocks are Anthropic's."""
-    content = _get(message, "content")
-    return isinstance(content, list) and any(
-        _get(p, "type") in ("tool_use", "tool_result", "thinking") for p in content
-    )
-
-
-def _get(message: object, key: str) -> object:
-    if type(message) is dict or isinstance(message, Mapping):
-        return message.get(key)
-    return getattr(message, key, None)
+    content = get(message, "content")
+    return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
 
 
 def _artifact(message: Message, position: int) -> Artifact:
-    role = _get(message, "role")
+    role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError(_fault(message), position=position)
-    content = _get(message, "content")
-    calls = _calls(message) if role == "assistant" else ()
-    name = _get(message, "name")
+    name = get(message, "name")
     return Artifact(
         _KINDS.get(role, Kind.ASSISTANT),
-        content if type(content) is str and not _spoken(message) else _parts(message, position),
-        calls=calls,
+        content_of([part for _, part in _slots(message, position)]),
+        calls=tuple(call for call, _, _ in _calls(message)) if role == "assistant" else (),
         answers=_answers(message, role),
         name=name if isinstance(name, str) else None,
         pinned=role not in _KINDS,
@@ -116,88 +111,66 @@ def _fault(message: object) -> str:
 
 
 def _answers(message: Message, role: str) -> str | None:
-    if role == "function":
-        return _LEGACY_ID
-    answered = _get(message, "tool_call_id") if role == "tool" else None
+    answered = _LEGACY_ID if role == "function" else get(message, "tool_call_id") if role == "tool" else None
     return answered if isinstance(answered, str) else None
 
 
-def _calls(message: Message) -> tuple[ToolCall, ...]:
-    listed = _get(message, "tool_calls")
-    calls = tuple(map(_call, listed)) if isinstance(listed, (list, tuple)) else ()
-    legacy = _get(message, "function_call")
-    if legacy:
-        calls += (ToolCall(str(_get(legacy, "name") or ""), _text(_get(legacy, "arguments")), _LEGACY_ID),)
-    return calls
-
-
-def _call(call: object) -> ToolCall:
-    key, field = _call_place(call)
-    inner = _get(call, key)
-    identity = _get(call, "id")
-    return ToolCall(
-        str(_get(inner, "name") or ""), _text(_get(inner, field)), identity if isinstance(identity, str) else None
-    )
-
-
-def _call_place(call: object) -> tuple[str, str]:
-    return ("custom", "input") if _get(call, "custom") is not None else ("function", "arguments")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _spoken(message: Message) -> list[str]:
-    return [key for key in _SPOKEN_FIELDS if isinstance(_get(message, key), str)]
-
-
-def _parts(message: Message, position: int) -> str | tuple[Part, ...]:
-    content = _get(message, "content")
-    spoken = _spoken(message)
-    if content is None and not spoken:
-        return ""
-    if content is None:
-        parts: list[Part] = []
-    elif isinstance(content, str):
-        parts = [Part("text", content)]
-    elif isinstance(content, (list, tuple)):
-        parts = [_part(part) for part in content]
-    else:
-        raise HistoryError(
-            f"content is a text, a list of parts or None, not {type(content).__name__}", position=position
+def _calls(message: Message) -> Iterator[tuple[ToolCall, Path, Path]]:
+    """Walk the calls of a message, each with the place of its arguments and that of its id."""
+    listed = get(message, "tool_calls")
+    for number, call in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+        form, field = ("custom", "input") if get(call, "custom") is not None else ("function", "arguments")
+        inner, identity = get(call, form), get(call, "id")
+        read = ToolCall(
+            str(get(inner, "name") or ""),
+            argument_text(get(inner, field)),
+            identity if isinstance(identity, str) else None,
         )
-    kinds = {"reasoning_content": "reasoning", "refusal": "refusal"}
-    parts += [Part(kinds[key], _text(_get(message, key))) for key in spoken]  # type: ignore[arg-type]  # closed set
-    return tuple(parts)
+        yield read, ("tool_calls", number, form, field), ("tool_calls", number, "id")
+    legacy = get(message, "function_call")
+    if legacy:
+        read = ToolCall(str(get(legacy, "name") or ""), argument_text(get(legacy, "arguments")), _LEGACY_ID)
+        yield read, ("function_call", "arguments"), ("function_call", "id")
 
 
-def _part(part: object) -> Part:
+def _slots(message: Message, position: int = 0) -> list[Slot]:
+    """Return the pieces of a message's content, and of what is said beside it, in order."""
+    content = get(message, "content")
+    if isinstance(content, str):
+        slots: list[Slot] = [(("content",), Part("text", content))]
+    elif isinstance(content, (list, tuple)):
+        slots = [_part_slot(part, ("content", number)) for number, part in enumerate(content)]
+    elif content is None:
+        slots = []
+    else:
+        kind = type(content).__name__
+        raise HistoryError(f"content is a text, a list of parts or None, not {kind}", position=position)
+    for key, part_kind in _SPOKEN.items():
+        if isinstance(said := get(message, key), str):
+            slots.append(((key,), Part(part_kind, said)))
+    return slots
+
+
+def _part_slot(part: object, path: Path) -> Slot:
     if isinstance(part, str):
-        return Part("text", part)
-    kind = _get(part, "type")
-    text = _get(part, kind) if kind in ("text", "refusal") else None
+        return path, Part("text", part)
+    kind = get(part, "type")
+    text = get(part, kind) if kind in ("text", "refusal") else None
     if isinstance(text, str):
-        return Part("text" if kind == "text" else "refusal", text)
-    if kind == "image_url":
-        return Part("image", tokens=_image_tokens(_get(part, "image_url")))
-    if kind == "input_audio":
-        return Part("audio", tokens=audio_tokens(_data(_get(_get(part, "input_audio"), "data"))))
-    if kind == "file":
-        return Part("file", tokens=file_tokens(_data(_get(_get(part, "file"), "file_data"))))
-    return Part("opaque", tokens=EstimateCounter().count(json.dumps(part, default=str)[:20_000]))
+        return (*path, str(kind)), Part("text" if kind == "text" else "refusal", text)
+    return (), _PARTS.get(kind, opaque)(part)
 
 
-def _data(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _image(part: object) -> Part:
+    inner = get(part, "image_url")
+    return image(inner if isinstance(inner, str) else get(inner, "url"), detail=get(inner, "detail"))
 
 
-def _image_tokens(image: object) -> int:
-    url = image if isinstance(image, str) else _get(image, "url")
-    detail = _get(image, "detail")
-    return image_tokens(image_size(url) if isinstance(url, str) else None, detail=str(detail or "auto"))
+_PARTS: Final[Mapping[object, Callable[[object], Part]]] = {
+    "image_url": _image,
+    "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
+    "file": lambda part: file(get(get(part, "file"), "file_data")),
+}
 
 
 def _written(artifact: Artifact) -> Message:
@@ -205,65 +178,25 @@ def _written(artifact: Artifact) -> Message:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
     origin = artifact.root
-    changes: dict[str, object] = {}
+    changes: dict[Path, object] = {}
     if artifact.content != origin.content:
-        changes.update(_content_changes(message, artifact))
+        slots = _slots(message) or [(("content",), Part("text", ""))]
+        changes.update((path, now.text) for path, _, now in changed_slots(artifact, slots) if path)
     if artifact.calls != origin.calls:
         changes.update(_call_changes(message, artifact.calls))
     if artifact.name != origin.name:
-        changes["name"] = artifact.name
+        changes["name",] = artifact.name
     if artifact.answers != origin.answers:
-        changes["tool_call_id"] = artifact.answers
-    return _copied(message, changes) if changes else message
+        changes["tool_call_id",] = artifact.answers
+    return edited(message, changes)
 
 
-def _copied(message: object, changes: Mapping[str, object]) -> Message:
-    if isinstance(message, Mapping):
-        return {**message, **changes}
-    copied: Message = message.model_copy(update=dict(changes))  # type: ignore[attr-defined]  # an SDK object
-    return copied
-
-
-def _content_changes(message: Message, artifact: Artifact) -> dict[str, object]:
-    if isinstance(artifact.content, str):
-        return {"content": artifact.content}
-    content, parts = _get(message, "content"), list(artifact.content)
-    changes: dict[str, object] = {}
-    for key in reversed(_spoken(message)):
-        changes[key] = parts.pop().text
-    if isinstance(content, str):
-        changes["content"] = parts[0].text
-    elif isinstance(content, (list, tuple)):
-        changes["content"] = [_edited_part(was, now) for was, now in zip(content, parts, strict=True)]
-    return changes
-
-
-def _edited_part(was: object, now: Part) -> object:
-    if now.text is None or _part(was).text == now.text:
-        return was
-    return now.text if isinstance(was, str) else _copied(was, {now.kind: now.text})
-
-
-def _call_changes(message: Message, calls: tuple[ToolCall, ...]) -> dict[str, object]:
-    listed = _get(message, "tool_calls")
-    native: list[object] = list(listed) if isinstance(listed, (list, tuple)) else []
-    changes: dict[str, object] = {}
-    if native:
-        changes["tool_calls"] = [_edited_call(was, now) for was, now in zip(native, calls, strict=False)]
-    if len(calls) > len(native):
-        changes["function_call"] = _copied(_get(message, "function_call"), {"arguments": calls[-1].arguments})
-    return changes
-
-
-def _edited_call(was: object, now: ToolCall) -> object:
-    read = _call(was)
-    key, field = _call_place(was)
-    changes: dict[str, object] = {}
-    if read.arguments != now.arguments:
-        changes[key] = _copied(_get(was, key), {field: now.arguments})
-    if read.id != now.id:
-        changes["id"] = now.id
-    return _copied(was, changes) if changes else was
+def _call_changes(message: Message, calls: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
+    for (was, arguments, identity), now in zip(_calls(message), calls, strict=True):
+        if was.arguments != now.arguments:
+            yield arguments, now.arguments
+        if was.id != now.id:
+            yield identity, now.id
 
 
 def _created(artifact: Artifact) -> Message:

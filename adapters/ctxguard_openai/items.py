@@ -6,21 +6,14 @@ table that OpenAI's Agents SDK uses.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias
 
-from ctxguard.artifacts import Kind, Part, ToolCall
-from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
-from ctxguard.tokens import EstimateCounter
-
-if TYPE_CHECKING:
-    from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.lens import Path, Slot, audio, edited, fields_of, file, get, image, opaque, sealed
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
-Path: TypeAlias = tuple[str | int, ...]
-"""Where a text stands in an item."""
 
 KINDS: Final = {
     "system": Kind.SYSTEM,
@@ -61,6 +54,8 @@ HOSTED: Final = (
     "program_output",
 )
 _KNOWN: Final = frozenset({*OUTPUT_OF, *CALL_OF, *HOSTED, "message", "reasoning"})
+_CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "function_call_output": "output"}
+"""Items with a content of text or parts: the field it stands in."""
 _ACTIONS: Final = {
     *("computer_call", "shell_call", "local_shell_call", "apply_patch_call", "mcp_approval_response"),
     *("computer_call_output", "shell_call_output", "local_shell_call_output", "apply_patch_call_output"),
@@ -70,13 +65,6 @@ _TEXT_KEYS: Final = ("text", "refusal", "command", "commands", "diff", "stdout",
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 )
-
-
-def get(item: object, key: str) -> object:
-    """Return a field of a dict or of an SDK object; None where it has none."""
-    if type(item) is dict or isinstance(item, Mapping):
-        return item.get(key)
-    return getattr(item, key, None)
 
 
 def item_type(item: object) -> str | None:
@@ -133,91 +121,69 @@ def tool_call(item: Item) -> ToolCall:
     return ToolCall(str(get(item, "name") or kind), str(arguments or ""), call_id(item))
 
 
-def slots(items: tuple[Item, ...]) -> list[tuple[int, Path, Part]]:
-    """Return every piece of content with the number of its item and the place it stands in."""
-    found = [(number, path, part) for number, item in enumerate(items) for path, part in _item_slots(item)]
+def slots(items: tuple[Item, ...]) -> list[Slot]:
+    """Return every piece of content; the places begin with the number of the item."""
+    found = [
+        ((number, *path) if path else (), part) for number, item in enumerate(items) for path, part in _item_slots(item)
+    ]
     if is_program(items):
         found += [
-            (number, (_ARGUMENTS[kind],), Part("text", str(get(item, _ARGUMENTS[kind]))))
+            ((number, _ARGUMENTS[kind]), Part("text", str(get(item, _ARGUMENTS[kind]))))
             for number, item in enumerate(items)
             if (kind := str(item_type(item))) in _ARGUMENTS
         ]
     return found
 
 
-def _item_slots(item: Item) -> list[tuple[Path, Part]]:
-    kind = item_type(item)
-    if kind in ("message", "custom_tool_call_output", "function_call_output"):
-        key = "content" if kind == "message" else "output"
-        return _content_slots(get(item, key), (key,))
-    if kind == "reasoning":
-        return _reasoning_slots(item)
-    if kind in _ARGUMENTS:
-        return []
+def _item_slots(item: Item) -> list[Slot]:
+    kind = str(item_type(item))
     if kind in _ACTIONS:
         return [slot for key in _ACTION_KEYS for slot in _leaves(get(item, key), (key,))]
-    return [((), Part("opaque", tokens=_opaque_tokens(item)))]
+    if kind in _CONTENT:
+        return _content_slots(get(item, _CONTENT[kind]), (_CONTENT[kind],))
+    if kind == "reasoning":
+        return _reasoning_slots(item)
+    return [] if kind in _ARGUMENTS else [((), opaque(item))]
 
 
-def _content_slots(content: object, path: Path) -> list[tuple[Path, Part]]:
+def _content_slots(content: object, path: Path) -> list[Slot]:
     if isinstance(content, str):
         return [(path, Part("text", content))] if content else []
-    if not isinstance(content, (list, tuple)):
-        return []
-    return [_part_slot(part, (*path, number)) for number, part in enumerate(content)]
+    listed = content if isinstance(content, (list, tuple)) else ()
+    return [_part_slot(part, (*path, number)) for number, part in enumerate(listed)]
 
 
-def _part_slot(part: object, path: Path) -> tuple[Path, Part]:
+def _part_slot(part: object, path: Path) -> Slot:
     kind = str(get(part, "type"))
-    key = "refusal" if kind == "refusal" else "text"
+    key: Literal["refusal", "text"] = "refusal" if kind == "refusal" else "text"
     text = get(part, key)
-    if isinstance(text, str):
-        return (*path, key), Part("refusal" if kind == "refusal" else "text", text)
-    return (), _media(kind, part)
+    return ((*path, key), Part(key, text)) if isinstance(text, str) else ((), _PARTS.get(kind, opaque)(part))
 
 
-def _media(kind: str, part: object) -> Part:
-    if kind in ("input_image", "computer_screenshot"):
-        url = get(part, "image_url")
-        size = image_size(url) if isinstance(url, str) else None
-        return Part("image", tokens=image_tokens(size, detail=str(get(part, "detail") or "auto")))
-    if kind == "input_file":
-        return Part("file", tokens=file_tokens(_text_or_none(get(part, "file_data"))))
-    if kind == "input_audio":
-        return Part("audio", tokens=audio_tokens(_text_or_none(get(get(part, "input_audio"), "data"))))
-    return Part("opaque", tokens=_opaque_tokens(part))
+def _picture(part: object) -> Part:
+    return image(get(part, "image_url"), detail=get(part, "detail"))
 
 
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+_PARTS: Final[Mapping[str, Callable[[object], Part]]] = {
+    "input_image": _picture,
+    "computer_screenshot": _picture,
+    "input_file": lambda part: file(get(part, "file_data")),
+    "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
+}
 
 
-def _opaque_tokens(value: object) -> int:
-    return EstimateCounter().count(json.dumps(_fields(value), default=str, ensure_ascii=False)[:20_000])
-
-
-def _fields(value: object) -> dict[str, object]:
-    """Return the fields of a dict or of an SDK object; none of anything else."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}
-
-
-def _reasoning_slots(item: Item) -> list[tuple[Path, Part]]:
-    slots: list[tuple[Path, Part]] = []
+def _reasoning_slots(item: Item) -> list[Slot]:
+    found: list[Slot] = []
     for key in ("summary", "content"):
         listed = get(item, key)
         for number, part in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
-            text = get(part, "text")
-            if isinstance(text, str):
-                slots.append(((key, number, "text"), Part("reasoning", text)))
-    sealed = get(item, "encrypted_content")
-    if isinstance(sealed, str):
-        slots.append(((), Part("opaque", tokens=len(sealed) * 3 // 16)))  # base64, then about 4 bytes a token
-    return slots
+            if isinstance(text := get(part, "text"), str):
+                found.append(((key, number, "text"), Part("reasoning", text)))
+    encrypted = get(item, "encrypted_content")
+    return [*found, ((), Part("opaque", tokens=sealed(encrypted)))] if isinstance(encrypted, str) else found
 
 
-def _leaves(value: object, path: Path) -> list[tuple[Path, Part]]:
+def _leaves(value: object, path: Path) -> list[Slot]:
     """Walk the texts of an action or of its output; what is no text a stage may touch is only counted."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
@@ -225,14 +191,14 @@ def _leaves(value: object, path: Path) -> list[tuple[Path, Part]]:
     if isinstance(value, (list, tuple)):
         return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":
-        return [((), _media("computer_screenshot", value))]
-    return [slot for key, member in _fields(value).items() for slot in _leaves(member, (*path, key))]
+        return [((), _picture(value))]
+    return [slot for key, member in fields_of(value).items() for slot in _leaves(member, (*path, key))]
 
 
-def call_changes(item: Item, call: ToolCall) -> dict[Path, str]:
+def call_changes(item: Item, call: ToolCall) -> dict[Path, object]:
     """Return what a changed call changes in its item."""
     was, kind = tool_call(item), str(item_type(item))
-    changes: dict[Path, str] = {}
+    changes: dict[Path, object] = {}
     if was.arguments != call.arguments:
         changes[_ARGUMENTS[kind],] = call.arguments
     if was.id != call.id and call.id is not None:
@@ -240,27 +206,14 @@ def call_changes(item: Item, call: ToolCall) -> dict[Path, str]:
     return changes
 
 
-def edited(item: Item, changes: Mapping[Path, str]) -> Item:
-    """Return a copy with these texts, without the id that would make the server use its stored copy."""
-    fields = _fields(item)
-    for path, text in changes.items():
-        fields = _fields(_replaced(fields, path, text))
+def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
+    """Return a copy with these changes, without the id that would make the server use its stored copy."""
+    fields = edited(fields_of(item), changes)
     if item_type(item) == "message" and get(item, "role") == "assistant":
         return _spoken(fields)
     if "call_id" in fields or item_type(item) == "message":
         fields.pop("id", None)
     return fields
-
-
-def _replaced(value: object, path: Path, text: str) -> object:
-    """Return a copy of nested dicts and lists with a text in its place; nothing but the way to it is copied."""
-    if not path:
-        return text
-    head, rest = path[0], path[1:]
-    if isinstance(value, (list, tuple)):
-        return [_replaced(member, rest, text) if number == head else member for number, member in enumerate(value)]
-    fields = _fields(value)
-    return {**fields, str(head): _replaced(fields.get(str(head)), rest, text)}
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:

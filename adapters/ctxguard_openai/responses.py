@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from operator import is_
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard.lens import Path, are_same, changed_slots, content_of, get, is_list
 from ctxguard_openai.items import (
     CALL_OF,
     FIXED,
@@ -23,12 +22,9 @@ from ctxguard_openai.items import (
     KINDS,
     OUTPUT_OF,
     Item,
-    Path,
     call_changes,
     call_id,
     calls_a_tool,
-    edited,
-    get,
     is_model_item,
     is_output,
     item_type,
@@ -36,6 +32,7 @@ from ctxguard_openai.items import (
     stand_in,
     stays,
     tool_call,
+    unstored,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +66,7 @@ class ResponsesAdapter:
         Raises:
             HistoryError: it is no list, or an item has neither `type` nor `role`.
         """
-        if isinstance(native, (str, bytes, Mapping)) or not isinstance(native, Sequence):
+        if not is_list(native):
             raise HistoryError(f"a list of input items is wanted, not {type(native).__name__}")
         groups = [_RUNS.known(group) for group in _groups(native)]
         artifacts = _with_shell_call_ids(_CACHE.read(groups), groups)
@@ -91,9 +88,7 @@ class ResponsesAdapter:
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds items of a kind that only the Responses API has."""
-        if not isinstance(native, Sequence) or isinstance(native, (str, bytes)):
-            return False
-        types = [item_type(item) for item in native]
+        types = [item_type(item) for item in native] if is_list(native) else [None]
         known = {*OUTPUT_OF, *CALL_OF, *FIXED, *HOSTED, "reasoning"}
         return None not in types and any(kind in known for kind in types)
 
@@ -137,7 +132,7 @@ class _Runs:
     def known(self, items: list[Item]) -> list[Item]:
         """Return the earlier list of these very items, or this one."""
         found = self._by_first.get(id(items[0]))
-        if found is not None and len(found) == len(items) and all(map(is_, found, items)):
+        if found is not None and are_same(found, items):
             return found
         if len(self._by_first) >= self.MOST:
             self._by_first.clear()
@@ -152,7 +147,7 @@ def _artifact(items: list[Item], position: int) -> Artifact:
     name = get(first, "name") if is_output(first) or role else None
     return Artifact(
         Kind.TOOL if is_output(first) else KINDS.get(str(role), Kind.ASSISTANT),
-        _content([part for _, _, part in slots(source)]),
+        content_of([part for _, part in slots(source)]),
         calls=tuple(tool_call(item) for item in items if calls_a_tool(item, source)),
         answers=call_id(first) if is_output(first) else None,
         name=name if isinstance(name, str) else None,
@@ -172,13 +167,6 @@ def _with_shell_call_ids(artifacts: list[Artifact], groups: Sequence[Sequence[It
     return (
         [replace(a, answers=named[a.answers]) if a.answers in named else a for a in artifacts] if named else artifacts
     )
-
-
-def _content(parts: list[Part]) -> str | tuple[Part, ...]:
-    if not parts:
-        return ""
-    only = parts[0].text if len(parts) == 1 and parts[0].kind == "text" else None
-    return tuple(parts) if only is None else only
 
 
 def _with_server_calls(artifacts: list[Artifact]) -> Iterator[Artifact]:
@@ -216,43 +204,34 @@ def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     return written + _rewritten(items, chunk, changes)
 
 
-def _rewritten(items: tuple[Item, ...], chunk: list[int], changes: Mapping[int, Mapping[Path, str]]) -> list[Item]:
+def _rewritten(items: tuple[Item, ...], chunk: list[int], changes: Mapping[int, Mapping[Path, object]]) -> list[Item]:
     if not any(number in changes for number in chunk):
         return [items[number] for number in chunk]
     bound = any(item_type(items[n]) in HOSTED or stays((items[n],)) for n in chunk)  # these cannot go without their ids
+    frees = not bound and any(item_type(items[n]) == "reasoning" for n in chunk)
     rewritten: list[Item] = []
     for number in chunk:
         item = items[number]
         if item_type(item) == "reasoning":
             rewritten += [item] if bound and number not in changes else []
         else:
-            frees = number in changes or (not bound and any(item_type(items[n]) == "reasoning" for n in chunk))
-            rewritten.append(edited(item, changes.get(number, {})) if frees else item)
+            rewritten.append(unstored(item, changes.get(number, {})) if frees or number in changes else item)
     return rewritten
 
 
-def _changes(artifact: Artifact, items: tuple[Item, ...]) -> dict[int, dict[Path, str]]:
+def _changes(artifact: Artifact, items: tuple[Item, ...]) -> dict[int, dict[Path, object]]:
     """Return what is to be written, by number of the item and place in it."""
-    changes: dict[int, dict[Path, str]] = {}
-    texts = [(number, path, part.text) for number, path, part in slots(items) if part.text is not None]
-    for (number, path, was), now in zip(texts, _new_texts(artifact, len(texts)), strict=True):
-        if was != now:
-            changes.setdefault(number, {})[path] = now
+    changes: dict[int, dict[Path, object]] = {}
+    for (number, *path), _, now in (slot for slot in changed_slots(artifact, slots(items)) if slot[0]):
+        changes.setdefault(int(number), {})[tuple(path)] = now.text
     calling = [number for number, item in enumerate(items) if calls_a_tool(item, items)]
     for number, call in zip(calling, artifact.calls, strict=True):
         changes.setdefault(number, {}).update(call_changes(items[number], call))
-    if artifact.answers != artifact.root.answers:
-        changes.setdefault(0, {})["call_id",] = artifact.answers or ""
-    if artifact.name != artifact.root.name and artifact.name is not None:
-        changes.setdefault(0, {})["name",] = artifact.name
+    for name in ("answers", "name"):
+        value = getattr(artifact, name)
+        if value != getattr(artifact.root, name) and value is not None:
+            changes.setdefault(0, {})["call_id" if name == "answers" else name,] = value
     return {number: change for number, change in changes.items() if change}
-
-
-def _new_texts(artifact: Artifact, expected: int) -> list[str]:
-    """Return the texts of a changed content; one text that took the place of several leaves the others empty."""
-    content = artifact.content
-    texts = [content] if isinstance(content, str) else [part.text for part in content if part.text is not None]
-    return [*texts, *[""] * expected][:expected]
 
 
 def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
@@ -265,10 +244,6 @@ def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[I
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
         for call in artifact.calls
     ]
-
-
-def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
-    return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
 
 
 def stabilize_input(
@@ -296,9 +271,10 @@ def stabilize_input(
         BudgetExceededError: what must stay does not fit.
     """
     adapter = ResponsesAdapter(incremental=incremental)
-    overhead = _overhead(stabilizer, instructions)
-    result = stabilizer.stabilize(adapter.read(items), tools=tools, overhead=overhead, window=window)
-    return adapter.write(items, result.artifacts), result.report
+    stabilized, report = stabilize_native(
+        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
+    )
+    return list(stabilized), report
 
 
 async def astabilize_input(
@@ -312,6 +288,7 @@ async def astabilize_input(
 ) -> tuple[list[Item], Report]:
     """Do what `stabilize_input` does where summarizers or stores are async."""
     adapter = ResponsesAdapter(incremental=incremental)
-    overhead = _overhead(stabilizer, instructions)
-    result = await stabilizer.astabilize(adapter.read(items), tools=tools, overhead=overhead, window=window)
-    return adapter.write(items, result.artifacts), result.report
+    stabilized, report = await astabilize_native(
+        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
+    )
+    return list(stabilized), report

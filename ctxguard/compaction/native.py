@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from ctxguard.adapters import Adapter, adapter_names, find_adapter
+from ctxguard.adapters import Adapter, adapter_names, detect_adapter
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import AdapterError
 
@@ -20,7 +20,12 @@ def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, lis
     """
     if all(isinstance(message, Artifact) for message in messages):
         return None, cast("list[Artifact]", list(messages))
-    adapter = _detected(messages)
+    adapter = detect_adapter(messages)
+    if adapter is None:
+        raise AdapterError(
+            f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(adapter_names())}; "
+            "read the messages with an adapter of your own and hand over the artifacts"
+        )
     return adapter, adapter.read(messages)
 
 
@@ -29,19 +34,3 @@ def write_native(
 ) -> Sequence[object]:
     """Return artifacts in the format that they were read from."""
     return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))
-
-
-def _detected(messages: Sequence[object]) -> Adapter[object]:
-    tried = []
-    for name in adapter_names():
-        try:
-            adapter = find_adapter(name)
-        except AdapterError:
-            continue  # its framework is not installed, so the messages cannot be of its kind
-        if adapter.detects(messages):
-            return adapter
-        tried.append(name)
-    raise AdapterError(
-        f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(tried)}; "
-        "read the messages with an adapter of your own and hand over the artifacts"
-    )

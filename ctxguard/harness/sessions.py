@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapters import Adapter, adapter_names, find_adapter
+from ctxguard.adapters import Adapter, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
 
 __all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
 
-OF_OBJECTS: Final = ("langchain", "pydantic-ai")
-"""Adapters of objects that no JSON file can hold; their frameworks are not loaded to find that out."""
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
 
@@ -244,16 +242,6 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
         return bundle
     if name is not None:
         return find_adapter(name)
-    if native == []:
-        return find_adapter("openai")
-    if bundle.detects(native):
+    if native != [] and bundle.detects(native):
         return bundle
-    names = [known for known in adapter_names() if known not in OF_OBJECTS]
-    for known in sorted(names, key=lambda n: n != "openai"):
-        try:
-            adapter = find_adapter(known)
-        except AdapterError:
-            continue  # its framework is not installed, so the file cannot be of its kind here
-        if adapter.detects(native):
-            return adapter
-    return find_adapter("openai")
+    return detect_adapter(native) or find_adapter("openai")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctxguard.stages.bound_tool_output import BoundToolOutput
 from ctxguard.stages.checkpoints import CheckpointManager
+from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes
 from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
 from ctxguard.stages.intelligent_pruner import ImportanceScorer, IntelligentPruner, PruningRules
@@ -18,6 +19,7 @@ from ctxguard.stages.stable_window import StableWindow
 __all__ = [
     "BoundToolOutput",
     "CheckpointManager",
+    "DropStaleThinking",
     "DropVerboseOutput",
     "ExpireLifetimes",
     "FillBudget",

@@ -36,7 +36,8 @@ STABILIZERS = {budget: Stabilizer(budget, counter="estimate") for budget in (200
 def decisions(adapter, native, budget):
     """Return what was decided for each artifact, or what was said not to fit."""
     try:
-        _, report = stabilize_native(STABILIZERS[budget], adapter, native)
+        # stale thinking is a rule of one provider alone
+        _, report = stabilize_native(STABILIZERS[budget], adapter, native, keep_thinking=True)
     except BudgetExceededError as error:
         return error.needed
     return [(d.position, d.artifact.kind, d.action, d.tokens_before, d.tokens_after) for d in report.decisions]

@@ -9,10 +9,9 @@ import pytest
 from ctxguard import Stabilizer
 from ctxguard.artifacts import Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.stages import FillBudget, RepairExchanges
+from ctxguard.stages import DropStaleThinking, FillBudget, RepairExchanges
 from ctxguard_anthropic import (
     AnthropicAdapter,
-    DropStaleThinking,
     astabilize_request,
     stabilize_messages,
     stabilize_request,

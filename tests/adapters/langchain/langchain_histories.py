@@ -6,11 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pytest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field
 
 from ctxguard.artifacts import Artifact, Kind
+
+needs_profiles = pytest.mark.skipif(
+    "profile" not in BaseChatModel.model_fields, reason="this version of langchain-core has no model profiles"
+)
 
 
 class ScriptedChatModel(GenericFakeChatModel):

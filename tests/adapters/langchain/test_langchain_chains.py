@@ -13,7 +13,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langchain_histories import ScriptedChatModel
+from langchain_histories import ScriptedChatModel, needs_profiles
 
 from ctxguard import Stabilizer
 from ctxguard.errors import AdapterError, BudgetExceededError, ConfigError, HistoryError
@@ -159,6 +159,7 @@ def test_a_guard_is_safe_to_share_between_threads():
 
 
 class TestWindowsAndTools:
+    @needs_profiles
     def test_a_share_takes_the_window_of_the_models_profile(self):
         model = ScriptedChatModel(reply=echo, profile={"max_input_tokens": 1_000})
         reports = []
@@ -229,6 +230,7 @@ class TestMessageHistory:
         assert isinstance(stored.messages[1], AIMessageChunk)
         assert len(model.seen[-1]) < 20
 
+    @needs_profiles
     def test_the_guard_goes_before_the_model_wherever_it_stands(self):
         reports, stored = [], InMemoryChatMessageHistory()
         model = ScriptedChatModel(reply=echo, profile={"max_input_tokens": 1_000})

@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 __all__ = ["DropStaleThinking"]
 
 _WINDOW: Final = "StableWindow"
+_BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority")
 """Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
 
 
 class DropStaleThinking:
-    """Drop the thinking that was written under a prompt which has been cut since.
+    """Drop the signed thinking that was written under a prompt which has been cut since.
 
     Anthropic's models of 2026 bind each thinking block to everything before it and refuse it elsewhere ("Invalid
     signature in thinking block. The block is bound to a different conversation"). What was written after the cut was
     bound to the prompt as it is now, and stays; what was masked or bounded was so when it was first sent. A stage that
     drops anything but at a cut leaves no way to tell, so all thinking behind it goes.
+
+    Adapters mark such thinking as `Part.signed` and leave out what is blank here. `stabilize_native`, and with it every
+    door, puts this stage behind the chain where a history holds any.
     """
 
     name = "DropStaleThinking"
@@ -52,7 +56,6 @@ def _stale(draft: Draft, change: Change) -> set[int]:
 
 
 def _without_thinking(artifact: Artifact) -> Artifact:
-    if isinstance(artifact.content, str) or all(part.kind != "reasoning" for part in artifact.content):
+    if isinstance(artifact.content, str) or not any(part.signed for part in artifact.content):
         return artifact
-    blank = Part("reasoning", "")
-    return artifact.revised(content=tuple(blank if part.kind == "reasoning" else part for part in artifact.content))
+    return artifact.revised(content=tuple(_BLANK if part.signed else part for part in artifact.content))

@@ -1,0 +1,169 @@
+"""What adapters look through: fields of dicts and objects, places in them, and copies with other values there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Final, TypeAlias, TypeGuard, TypeVar
+
+from ctxguard.artifacts import Artifact, Part
+from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
+from ctxguard.tokens import EstimateCounter
+
+__all__ = [
+    "GONE",
+    "Path",
+    "Slot",
+    "are_same",
+    "argument_text",
+    "audio",
+    "changed_slots",
+    "content_of",
+    "edited",
+    "fields_of",
+    "file",
+    "get",
+    "image",
+    "is_list",
+    "opaque",
+    "sealed",
+    "written_each",
+]
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: keys of dicts, names of fields, numbers of list members."""
+Slot: TypeAlias = tuple[Path, Part]
+"""A piece of content and the place of its text; `()` for what has no text to change."""
+Value = TypeVar("Value")
+
+GONE: Final = object()
+"""In place of a new value: the place itself goes."""
+_LOOKED_AT: Final = 20_000
+
+
+def get(value: object, key: str) -> object:
+    """Return a field of a dict or of an object; None where it has none."""
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.get(key)
+    return getattr(value, key, None)
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """Return the fields of a dict or of a pydantic object as a dict of their own; none of anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}
+
+
+def is_list(native: object) -> TypeGuard[Sequence[object]]:
+    """Tell a list, of any class, from a text."""
+    return isinstance(native, Sequence) and not isinstance(native, (str, bytes))
+
+
+def are_same(now: Sequence[object], was: Sequence[object]) -> bool:
+    """Tell whether two lists hold the very same objects."""
+    return len(now) == len(was) and all(map(is_, now, was))
+
+
+def edited(value: Value, changes: Mapping[Path, object]) -> Value:
+    """Return a copy with other values in these places; nothing but the way to them is copied.
+
+    Dicts and lists become dicts and lists, other objects copies by their own operator (`model_copy`,
+    `dataclasses.replace`), or dicts where a field of theirs is `GONE`. Dataclasses lose a field by None, and are not
+    given fields that their version does not have.
+    """
+    return _edited(value, changes) if changes else value  # type: ignore[return-value]  # of the same kind
+
+
+def _edited(value: object, changes: Mapping[Path, object]) -> object:
+    if () in changes:
+        return changes[()]
+    inner: dict[str | int, dict[Path, object]] = {}
+    for (head, *rest), new in changes.items():
+        inner.setdefault(head, {})[tuple(rest)] = new
+    if isinstance(value, (list, tuple)):
+        members = (_edited(m, inner[n]) if n in inner else m for n, m in enumerate(value))
+        return [member for member in members if member is not GONE]
+    return _copied(value, {str(key): _edited(get(value, str(key)), change) for key, change in inner.items()})
+
+
+def _copied(value: object, changes: Mapping[str, object]) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        known = {field.name for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **{k: None if v is GONE else v for k, v in changes.items() if k in known})
+    if hasattr(value, "model_copy") and GONE not in changes.values():
+        return value.model_copy(update=dict(changes))
+    return {key: member for key, member in {**fields_of(value), **changes}.items() if member is not GONE}
+
+
+def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """Return parts as the content of an artifact: a text alone is its text."""
+    if not parts:
+        return ""
+    first = parts[0]
+    alone = len(parts) == 1 and first.kind == "text" and not first.signed
+    return first.text if alone and first.text is not None else tuple(parts)
+
+
+def changed_slots(artifact: Artifact, slots: Sequence[Slot]) -> Iterator[tuple[Path, Part, Part]]:
+    """Walk the places whose part is another now, with the part that was and the one that is.
+
+    One text that took the place of several parts goes into the first place for a text and leaves the others empty.
+    """
+    content = artifact.content
+    parts = list(content) if not isinstance(content, str) and len(content) == len(slots) else _spread(artifact, slots)
+    for (path, was), now in zip(slots, parts, strict=True):
+        if was != now:
+            yield path, was, now
+
+
+def _spread(artifact: Artifact, slots: Iterable[Slot]) -> Iterator[Part]:
+    content = artifact.content
+    texts = [content] if isinstance(content, str) else [part.text for part in content if part.text is not None]
+    coming = iter(texts)
+    for _, part in slots:
+        yield part if part.text is None else dataclasses.replace(part, text=next(coming, ""))
+
+
+def written_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Value]) -> list[Value]:
+    """Return one message for each artifact: the very one it was read from, or what `write` makes of a changed one."""
+    return [
+        artifact.source if artifact.origin is None and artifact.source is not None else write(artifact)  # type: ignore[misc]
+        for artifact in artifacts
+    ]
+
+
+def argument_text(value: object) -> str:
+    """Return the arguments of a call as text: a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def image(url: object, *, detail: object = None) -> Part:
+    """Return the part of an image, by its link or `data:` URL."""
+    size = image_size(url) if isinstance(url, str) else None
+    return Part("image", tokens=image_tokens(size, detail=str(detail or "auto")))
+
+
+def audio(data: object) -> Part:
+    """Return the part of a sound, by its base64 data where there is any."""
+    return Part("audio", tokens=audio_tokens(data if isinstance(data, str) else None))
+
+
+def file(data: object) -> Part:
+    """Return the part of a file, by its base64 data where there is any."""
+    return Part("file", tokens=file_tokens(data if isinstance(data, str) else None))
+
+
+def opaque(value: object) -> Part:
+    """Return the part of what nobody here knows: counted by its JSON, at most 20,000 characters of it."""
+    sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+    return Part("opaque", tokens=EstimateCounter().count(sent[:_LOOKED_AT]))
+
+
+def sealed(data: object) -> int:
+    """Return about how many tokens encrypted or signed base64 stands for: 4 bytes a token."""
+    return len(data) * 3 // 16 if isinstance(data, str) else 0
