@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, Part, ToolCall, exchanges
     from ctxguard.config import ContextConfig, load_context_config
+    from ctxguard.draft import Draft, Stage
     from ctxguard.errors import BudgetExceededError, CtxguardError
     from ctxguard.pii import mask_pii, validate_no_pii
     from ctxguard.policies import stabilize_context
     from ctxguard.report import Report
-    from ctxguard.stabilizer import Draft, Stabilized, Stabilizer, Stage
+    from ctxguard.stabilizer import Stabilized, Stabilizer
     from ctxguard.tokens import TokenCounter
     from ctxguard.truncate import estimate_tokens, truncate_messages
 
@@ -46,11 +47,12 @@ __all__ = [
 _HOMES = {
     "ctxguard.artifacts": ("Artifact", "Exchange", "Kind", "Lifetime", "Part", "ToolCall", "exchanges"),
     "ctxguard.config": ("ContextConfig", "load_context_config"),
+    "ctxguard.draft": ("Draft", "Stage"),
     "ctxguard.errors": ("BudgetExceededError", "CtxguardError"),
     "ctxguard.pii": ("mask_pii", "validate_no_pii"),
     "ctxguard.policies": ("stabilize_context",),
     "ctxguard.report": ("Report",),
-    "ctxguard.stabilizer": ("Draft", "Stabilized", "Stabilizer", "Stage"),
+    "ctxguard.stabilizer": ("Stabilized", "Stabilizer"),
     "ctxguard.tokens": ("TokenCounter",),
     "ctxguard.truncate": ("estimate_tokens", "truncate_messages"),
 }

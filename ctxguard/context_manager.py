@@ -11,8 +11,9 @@ from ctxguard.config import ContextConfig
 from ctxguard.content.compression import MessageCompressor
 from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
+from ctxguard.draft import Draft, Stage
 from ctxguard.metrics import ContextMetrics
-from ctxguard.stabilizer import Draft, Stabilizer, Stage
+from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
     CheckpointManager,
     IntelligentPruner,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Lifetime
+from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
-from ctxguard.stabilizer import Stabilizer, Stage
+from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
     BoundToolOutput,
     DropVerboseOutput,

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.stabilizer import Draft
+from ctxguard.draft import Draft
 
 __all__ = ["AUTHORITY", "MESSAGES", "Unit", "recent_messages", "task_of", "units"]
 

@@ -8,18 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact
-
-if TYPE_CHECKING:
-    from ctxguard.stabilizer import Draft
+from ctxguard.draft import Action, Change, Draft
 
 __all__ = [
-    "Action",
-    "Change",
     "CheckResult",
-    "Cut",
     "Decision",
     "DecisionRun",
     "Finding",
@@ -27,8 +21,6 @@ __all__ = [
     "Step",
     "decision_runs",
 ]
-
-Action = Literal["kept", "masked", "bounded", "summarised", "dropped", "repaired", "recalled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +50,6 @@ class CheckResult:
     def ok(self) -> bool:
         """Whether the check holds."""
         return not self.findings
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Say where the window was last cut.
-
-    Attributes:
-        at: position in the history of the artifact that hit the budget; everything older was sent before the cut.
-        position: position in the result from which it differs from what was sent before.
-        fresh: True where this very call made the cut, so that its prompt does not extend the previous one.
-        rebilled: tokens from `position` on, which no prompt cache can serve after the cut.
-    """
-
-    at: int
-    position: int
-    fresh: bool
-    rebilled: int
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Hold what one stage changed: the artifacts before and after, compared by identity when a report is read."""
-
-    before: tuple[Artifact, ...]
-    after: tuple[Artifact, ...]
-    action: Action | None = None
-    reason: str | Mapping[int, str] = ""
-    otherwise: str = ""
-    stage: str = ""
-
-    def why(self, artifact: Artifact) -> str:
-        """Return the reason that was given for an artifact."""
-        return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,106 +7,22 @@ The core is a generator that asks for what needs I/O and never does it itself; `
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import is_
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft, Stage, stage_name
 from ctxguard.drivers import Ask, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
 from ctxguard.intake import Intake
-from ctxguard.report import Action, Change, CheckResult, Cut, Report
+from ctxguard.report import CheckResult, Report
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
-    from ctxguard.pii import Detector
 
 __all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Hold the context being drafted. Stages take one and give another; nothing in it is ever mutated.
-
-    Attributes:
-        artifacts: what the context holds by now.
-        budget: tokens that everything sent may take, `overhead` included.
-        counter: counts artifacts.
-        history: what came in, for stages and checks that look back.
-        overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
-        keep_recent: how many of the latest messages must stay.
-        keep_task: whether the first user message stays as the task.
-        calibrate: whether what the provider reported for earlier calls corrects the counts.
-        dry: whether this is a dry run, in which nothing may be written.
-        masks: maskers of the stages so far, for whatever later stages write.
-        detectors: what those maskers look for, for the check.
-        cut: the last cut, where a stage made one.
-        changes: what the stages have changed, in order.
-        details: figures of a stage for the report, by stage name (scores, for example).
-    """
-
-    artifacts: tuple[Artifact, ...]
-    budget: int
-    counter: ArtifactCounter
-    history: tuple[Artifact, ...] = ()
-    overhead: int = 0
-    keep_recent: int = 2
-    keep_task: bool = True
-    calibrate: bool = True
-    dry: bool = False
-    masks: tuple[Callable[[str], str], ...] = ()
-    detectors: tuple[Detector, ...] = ()
-    cut: Cut | None = None
-    changes: tuple[Change, ...] = ()
-    details: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all that would be sent."""
-        return self.overhead + self.counter.artifacts(self.artifacts)
-
-    def mask(self, text: str) -> str:
-        """Mask a text that a stage writes itself, by the rules of the masking stages before it."""
-        for mask in self.masks:
-            text = mask(text)
-        return text
-
-    def revise(
-        self,
-        artifacts: Iterable[Artifact],
-        *,
-        reason: str | Mapping[int, str] = "",
-        otherwise: str = "",
-        action: Action | None = None,
-    ) -> Draft:
-        """Return a draft with other artifacts; what became of each is worked out by identity.
-
-        An artifact that is gone counts as dropped, a changed copy of one as `action`, a new one as `action` too.
-
-        Args:
-            artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
-            reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
-            otherwise: why, for those that `reason` does not name.
-            action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
-        """
-        after = tuple(artifacts)
-        if len(after) == len(self.artifacts) and all(map(is_, after, self.artifacts)):
-            return self
-        change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
-        return replace(self, artifacts=after, changes=(*self.changes, change))
-
-
-StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
-
-
-class Stage(Protocol):
-    """Change a draft: a pure function of it. It does no I/O and reads no clock; a generator may yield `Ask`s."""
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft, or a generator that returns it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +247,6 @@ def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
     if origin is None or origin.token_count is None or artifact.token_count is not None:
         return artifact
     return replace(artifact, token_count=counter.artifact(artifact))
-
-
-def stage_name(stage: Stage) -> str:
-    """Return what reports call a stage: its `name`, else its function's or class's."""
-    return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)
 
 
 def _named(draft: Draft, before: int, stage: Stage) -> Draft:

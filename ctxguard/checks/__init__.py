@@ -12,8 +12,8 @@ from ctxguard.checks.provider_profiles import PROVIDERS, ProviderProfile, provid
 from ctxguard.checks.recent_kept import RecentKept
 from ctxguard.checks.system_intact import SystemIntact
 from ctxguard.checks.within_budget import WithinBudget
+from ctxguard.draft import Draft
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 
 __all__ = [
     "ALL_CHECKS",

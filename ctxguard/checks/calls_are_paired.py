@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ctxguard.artifacts import Kind, pair
+from ctxguard.draft import Draft
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 
 __all__ = ["CallsArePaired"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ctxguard.draft import Draft
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:

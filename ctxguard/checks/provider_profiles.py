@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 
 __all__ = ["PROVIDERS", "ProviderProfile", "provider_profile"]
 

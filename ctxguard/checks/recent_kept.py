@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ctxguard.artifacts import Kind
+from ctxguard.draft import Draft
 from ctxguard.protection import recent_messages
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 
 __all__ = ["RecentKept"]
 

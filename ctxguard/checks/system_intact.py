@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ctxguard.artifacts import Artifact
+from ctxguard.draft import Draft
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY
 from ctxguard.report import Finding
-from ctxguard.stabilizer import Draft
 
 __all__ = ["SystemIntact"]
 

@@ -10,9 +10,8 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.summaries import key_of
 from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
+from ctxguard.draft import Cut, Draft
 from ctxguard.protection import AUTHORITY, Unit, units
-from ctxguard.report import Cut
-from ctxguard.stabilizer import Draft
 
 __all__ = ["Fold"]
 

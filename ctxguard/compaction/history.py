@@ -19,8 +19,10 @@ from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
+from ctxguard.draft import Draft
+from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.stabilizer import Ask, Draft, Stabilizer
+from ctxguard.stabilizer import Stabilizer
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 

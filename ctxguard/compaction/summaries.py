@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from ctxguard.compaction.transcript import chunked
+from ctxguard.drivers import Ask
 from ctxguard.errors import StoreError, SummarizerError
-from ctxguard.stabilizer import Ask
 from ctxguard.stores import Store
 from ctxguard.text_cache import TextCache
 

@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import Measured, fit, measure
-from ctxguard.content.views import Bounded, Count, FileType, Limits, Shape, Source, TruncationInfo, View
+from ctxguard.content.views import (
+    NO_LIMITS,
+    Bounded,
+    Count,
+    FileType,
+    Limits,
+    Shape,
+    Source,
+    TruncationInfo,
+    View,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["bound", "show"]
 
-NO_LIMITS: Final = Limits()
 _AMPLE: Final = 4
 """Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
 _PROCESSORS: Final = {
@@ -39,6 +48,7 @@ def bound(
     count: Count,
     file_type: FileType | None = None,
     handle: str | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Bounded:
     """Return a view of a text that has at most `max_tokens` tokens, or the text itself where it fits.
 
@@ -51,6 +61,7 @@ def bound(
         count: counts the tokens of a text.
         file_type: what the text is; None means: look.
         handle: name under which the whole can be recalled; the marker names it.
+        limits: what else a view of a text over the limit may not exceed.
     """
     measured = measure(text, max_tokens, count)
     if not measured.over:
@@ -58,7 +69,7 @@ def bound(
         info = TruncationInfo(tokens_shown=tokens, tokens_total=tokens)
         return Bounded(text, info, file_type or detect(text))
     source = Source(text, handle=handle)
-    return show(source, file_type or detect(text), max_tokens, count, measured=measured)
+    return show(source, file_type or detect(text), max_tokens, count, limits=limits, measured=measured)
 
 
 def show(

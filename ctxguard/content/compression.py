@@ -17,7 +17,7 @@ from ctxguard.tokens import find_counter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxguard.stabilizer import Draft
+    from ctxguard.draft import Draft
     from ctxguard.tokens import TokenCounter
 
 __all__ = ["CompressionLevel", "ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["context_result", "handle_of", "recall", "recall_tool"]
+__all__ = ["context_result", "handle_of", "preview_limits", "recall", "recall_tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ class _Preview:
 
     def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
         most = self.truncation.max_preview_tokens
-        limits = _limits(self.truncation)
+        limits = preview_limits(self.truncation)
         head = _head(handle, file_type, f"{len(text)} characters", tokens)
         room = most - self.count(head) - 4
         if room < 16:
@@ -294,7 +294,8 @@ def _shared_store(url: str | None) -> _Saves:
     return open_store(url or ":memory:", max_bytes=None if url else _MEMORY)
 
 
-def _limits(truncation: TruncationConfig) -> Limits:
+def preview_limits(truncation: TruncationConfig) -> Limits:
+    """Return what a preview by a preset may show beside its tokens."""
     return Limits(
         lines=truncation.max_lines,
         line_length=truncation.max_line_length,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["Bounded", "Count", "FileType", "Limits", "Shape", "Source", "TruncationInfo", "View", "note"]
+__all__ = ["NO_LIMITS", "Bounded", "Count", "FileType", "Limits", "Shape", "Source", "TruncationInfo", "View", "note"]
 
 Count = Callable[[str], int]
 """Count the tokens of a text."""
@@ -65,6 +65,9 @@ class Limits:
     cell: int | None = None
     rows_head: int | None = None
     rows_tail: int | None = None
+
+
+NO_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)

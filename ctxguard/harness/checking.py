@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
+from ctxguard.draft import Draft
 from ctxguard.harness.sessions import Session
-from ctxguard.stabilizer import Draft
 from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
 
 __all__ = ["check_session"]

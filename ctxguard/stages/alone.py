@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.stabilizer import Draft, Stage
+from ctxguard.draft import Draft, Stage
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 __all__ = ["applied"]

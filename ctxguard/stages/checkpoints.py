@@ -11,9 +11,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit, units
-from ctxguard.stabilizer import Draft
 from ctxguard.stages.selection import selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Part
 
 if TYPE_CHECKING:
-    from ctxguard.report import Change
-    from ctxguard.stabilizer import Draft
+    from ctxguard.draft import Change, Draft
 
 __all__ = ["DropStaleThinking"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
-from ctxguard.stabilizer import Draft
+from ctxguard.draft import Draft
 
 __all__ = ["ExpireLifetimes"]
 

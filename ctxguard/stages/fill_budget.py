@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Literal
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.protection import AUTHORITY, Unit, recent_messages, units
-from ctxguard.stabilizer import Draft
 
 __all__ = ["DropVerboseOutput", "FillBudget"]
 

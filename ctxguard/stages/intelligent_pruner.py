@@ -10,9 +10,9 @@ from threading import Lock
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit, units
-from ctxguard.stabilizer import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.merge_similar import MergeSimilar

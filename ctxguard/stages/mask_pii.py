@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact, Kind, Slot
-from ctxguard.stabilizer import Draft
+from ctxguard.draft import Draft
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.protection import Unit, units
-from ctxguard.stabilizer import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.selection import check_every, must_stay, selected, settled
 from ctxguard.text_cache import TextCache

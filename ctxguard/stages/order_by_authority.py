@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxguard.artifacts import Kind
-from ctxguard.stabilizer import Draft
+from ctxguard.draft import Draft
 
 __all__ = ["OrderByAuthority"]
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Change, Cut, Draft, Stage
 from ctxguard.errors import ConfigError
 from ctxguard.protection import AUTHORITY, Unit, units
-from ctxguard.report import Change, Cut
-from ctxguard.stabilizer import Draft, Stage
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.stable_window import StableWindow

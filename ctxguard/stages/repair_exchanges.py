@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.stabilizer import Draft
 
 __all__ = ["INTERRUPTED", "RepairExchanges"]
 

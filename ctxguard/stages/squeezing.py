@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ctxguard.artifacts import Artifact, ToolCall
-from ctxguard.stabilizer import Draft
+from ctxguard.draft import Draft
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
 
 __all__ = ["is_json_object", "squeezed_to", "water_level"]

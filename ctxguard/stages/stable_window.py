@@ -16,11 +16,10 @@ from math import ceil
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Cut, Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY, Unit, task_of, units
-from ctxguard.report import Cut
-from ctxguard.stabilizer import Draft
 from ctxguard.stages.squeezing import squeezed_to, water_level
 
 __all__ = ["StableWindow"]

@@ -15,9 +15,9 @@ from ctxguard.checks import (
     WithinBudget,
     provider_profile,
 )
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD
-from ctxguard.stabilizer import Draft
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
 
 COUNTER = ArtifactCounter(EstimateCounter())

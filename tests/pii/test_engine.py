@@ -162,6 +162,15 @@ def test_gitleaks_rules_are_taken_with_keywords_entropy_and_allow_lists(tmp_path
     assert rules.find(text) == rules.scan(text)
 
 
+def test_a_gitleaks_rule_may_hold_brackets_that_are_no_group(tmp_path):
+    file = tmp_path / "gitleaks.toml"
+    file.write_text("[[rules]]\nid = 'x'\nregex = '''key\\(?[(=]+[])]?([a-z0-9]{8})'''\nkeywords = ['key']\n")
+    rules = load_gitleaks(file)
+    assert [(s.start, s.end) for s in rules.find("key((=a1b2c3d4")] == [(6, 14)]
+    file.write_text("[[rules]]\nid = 'y'\nregex = '''acme[(]{2}[0-9]{4}'''\nkeywords = ['acme']\n")
+    assert [(s.start, s.end) for s in load_gitleaks(file).find("acme((1234")] == [(0, 10)]
+
+
 def test_a_file_that_is_no_gitleaks_configuration_is_refused(tmp_path):
     file = tmp_path / "x.toml"
     file.write_text("= 1")
