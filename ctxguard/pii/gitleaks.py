@@ -22,6 +22,8 @@ _POSIX = {
     "[:xdigit:]": "0-9A-Fa-f",
     "[:word:]": r"\w",
 }
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)")
+"""An escape, a class, or the beginning of a group."""
 _INLINE_FLAGS = re.compile(r"\(\?(?!P)([ims]+)\)")
 
 
@@ -70,11 +72,17 @@ def _rules(one: Mapping[str, object], label: str, everywhere: tuple[str, ...]) -
 
 def _translated(pattern: str, name: str) -> str:
     r"""Return Go's expression as Python writes it: flags to their scope, `\\z`, and the first group as the finding."""
-    named = re.sub(r"(?<!\\)\((?!\?)", "(?P<value>", _in_python(pattern), count=1)
+    named = _named(_in_python(pattern))
     try:
         return re.compile(named).pattern
     except re.error as error:
         raise ConfigError(f"gitleaks rule {name}: {error.msg}; leave it out of the file", setting="regex") from error
+
+
+def _named(pattern: str) -> str:
+    """Name the first group of an expression `value`; brackets in a class or behind a backslash open none."""
+    opened = next((match.start() for match in _PART.finditer(pattern) if match[0] == "("), None)
+    return pattern if opened is None else f"{pattern[:opened]}(?P<value>{pattern[opened + 1 :]}"
 
 
 def _in_python(pattern: str) -> str:

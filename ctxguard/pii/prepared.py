@@ -90,18 +90,19 @@ class Prepared:
 def prepare(rule: Rule, order: int) -> Prepared:
     """Compile a rule."""
     source = f"{_EDGE}(?:{rule.pattern}){_STOP}" if rule.kind == "token" else rule.pattern
+    pattern = re.compile(source, re.ASCII if rule.kind == "number" else 0)
     gate = _gate(rule)
     return Prepared(
         rule,
         order,
-        re.compile(source, re.ASCII if rule.kind == "number" else 0),
+        pattern,
         _places(rule, gate),
         gate,
         _words(rule.context) if rule.needs_context else None,
         _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
         re.compile(rule.tail) if rule.tail else None,
         _function(rule.validate),
-        "value" if "(?P<value>" in source else 0,
+        "value" if "value" in pattern.groupindex else 0,
     )
 
 
