@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.config import CompressionLevel
@@ -11,7 +12,8 @@ from ctxguard.content.bounding import bound
 from ctxguard.content.detection import detect
 from ctxguard.content.processors.consoles import compress_console
 from ctxguard.content.processors.snapshots import compress_snapshot
-from ctxguard.content.views import Count, FileType
+from ctxguard.content.view_cache import ViewCache
+from ctxguard.content.views import FileType
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -83,6 +85,40 @@ _STRENGTHS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a message is compressed: the same text in the same way always gives the same view, made once.
+
+    Attributes:
+        strength: what the level does.
+        depth: levels of a snapshot.
+        is_agent: True for what the agent says, False for the output of a tool.
+        hint: what the name of the tool says of the output.
+        counter: counts tokens.
+    """
+
+    strength: _Strength
+    depth: int
+    is_agent: bool
+    hint: FileType | None
+    counter: TokenCounter
+
+    def view(self, text: str) -> str:
+        return _VIEWS.view(text, self, lambda: self._made(text))
+
+    def _made(self, text: str) -> str:
+        count, strength = self.counter.count, self.strength
+        if self.is_agent:
+            return bound(text, strength.agent_tokens or 1, count=count).content
+        file_type = detect(text)
+        if FileType.SNAPSHOT in (file_type, self.hint):
+            text = SnapshotCompressor(max_depth=self.depth).compress(text)
+            return bound(text, 4 * strength.tool_tokens, count=count, file_type=FileType.SNAPSHOT).content
+        if FileType.CONSOLE in (file_type, self.hint):
+            return ConsoleMessageCompressor(max_messages=strength.messages).compress(text)
+        return bound(text, strength.tool_tokens, count=count, file_type=file_type).content
+
+
 class MessageCompressor:
     """Compress the tool outputs of a history, and at level high what the agent said; user messages stay.
 
@@ -111,40 +147,44 @@ class MessageCompressor:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with its long messages compressed."""
-        artifacts = self._compressed(draft.artifacts, draft.counter.counter.count)
+        artifacts = self._compressed(draft.artifacts, draft.counter.counter)
         return draft.revise(artifacts, action="bounded", reason=f"compressed at level {self.level}")
 
     def compress(self, artifacts: Sequence[Artifact]) -> list[Artifact]:
         """Return the artifacts with long ones compressed; those that stay as they are are the same objects."""
-        return self._compressed(artifacts, find_counter(self._counter).count)
+        return self._compressed(artifacts, self._own_counter)
 
-    def _compressed(self, artifacts: Sequence[Artifact], count: Count) -> list[Artifact]:
+    @cached_property
+    def _own_counter(self) -> TokenCounter:
+        return find_counter(self._counter)
+
+    def _compressed(self, artifacts: Sequence[Artifact], counter: TokenCounter) -> list[Artifact]:
         if self._strength is None:
             return list(artifacts)
         names = {call.id: call.name for artifact in artifacts for call in artifact.calls}
-        return [self._one(artifact, names.get(artifact.answers), self._strength, count) for artifact in artifacts]
+        return [self._one(artifact, names.get(artifact.answers), self._strength, counter) for artifact in artifacts]
 
-    def _one(self, artifact: Artifact, tool: str | None, strength: _Strength, count: Count) -> Artifact:
-        if artifact.pinned:
+    def _one(self, artifact: Artifact, tool: str | None, strength: _Strength, counter: TokenCounter) -> Artifact:
+        is_agent = artifact.kind is Kind.ASSISTANT and strength.agent_tokens is not None
+        if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
             return artifact
-        if artifact.kind is Kind.TOOL:
-            name = (artifact.name or tool or "").lower()
-            return artifact.edit(
-                lambda slot, text: self._tool(text, name, strength, count) if slot == "content" else text
-            )
-        limit = strength.agent_tokens
-        if artifact.kind is Kind.ASSISTANT and limit is not None:
-            return artifact.edit(
-                lambda slot, text: bound(text, limit, count=count).content if slot == "content" else text
-            )
-        return artifact
+        hint = None if is_agent else _named(artifact.name or tool or "")
+        way = _Way(strength, strength.depth if self._depth is None else self._depth, is_agent, hint, counter)
+        known = artifact.memo.get(way, artifact)
+        if known is artifact:
+            edited = artifact.edit(lambda slot, text: way.view(text) if slot == "content" else text)
+            known = None if edited is artifact else edited
+            artifact.memo.keep(way, known)
+        return artifact if known is None else cast("Artifact", known)
 
-    def _tool(self, text: str, name: str, strength: _Strength, count: Count) -> str:
-        file_type = detect(text)
-        if file_type is FileType.SNAPSHOT or "snapshot" in name:
-            depth = strength.depth if self._depth is None else self._depth
-            text = SnapshotCompressor(max_depth=depth).compress(text)
-            return bound(text, 4 * strength.tool_tokens, count=count, file_type=FileType.SNAPSHOT).content
-        if file_type is FileType.CONSOLE or "console" in name:
-            return ConsoleMessageCompressor(max_messages=strength.messages).compress(text)
-        return bound(text, strength.tool_tokens, count=count, file_type=file_type).content
+
+_VIEWS: Final = ViewCache(16_000_000)
+"""Compressed texts; they change speed, never results."""
+
+
+def _named(tool: str) -> FileType | None:
+    """Return what the name of a tool says of its outputs."""
+    name = tool.lower()
+    if "snapshot" in name:
+        return FileType.SNAPSHOT
+    return FileType.CONSOLE if "console" in name else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxguard.stages.bound_tool_output import BoundToolOutput
+from ctxguard.stages.bound_tool_output import BoundToolOutput, ToolBounds
 from ctxguard.stages.checkpoints import CheckpointManager
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes
@@ -34,4 +34,5 @@ __all__ = [
     "RepairExchanges",
     "SlidingWindow",
     "StableWindow",
+    "ToolBounds",
 ]

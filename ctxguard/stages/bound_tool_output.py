@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.content.view_cache import ViewCache
+from ctxguard.content.views import NO_LIMITS, FileType, Limits
 from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError
@@ -223,9 +225,7 @@ def _bounded(
     return artifact.revised(content=tuple(parts))
 
 
-def bounded_text(
-    text: str, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY
-) -> str:
+def bounded_text(text: str, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY) -> str:
     """Return a masked view of a text within `max_tokens`; an empty text where not even a marker fits."""
     if max_tokens < 1:
         return ""

@@ -117,3 +117,32 @@ def test_it_is_a_stage(history):
     stabilizer = Stabilizer(budget=200_000, stages=[MessageCompressor("high")])
     report = stabilizer.stabilize(history).report
     assert "bounded" in {decision.action for decision in report.decisions}
+
+
+def test_same_messages_are_compressed_once_and_give_the_same_objects(history):
+    counted = []
+
+    def counter(text):
+        counted.append(text)
+        return count(text)
+
+    compressor = MessageCompressor("high", counter=counter)
+    once = compressor.compress(history)
+    counted.clear()
+    assert all(a is b for a, b in zip(compressor.compress(history), once, strict=True))
+    copies = [Artifact(a.kind, a.content, calls=a.calls, answers=a.answers, name=a.name) for a in history[:-1]]
+    assert [a.text for a in compressor.compress(copies)] == [a.text for a in once[:-1]]
+    assert not counted
+
+
+def test_what_is_remembered_for_one_level_or_counter_is_not_taken_for_another(history):
+    def sizes(level, counter):
+        return [len(a.text) for a in MessageCompressor(level, counter=counter).compress(history)]
+
+    by_length = sizes("medium", lambda text: 2 * len(text))
+    assert sizes("medium", lambda text: len(text) // 4) != by_length
+    assert sizes("high", lambda text: 2 * len(text)) != by_length
+    assert (
+        MessageCompressor("medium", max_snapshot_depth=9).compress(history)[3]
+        != (MessageCompressor("medium", max_snapshot_depth=1).compress(history)[3])
+    )

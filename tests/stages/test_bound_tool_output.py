@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Part, Stabilizer, ToolCall
+from ctxguard.config import TruncationConfig
+from ctxguard.content import FileType
+from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS
 from ctxguard.stages import BoundToolOutput, MaskPII
-from ctxguard.stages.bound_tool_output import NAMESPACE
+from ctxguard.stages.bound_tool_output import NAMESPACE, ToolBounds
 from ctxguard.stores import MemoryStore
 
 LOG = "\n".join(f"2026-05-01 10:{n // 60:02d}:{n % 60:02d} INFO worker {n} did its job" for n in range(900))
@@ -62,6 +66,44 @@ def test_json_stays_json():
 def test_limits_by_tool_and_a_limit_for_all():
     assert tokens(bounded(exchange(LOG, tool="tail"), tools={"tail": 120}), 2) <= 120
     assert tokens(bounded(exchange(LOG), max_tokens=90), 2) <= 90
+
+
+ROWS = "id,name,note\n" + "".join(f"{n},name {n},{'words ' * 9}\n" for n in range(900))
+AS_TEXT = "".join(f"- key: {n}\n" for n in range(900))
+
+
+def test_a_preset_of_a_tool_gives_its_tokens_and_its_limits():
+    out = bounded(exchange(ROWS, tool="query"), budget=200_000, tools={"query": "sql_query"})
+    rows = [line for line in out.artifacts[2].text.splitlines() if line[0].isdigit()]
+    assert tokens(out, 2) <= 1_500
+    assert len(rows) == 25
+    own = TruncationConfig(threshold=50, max_preview_tokens=60)
+    assert tokens(bounded(exchange(ROWS, tool="query"), budget=200_000, tools={"query": own}), 2) <= 60
+
+
+def test_an_output_within_the_threshold_of_its_preset_stays_whole():
+    history = exchange(LOG[:2_000], tool="query")
+    kept = TruncationConfig(threshold=5_000, max_preview_tokens=60)
+    assert bounded(history, tools={"query": kept}).artifacts[2] is history[1]
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ConfigError, match="did you mean 'sql_query'"):
+        BoundToolOutput(tools={"query": "sql_qury"})
+
+
+def test_the_type_of_a_tool_comes_before_what_its_output_looks_like():
+    assert "# " in bounded(exchange(AS_TEXT)).artifacts[2].text.splitlines()[-1]
+    shown = bounded(exchange(AS_TEXT), tools={"run": FileType.TEXT}).artifacts[2].text
+    assert "[lines 1-" in shown
+    assert tokens(bounded(exchange(AS_TEXT), tools={"run": ToolBounds(90, file_type=FileType.TEXT)}), 2) <= 90
+
+
+def test_views_by_one_counter_are_not_taken_for_those_of_another():
+    for counter in (lambda text: len(text) // 4, lambda text: 2 * len(text)):
+        guard = Stabilizer(100_000, stages=[BoundToolOutput(max_tokens=300)], counter=counter)
+        out = guard.stabilize([Artifact("user", "go"), *exchange(LOG)])
+        assert tokens(out, 2) <= 300
 
 
 def test_later_messages_do_not_change_what_was_bounded():
