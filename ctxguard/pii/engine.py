@@ -26,6 +26,7 @@ __all__ = ["Engine", "engine_of"]
 
 _REACH: Final = 64
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
+_PREFIX_SIZE: Final = 40
 _DIGIT_WITHIN: Final = 65
 _DOTS: Final = (".", ":")
 _NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
@@ -221,5 +222,5 @@ def _whole_word(value: str) -> str:
 
 def _dotted_start(text: str, start: int) -> int:
     """Return where a token begins whose prefix ends in a dot or a colon, as `SG.` and a bot's number do."""
-    before = text[max(0, start - 16) : start]
+    before = text[max(0, start - _PREFIX_SIZE) : start]
     return start - (len(before) - len(before.rstrip(_PREFIX))) if before[-1:] in _DOTS else start

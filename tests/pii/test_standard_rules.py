@@ -10,6 +10,7 @@ def found(text):
     return [(span.label, text[span.start : span.end]) for span in STANDARD.find(text)]
 
 
+SHA256_TOKEN = "sha256~N8dSZKodozX39rfBzKYi1AaRJNhU7IJBfwCLpYyJP8l"
 FINDS = [
     ("write to jane.doe+news@mail.example.org.", "EMAIL", "jane.doe+news@mail.example.org"),
     ("'jörg@müller.de'", "EMAIL", "jörg@müller.de"),
@@ -39,6 +40,11 @@ FINDS = [
     ("driver's license no. D123-4567-8901", "DRIVER_LICENSE", "D123-4567-8901"),
     ("password: hunter2!x", "PASSWORD", "hunter2!x"),
     ("token ghp_16C7e42F292c6912E7710c838347Ae178B4a here", "SECRET", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+    ("curl -s -u admin:s3cr3tpw https://host.example", "PASSWORD", "admin:s3cr3tpw"),
+    ("oc login --token=sha256~N8dSZKodozX39rfBzKYi1AaRJNhU7IJBfwCLpYyJP8l", "SECRET", SHA256_TOKEN),
+    ('<add key="ClearTextPassword" value="nWg!NaLA34"/>', "PASSWORD", "nWg!NaLA34"),
+    ("key g6gpkmsuedjvlk.atlasv1." + "8xos7s1v1s" * 6 + " ok", "SECRET", "g6gpkmsuedjvlk.atlasv1." + "8xos7s1v1s" * 6),
+    ("cookie: _gitlab_session=tnvzmchfsjvv90nfi6kufvj4od5i86sk;", "SECRET", "tnvzmchfsjvv90nfi6kufvj4od5i86sk"),
     ("AWS AKIAQ3EGRIYRWZ5N7K2Q", "SECRET", "AKIAQ3EGRIYRWZ5N7K2Q"),
     ("DNI 12345678Z", "ES_NIF", "12345678Z"),
     ("codice RSSMRA85T10A562S", "IT_FISCAL_CODE", "RSSMRA85T10A562S"),
@@ -77,6 +83,8 @@ QUIET = [
     "ISBN 978-3-16-148410-0",
     "def f(self, key=None): return token_count",
     "Smartphone: 1801728040",
+    "curl https://host.example/my-url:8080 and curl --user-agent x:y",
+    "the password value='' is not set",
 ]
 
 
