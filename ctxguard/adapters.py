@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError
 from ctxguard.lens import is_list
 from ctxguard.read_cache import ReadCache
@@ -26,13 +26,17 @@ __all__ = [
     "astabilize_native",
     "detect_adapter",
     "find_adapter",
+    "first_seen",
     "stabilize_native",
+    "tool_step",
     "unmasked_arguments",
 ]
 
 Native = TypeVar("Native")
-Arguments = TypeVar("Arguments", str, dict[str, Any])
+Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 
+_STEP_TOKENS: Final = 200
+"""Tokens that the call of a step and its framing may take."""
 _OF_OBJECTS: Final = ("langchain", "pydantic-ai")
 """Adapters of objects that are no dicts."""
 
@@ -126,6 +130,32 @@ def _minding_thinking(stabilizer: Stabilizer, artifacts: Iterable[Artifact]) -> 
     return chain
 
 
+def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stabilizer:
+    """Return what a chain does to a tool's output by itself, masking and bounding, for use when the tool returns.
+
+    Args:
+        stabilizer: with the whole chain.
+        max_tokens: a limit for the output in place of those of the chain's `BoundToolOutput`.
+    """
+    from ctxguard.stages import BoundToolOutput, MaskPII
+
+    alone = copy.copy(stabilizer)
+    alone.stages = tuple(stage for stage in stabilizer.stages if isinstance(stage, (MaskPII, BoundToolOutput)))
+    alone.checks = ()
+    if max_tokens is not None:
+        masks = [stage for stage in alone.stages if isinstance(stage, MaskPII)]
+        store = next((stage.store for stage in alone.stages if isinstance(stage, BoundToolOutput)), None)
+        alone.stages = (*masks, BoundToolOutput(max_tokens=max_tokens, share=1, exchange_share=1, store=store))
+        alone.budget, alone.reserve = 2 * max_tokens + _STEP_TOKENS, 0
+    return alone
+
+
+def tool_step(output: Artifact, tool: str) -> list[Artifact]:
+    """Return a tool's output as a history of its own, behind its call: all that an early look may take into account."""
+    call = ToolCall(tool, "", output.answers)
+    return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
+
+
 def unmasked_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
     """Return the arguments of a tool call with the values that their placeholders stand for, right before it runs.
 
@@ -136,7 +166,7 @@ def unmasked_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
     from ctxguard.pii.unmasking import restore_arguments
 
     if isinstance(arguments, str):
-        return restore_arguments(arguments, vault).text
+        return cast("Arguments", restore_arguments(arguments, vault).text)
     restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
     return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
 

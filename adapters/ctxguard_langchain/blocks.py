@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ctxguard.artifacts import Part, PartKind
-from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
-from ctxguard.tokens import EstimateCounter
+from ctxguard.lens import GONE, Path, Slot, audio, file, get, image, opaque, sealed
 
-__all__ = ["CALL_FIELDS", "Block", "edited_block", "part_of"]
+__all__ = ["CALL_FIELDS", "Block", "block_changes", "block_slot", "is_reasoning", "is_sealed", "unstored"]
 
 Block: TypeAlias = "str | Mapping[str, Any]"
 
@@ -33,24 +31,36 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "custom_tool_call": ("call_id", "input"),
 }
 """Blocks that repeat a tool call: the fields of its id and of its arguments."""
-_SIGNATURES: Final = ("signature", "encrypted_content", "thought_signature")
+_SEALS: Final = ("signature", "encrypted_content", "thought_signature")
+_STORED: Final = ("msg_", "fc_", "rs_")
+"""How the ids of items begin that OpenAI keeps, and would answer from in place of what is sent."""
 
 
-def part_of(block: Block) -> Part:
-    """Return the part that a block is; a tool call counts nothing, it stands in `tool_calls` too."""
+def is_reasoning(block: object) -> bool:
+    """Tell a block of reasoning, sealed or not."""
+    return get(block, "type") in ("reasoning", "thinking", "redacted_thinking")
+
+
+def block_slot(block: Block, path: Path) -> Slot:
+    """Return the piece that a block is; a tool call counts nothing, it stands in `tool_calls` too."""
     if isinstance(block, str):
-        return Part("text", block)
+        return path, Part("text", block)
     kind = block.get("type")
+    signed = bool(_seal(block, "signature")) or kind == "redacted_thinking"
     if kind in _TEXTS and isinstance(block.get(_TEXTS[kind][1]), str):
         part, field = _TEXTS[kind]
-        return Part(part, block[field], editable=part != "reasoning" or not _signed(block))
+        return (*path, field), Part(part, block[field], signed=signed and part == "reasoning")
     if kind in CALL_FIELDS:
-        return Part("opaque", tokens=0)
-    return _MEDIA.get(kind, _opaque)(block)
+        return (), Part("opaque", tokens=0)
+    if is_reasoning(block) and isinstance(summary := block.get("summary"), list):
+        return path, Part("reasoning", "\n".join(str(get(piece, "text") or "") for piece in summary))
+    if is_reasoning(block) and signed:
+        return path, Part("reasoning", tokens=sealed(block.get("data") or _seal(block, "signature")), signed=True)
+    return (), _MEDIA.get(kind, opaque)(block)
 
 
-def _signed(block: Mapping[str, Any]) -> bool:
-    return any(block.get(key) or (block.get("extras") or {}).get(key) for key in _SIGNATURES)
+def _seal(block: Mapping[str, Any], key: str) -> object:
+    return block.get(key) or (block.get("extras") or {}).get(key)
 
 
 def _payload(block: Mapping[str, Any]) -> str | None:
@@ -61,24 +71,17 @@ def _payload(block: Mapping[str, Any]) -> str | None:
 
 
 def _image(block: Mapping[str, Any]) -> Part:
-    image = block.get("image_url")
-    inner: Mapping[str, Any] = image if isinstance(image, Mapping) else {"url": image or block.get("url")}
-    payload = _payload(block)
-    url = inner.get("url") if payload is None else f"data:;base64,{payload}"
-    size = image_size(url) if isinstance(url, str) else None
-    return Part("image", tokens=image_tokens(size, detail=str(inner.get("detail") or "auto")))
+    found, payload = block.get("image_url"), _payload(block)
+    inner: Mapping[str, Any] = found if isinstance(found, Mapping) else {"url": found or block.get("url")}
+    return image(inner.get("url") if payload is None else f"data:;base64,{payload}", detail=inner.get("detail"))
 
 
 def _audio(block: Mapping[str, Any]) -> Part:
-    return Part("audio", tokens=audio_tokens(_payload(block)))
+    return audio(_payload(block))
 
 
 def _file(block: Mapping[str, Any]) -> Part:
-    return Part("file", tokens=file_tokens(_payload(block)))
-
-
-def _opaque(block: Mapping[str, Any]) -> Part:
-    return Part("opaque", tokens=EstimateCounter().count(json.dumps(block, default=str)[:20_000]))
+    return file(_payload(block))
 
 
 _MEDIA: Final[Mapping[object, Callable[[Mapping[str, Any]], Part]]] = {
@@ -93,12 +96,34 @@ _MEDIA: Final[Mapping[object, Callable[[Mapping[str, Any]], Part]]] = {
 }
 
 
-def edited_block(was: Block, now: Part) -> Block:
-    """Return a block with the text of a part, or the block itself if that is its text."""
-    if now.text is None or part_of(was).text == now.text:
-        return was
-    if isinstance(was, str):
-        return now.text
-    stored = str(was.get("id", "")).startswith("msg_")
-    kept = {key: value for key, value in was.items() if key != "id" or not stored}
-    return {**kept, _TEXTS[was["type"]][1]: now.text}
+def block_changes(block: Block, path: Path, place: Path, text: str) -> Iterator[tuple[Path, object]]:
+    """Walk what a new text changes: a block of which nothing is left goes, as does the id of a stored item.
+
+    Args:
+        block: as it was.
+        path: where it stands.
+        place: where its text stands.
+        text: the new one.
+    """
+    if not text or (is_reasoning(block) and is_sealed(block)):
+        yield path, GONE
+        return
+    yield place, text
+    yield from unstored(block, path)
+
+
+def is_sealed(block: Block) -> bool:
+    """Tell a block that its provider takes back as it was or not at all."""
+    if isinstance(block, str):
+        return False
+    return "summary" in block or any(_seal(block, key) for key in _SEALS) or _is_stored(block)
+
+
+def _is_stored(block: Mapping[str, Any]) -> bool:
+    return str(block.get("id", "")).startswith(_STORED)
+
+
+def unstored(block: Block, path: Path) -> Iterator[tuple[Path, object]]:
+    """Walk what frees a block from the item that OpenAI has stored."""
+    if not isinstance(block, str) and _is_stored(block):
+        yield (*path, "id"), GONE

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import AdapterError
+from ctxguard.lens import GONE, Path, argument_text
 from ctxguard_langchain.blocks import CALL_FIELDS, Block
 
-__all__ = ["LEGACY_ID", "call_fields", "calls_of", "native_call"]
+__all__ = ["LEGACY_ID", "call_changes", "calls_of", "native_call"]
 
 LEGACY_ID: Final = "function_call"
 """Stands for the id that `function_call` and its `FunctionMessage` do not have: they pair by position."""
@@ -33,61 +34,48 @@ def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
-    return ToolCall(str(call.get("name") or ""), _arguments(call.get(field)), call.get(id_field) or None)
+    return ToolCall(str(call.get("name") or ""), argument_text(call.get(field)), call.get(id_field) or None)
 
 
-def _arguments(args: object) -> str:
-    if isinstance(args, str):
-        return args
-    return "" if args is None else json.dumps(args, ensure_ascii=False, default=str)
-
-
-def call_fields(
-    message: BaseMessage, was: Sequence[ToolCall], now: Sequence[ToolCall], fields: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the fields of a message with its calls changed; raw copies that LangChain makes anew from them go."""
-    pairs = list(zip(was, now, strict=True))
-    changes: dict[str, Any] = {}
-    extras = {**fields.get("additional_kwargs", message.additional_kwargs)}
-    extras.pop("tool_calls", None)
-    legacy = extras.pop("function_call", None)
-    if legacy and was[-1].id == LEGACY_ID:
-        extras["function_call"] = {**legacy, "arguments": now[-1].arguments}
-    if extras != message.additional_kwargs:
-        changes["additional_kwargs"] = extras
-    for name, default in (("tool_calls", "tool_call"), ("invalid_tool_calls", "tool_call"), ("content", None)):
-        value = fields.get(name, getattr(message, name))
-        if value and isinstance(value, list):
-            changes[name] = list(_with_calls(value, pairs, default))
+def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
+    """Walk what changed calls change in a message; raw copies that LangChain makes anew from them go."""
+    extras = message.additional_kwargs
+    if "tool_calls" in extras:
+        yield ("additional_kwargs", "tool_calls"), GONE
+    if extras.get("function_call") and was[-1].id == LEGACY_ID:
+        yield ("additional_kwargs", "function_call", "arguments"), now[-1].arguments
+    elif "function_call" in extras:
+        yield ("additional_kwargs", "function_call"), GONE
     if isinstance(message, AIMessageChunk):
-        changes["tool_call_chunks"] = []
-    return changes
+        yield ("tool_call_chunks",), []
+    for name, default in (("tool_calls", "tool_call"), ("invalid_tool_calls", "tool_call"), ("content", None)):
+        value = getattr(message, name)
+        if isinstance(value, list):
+            yield from _list_changes(name, value, list(zip(was, now, strict=True)), default)
 
 
-def _with_calls(
-    blocks: Iterable[Block], pairs: Sequence[tuple[ToolCall, ToolCall]], default: str | None
-) -> Iterator[Block]:
-    """Walk blocks with the calls in them changed; where ids repeat in a message, in order."""
-    waiting = list(pairs)
-    for block in blocks:
+def _list_changes(
+    name: str, blocks: Sequence[Block], waiting: list[tuple[ToolCall, ToolCall]], default: str | None
+) -> Iterator[tuple[Path, object]]:
+    """Walk the changes of the calls in one list; where ids repeat in a message, in order."""
+    for number, block in enumerate(blocks):
         names = CALL_FIELDS.get(block.get("type", default)) if isinstance(block, Mapping) else None
-        found = next((p for p in waiting if names and p[0].id == (block.get(names[0]) or None)), None)  # type: ignore[union-attr]
-        if found is None or names is None:
-            yield block
-        else:
+        if names is None or isinstance(block, str):
+            continue
+        found = next((pair for pair in waiting if pair[0].id == (block.get(names[0]) or None)), None)
+        if found is not None:
             waiting.remove(found)
-            yield block if found[0] == found[1] else _edited_call(cast("Mapping[str, Any]", block), found[1], *names)
+            if found[0] != found[1]:
+                yield from (((name, number, key), new) for key, new in _block_changes(block, found[1], *names))
 
 
-def _edited_call(call: Mapping[str, Any], now: ToolCall, id_field: str, field: str) -> Mapping[str, Any]:
-    edited = {**call, id_field: now.id, field: _like(call.get(field), now)}
+def _block_changes(call: Mapping[str, Any], now: ToolCall, id_field: str, field: str) -> Iterator[tuple[str, object]]:
+    yield id_field, now.id
+    yield field, _free_text(now.arguments) if call.get("type") == "custom_tool_call" else _like(call.get(field), now)
     if id_field != "id":
-        edited.pop("id", None)
-    if call.get("type") == "custom_tool_call":
-        edited[field] = _free_text(now.arguments)
-    if edited.get("partial_json"):
-        edited["partial_json"] = now.arguments
-    return edited
+        yield "id", GONE
+    if call.get("partial_json"):
+        yield "partial_json", now.arguments
 
 
 def _free_text(arguments: str) -> str:

@@ -6,8 +6,8 @@ the providers' own as their packages store them (OpenAI, Anthropic, Google).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -20,10 +20,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, PartKind
 from ctxguard.errors import HistoryError
-from ctxguard_langchain.blocks import Block, edited_block, part_of
-from ctxguard_langchain.calls import LEGACY_ID, call_fields, calls_of, native_call
+from ctxguard.lens import GONE, Path, Slot, changed_slots, content_of, edited, is_list, written_each
+from ctxguard_langchain.blocks import block_changes, block_slot, is_reasoning, is_sealed, unstored
+from ctxguard_langchain.calls import LEGACY_ID, call_changes, calls_of, native_call
 
 __all__ = ["LangChainAdapter"]
 
@@ -70,9 +72,9 @@ class LangChainAdapter:
         Raises:
             HistoryError: it is no list, or an item is no LangChain message.
         """
-        if isinstance(native, (str, bytes, Mapping, BaseMessage)) or not isinstance(native, Sequence):
+        if not is_list(native):
             raise HistoryError(f"a list of LangChain messages is wanted, not {type(native).__name__}")
-        return [_artifact(message, position) for position, message in enumerate(native)]
+        return _CACHE.read(native)
 
     def write(self, native: Sequence[BaseMessage], artifacts: Iterable[Artifact]) -> list[BaseMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed.
@@ -81,18 +83,11 @@ class LangChainAdapter:
             AdapterError: a stage made arguments of a tool call that are no JSON object.
         """
         del native  # every artifact carries its message
-        return [
-            artifact.source if artifact.origin is None and artifact.source is not None else _written(artifact)  # type: ignore[misc]
-            for artifact in artifacts
-        ]
+        return written_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds LangChain messages."""
-        return (
-            isinstance(native, Sequence)
-            and not isinstance(native, (str, bytes))
-            and all(isinstance(message, BaseMessage) for message in native)
-        )
+        return is_list(native) and all(isinstance(message, BaseMessage) for message in native)
 
 
 def _artifact(message: BaseMessage, position: int) -> Artifact:
@@ -108,7 +103,7 @@ def _artifact(message: BaseMessage, position: int) -> Artifact:
     content = message.content
     return Artifact(
         kind or Kind.ASSISTANT,
-        content if isinstance(content, str) and not message.additional_kwargs else _parts(message),
+        content if isinstance(content, str) and not message.additional_kwargs else content_of(_parts(message)),
         calls=calls_of(message) if isinstance(message, AIMessage) else (),
         answers=_answers(message),
         name=message.name,
@@ -116,6 +111,9 @@ def _artifact(message: BaseMessage, position: int) -> Artifact:
         reported=_reported(message),
         source=message,
     )
+
+
+_CACHE: Final = ReadCache(_artifact)
 
 
 def _reported(message: BaseMessage) -> int | None:
@@ -136,22 +134,21 @@ def _answers(message: BaseMessage) -> str | None:
     return LEGACY_ID if isinstance(message, FunctionMessage) else None
 
 
-def _spoken(message: BaseMessage) -> list[str]:
-    return [key for key in _SPOKEN if isinstance(message.additional_kwargs.get(key), str)]
+def _parts(message: BaseMessage) -> list[Part]:
+    return [part for _, part in _slots(message)]
 
 
-def _blocks(content: str | Sequence[Block]) -> Sequence[Block]:
+def _slots(message: BaseMessage) -> list[Slot]:
+    """Return the pieces of a message's content, and of what is said beside it, in order."""
+    content, extras = message.content, message.additional_kwargs
+    said: list[Slot] = [
+        (("additional_kwargs", key), Part(kind, extras[key]))
+        for key, kind in _SPOKEN.items()
+        if isinstance(extras.get(key), str)
+    ]
     if isinstance(content, str):
-        return [content] if content else []
-    return content
-
-
-def _parts(message: BaseMessage) -> str | tuple[Part, ...]:
-    content, spoken = message.content, _spoken(message)
-    if isinstance(content, str) and not spoken:
-        return content
-    parts = [part_of(block) for block in _blocks(content)]
-    return (*parts, *(Part(_SPOKEN[key], message.additional_kwargs[key]) for key in spoken))
+        return [(("content",), Part("text", content)), *said] if content or not said else said
+    return [*(block_slot(block, ("content", number)) for number, block in enumerate(content)), *said]
 
 
 def _written(artifact: Artifact) -> BaseMessage:
@@ -159,27 +156,31 @@ def _written(artifact: Artifact) -> BaseMessage:
         return _created(artifact)
     message = cast("BaseMessage", artifact.source)
     origin = artifact.root
-    fields: dict[str, Any] = {}
+    changes: dict[Path, object] = {}
     if artifact.content != origin.content:
-        fields.update(_content_fields(message, artifact.content))
-    if artifact.calls != origin.calls:
-        fields.update(call_fields(message, origin.calls, artifact.calls, fields))
+        changes.update(_content_changes(message, artifact))
+    if artifact.calls != origin.calls and isinstance(message, AIMessage):
+        changes.update(call_changes(message, origin.calls, artifact.calls))
     if artifact.name != origin.name:
-        fields["name"] = artifact.name
+        changes["name",] = artifact.name
     if artifact.answers != origin.answers and isinstance(message, ToolMessage):
-        fields["tool_call_id"] = artifact.answers
-    return message.model_copy(update=fields) if fields else message
+        changes["tool_call_id",] = artifact.answers
+    return edited(message, changes)
 
 
-def _content_fields(message: BaseMessage, content: str | tuple[Part, ...]) -> dict[str, Any]:
-    if isinstance(content, str):
-        return {"content": content}
-    parts, spoken = list(content), _spoken(message)
-    said = {key: parts.pop().text for key in reversed(spoken)}
-    fields: dict[str, Any] = {"additional_kwargs": {**message.additional_kwargs, **said}} if spoken else {}
-    blocks = [edited_block(was, now) for was, now in zip(_blocks(message.content), parts, strict=True)]
-    fields["content"] = "".join(map(str, blocks)) if isinstance(message.content, str) else blocks
-    return fields
+def _content_changes(message: BaseMessage, artifact: Artifact) -> Iterator[tuple[Path, object]]:
+    """Walk what is to be changed. Sealed reasoning goes with a change of any of it, and the ids it stood with."""
+    drops = False
+    for place, was, now in (slot for slot in changed_slots(artifact, _slots(message)) if slot[0]):
+        if place[0] != "content" or len(place) == 1:
+            yield place, now.text
+            continue
+        block = message.content[cast("int", place[1])]
+        drops |= was.kind == "reasoning" and is_sealed(block)
+        yield from block_changes(block, place[:2], place, now.text or "")
+    for number, block in enumerate(message.content if drops else ()):
+        path = ("content", number)
+        yield from [(path, GONE)] if is_reasoning(block) else unstored(block, path)
 
 
 def _created(artifact: Artifact) -> BaseMessage:

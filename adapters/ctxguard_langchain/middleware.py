@@ -11,10 +11,8 @@ except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from ctxguard.adapters import astabilize_native, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import BoundToolOutput, MaskPII
+from ctxguard.adapters import astabilize_native, first_seen, stabilize_native, tool_step, unmasked_arguments
+from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
 from ctxguard_langchain.runnables import ADAPTER
@@ -26,9 +24,11 @@ if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
 
+    from ctxguard.pii import SessionVault
     from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilized
+    from ctxguard.stabilizer import Stabilized, Stabilizer
 
+    VaultChoice = SessionVault | Callable[[str | None], SessionVault]
     _Middleware = AgentMiddleware[Any, Any, Any]
 else:  # in langchain 1.0 it takes two parameters
     _Middleware = AgentMiddleware
@@ -54,6 +54,9 @@ class ContextGuardMiddleware(_Middleware):
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
         on_report: called with the report of each model call.
+        vault: gives the values back in the arguments of a tool, right before it runs; the state keeps the placeholders
+            that the model wrote. The chain's `MaskPII` has to mask into the same vault. A function gives the vault of
+            a session by its thread id (None without one).
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
@@ -69,6 +72,7 @@ class ContextGuardMiddleware(_Middleware):
         persist: bool = False,
         window: int | None = None,
         on_report: Callable[[Report], None] | None = None,
+        vault: VaultChoice | None = None,
     ) -> None:
         super().__init__()
         self.tools = []
@@ -76,13 +80,8 @@ class ContextGuardMiddleware(_Middleware):
         self.persist = persist
         self.window = window
         self.on_report = on_report
-        self._outputs = Stabilizer(
-            stabilizer.budget,
-            stages=[stage for stage in stabilizer.stages if isinstance(stage, (MaskPII, BoundToolOutput))],
-            checks=(),
-            counter=stabilizer.counter.counter,
-            reserve=stabilizer.reserve,
-        )
+        self.vault = vault
+        self._outputs = first_seen(stabilizer)
 
     @property
     def name(self) -> str:
@@ -115,21 +114,32 @@ class ContextGuardMiddleware(_Middleware):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         """Bound the output of a tool when it is first seen."""
-        output = handler(request)
+        output = handler(self._unmasked(request))
         if not isinstance(output, ToolMessage) or not self._bounds_outputs():
             return output
-        result = self._outputs.stabilize(_step(request, output), window=self.window)
+        result = self._outputs.stabilize(
+            tool_step(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
+        )
         return self._bounded(output, result)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """Do what `wrap_tool_call` does in async runs."""
-        output = await handler(request)
+        output = await handler(self._unmasked(request))
         if not isinstance(output, ToolMessage) or not self._bounds_outputs():
             return output
-        result = await self._outputs.astabilize(_step(request, output), window=self.window)
+        result = await self._outputs.astabilize(
+            tool_step(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
+        )
         return self._bounded(output, result)
+
+    def _unmasked(self, request: ToolCallRequest) -> ToolCallRequest:
+        if self.vault is None:
+            return request
+        vault = self.vault(_thread(request)) if callable(self.vault) else self.vault
+        call = request.tool_call
+        return request.override(tool_call={**call, "args": unmasked_arguments(call["args"], vault)})
 
     def _window(self, request: ModelRequest[Any]) -> int | None:
         if self.window is not None or isinstance(self.stabilizer.budget, int):
@@ -145,7 +155,8 @@ class ContextGuardMiddleware(_Middleware):
     ) -> ModelRequest[Any]:
         if self.on_report is not None:
             self.on_report(report)
-        prompt, rest = _prompt(request), list(messages)
+        prompt = _prompt(request)
+        rest: list[Any] = list(messages)
         if prompt:
             prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
         return request.override(messages=rest, **_prompt_fields(request, prompt))
@@ -207,7 +218,7 @@ def _schemas(request: ModelRequest[Any]) -> list[Mapping[str, Any]]:
     return [*tool_schemas(request.tools), *own]
 
 
-def _step(request: ToolCallRequest, output: ToolMessage) -> list[Artifact]:
-    """Return the call and its output as a history of their own: the most that later calls could show of it."""
-    call = ToolCall(request.tool_call["name"], "", output.tool_call_id)
-    return [Artifact(Kind.ASSISTANT, "", calls=(call,)), *ADAPTER.read([output])]
+def _thread(request: ToolCallRequest) -> str | None:
+    config = getattr(request.runtime, "config", None) or {}
+    thread = (config.get("configurable") or {}).get("thread_id")
+    return None if thread is None else str(thread)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
-from typing import Any, Final
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -19,9 +19,14 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard_pydantic_ai.parts import call_of, copied, edited_call, edited_part, is_fixed, pieces
+from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, is_list
+from ctxguard_pydantic_ai.parts import call_of, edited_call, edited_part, is_fixed, part_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["PydanticAIAdapter"]
 
@@ -61,9 +66,10 @@ class PydanticAIAdapter:
         Raises:
             HistoryError: it is no list of `ModelRequest` and `ModelResponse`.
         """
-        if isinstance(native, (str, bytes)) or not isinstance(native, Sequence):
+        if not is_list(native):
             raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
-        return [artifact for position, message in enumerate(native) for artifact in _read(message, position)]
+        read = cast("list[tuple[Artifact, ...]]", _CACHE.read(native))
+        return list(chain.from_iterable(read))
 
     def write(self, native: Sequence[ModelMessage], artifacts: Iterable[Artifact]) -> list[ModelMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -77,25 +83,24 @@ class PydanticAIAdapter:
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds PydanticAI's messages."""
-        return (
-            isinstance(native, Sequence)
-            and not isinstance(native, (str, bytes))
-            and all(isinstance(message, (ModelRequest, ModelResponse)) for message in native)
-        )
+        return is_list(native) and all(isinstance(message, (ModelRequest, ModelResponse)) for message in native)
 
 
-def _read(message: ModelMessage, position: int) -> Iterator[Artifact]:
+def _read(message: ModelMessage, position: int) -> tuple[Artifact, ...]:
     kind = getattr(message, "kind", None)
     if kind == "response":
-        yield _response_artifact(message)
-    elif kind != "request":
+        return (_response_artifact(message),)
+    if kind != "request":
         raise HistoryError(
             f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}", position=position
         )
-    elif not message.parts:
-        yield Artifact(Kind.USER, "", source=_Place(message))
-    else:
-        yield from (_request_artifact(message, number, part) for number, part in enumerate(message.parts))
+    if not message.parts:
+        return (Artifact(Kind.USER, "", source=_Place(message)),)
+    return tuple(_request_artifact(message, number, part) for number, part in enumerate(message.parts))
+
+
+# One message holds several artifacts; the cache minds what is read no more than it has to.
+_CACHE: Final = ReadCache(cast("Callable[[ModelMessage, int], Artifact]", _read))
 
 
 def _request_artifact(message: ModelMessage, number: int, part: Any) -> Artifact:  # noqa: ANN401 - duck-typed
@@ -104,7 +109,7 @@ def _request_artifact(message: ModelMessage, number: int, part: Any) -> Artifact
         kind = Kind.TOOL if part.tool_name else Kind.USER
     return Artifact(
         Kind.ASSISTANT if kind is None else kind,
-        _content(pieces(part)),
+        _content([part]),
         answers=part.tool_call_id if kind is Kind.TOOL else None,
         pinned=kind is None or is_fixed(part),
         source=_Place(message, number),
@@ -116,7 +121,7 @@ def _response_artifact(message: ModelMessage) -> Artifact:
     pinned = any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts)
     return Artifact(
         Kind.ASSISTANT,
-        _content([piece for part in message.parts for piece in pieces(part)]),
+        _content(message.parts),
         calls=tuple(map(call_of, calls)),
         pinned=pinned,
         reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
@@ -124,11 +129,16 @@ def _response_artifact(message: ModelMessage) -> Artifact:
     )
 
 
-def _content(found: list[Part]) -> str | tuple[Part, ...]:
-    if not found:
-        return ""
-    only = found[0].text if len(found) == 1 and found[0].kind == "text" else None
-    return tuple(found) if only is None else only
+def _slots(parts: Sequence[Any]) -> list[Slot]:
+    return [
+        ((number, *path) if path else (), piece)
+        for number, part in enumerate(parts)
+        for path, piece in part_slots(part)
+    ]
+
+
+def _content(parts: Sequence[Any]) -> str | tuple[Part, ...]:
+    return content_of([piece for _, piece in _slots(parts)])
 
 
 def _message_key(artifact: Artifact) -> object:
@@ -146,56 +156,44 @@ def _message(members: list[Artifact], before: ModelMessage | None) -> ModelMessa
         return _response(place.message, members[0])
     if place.part is None:
         return place.message
-    parts = [_request_part(artifact, place.message) for artifact in members]
-    same = len(parts) == len(place.message.parts) and all(map(_is, parts, place.message.parts))
-    return place.message if same else replace(place.message, parts=parts)
+    parts = [part for artifact in members for part in _request_parts(artifact, place.message)]
+    return place.message if are_same(parts, place.message.parts) else edited(place.message, {("parts",): parts})
 
 
-def _is(left: object, right: object) -> bool:
-    return left is right
-
-
-def _request_part(artifact: Artifact, message: ModelRequest) -> Any:  # noqa: ANN401 - duck-typed
-    part: Any = message.parts[getattr(artifact.source, "part", 0)]
+def _request_parts(artifact: Artifact, message: ModelRequest) -> list[Any]:
+    number: int = artifact.source.part  # type: ignore[attr-defined]  # this adapter put it there
+    part: Any = message.parts[number]
     if artifact.origin is None:
-        return part
+        return [part]
     if artifact.answers is not None and artifact.answers != part.tool_call_id:
-        part = replace(part, tool_call_id=artifact.answers)
-    return edited_part(part, _new_pieces(artifact, len(pieces(part))))
+        part = edited(part, {("tool_call_id",): artifact.answers})
+    return _edited_parts(artifact, [part])
 
 
-def _new_pieces(artifact: Artifact, expected: int) -> list[Part]:
-    """Return the pieces of a changed content; one text that took the place of several is put first."""
-    content = artifact.content
-    found = [Part("text", content)] if isinstance(content, str) else list(content)
-    return [*found, *[Part("text", "")] * expected][:expected]
-
-
-def _response(message: ModelResponse, artifact: Artifact) -> ModelResponse | None:
-    if artifact.origin is None:
-        return message
-    now = _new_pieces(artifact, sum(len(pieces(part)) for part in message.parts))
+def _edited_parts(artifact: Artifact, parts: Sequence[Any]) -> list[Any]:
+    """Return the parts of a changed artifact: the same objects where nothing was changed."""
+    texts: dict[int, dict[Path, str | None]] = {}
+    for (number, *path), _, now in (slot for slot in changed_slots(artifact, _slots(parts)) if slot[0]):
+        texts.setdefault(int(number), {})[tuple(path)] = now.text
     calls = iter(artifact.calls)
-    parts: list[Any] = []
-    for part in message.parts:
-        own, now = now[: len(pieces(part))], now[len(pieces(part)) :]
-        call = next(calls) if part.part_kind == "tool-call" else None
-        edited = edited_part(part, own) if call is None else edited_call(part, call)
-        parts += [] if edited is None else [edited]
-    if len(parts) == len(message.parts) and all(map(_is, parts, message.parts)):
+    edits = (
+        edited_call(part, next(calls)) if part.part_kind == "tool-call" else edited_part(part, texts.get(number, {}))
+        for number, part in enumerate(parts)
+    )
+    return [part for part in edits if part is not None]
+
+
+def _response(message: ModelResponse, artifact: Artifact) -> ModelResponse:
+    parts: list[Any] = list(message.parts) if artifact.origin is None else _edited_parts(artifact, message.parts)
+    if are_same(parts, message.parts):
         return message
-    return _unstored(message, parts)
-
-
-def _unstored(message: ModelResponse, parts: list[Any]) -> ModelResponse:
-    """Return a copy that no provider takes for the response it has stored."""
-    kept = [
-        replace(part, id=None) if part.part_kind in ("text", "tool-call") and part.id is not None else part
+    # a copy that no provider takes for the response it has stored
+    unstored = [
+        edited(part, {("id",): GONE}) if part.part_kind in ("text", "tool-call") and part.id is not None else part
         for part in parts
         if part.part_kind != "thinking" or part.id is None or part.provider_name == "anthropic"
     ]
-    response: ModelResponse = copied(message, parts=kept, history_digest=None)
-    return response
+    return edited(message, {("parts",): unstored, ("history_digest",): GONE})
 
 
 def _created(members: list[Artifact], timestamp: datetime) -> ModelMessage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -13,10 +12,11 @@ from pydantic_ai import RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.errors import ConfigError, HistoryError
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard.adapters import astabilize_native, first_seen, tool_step, unmasked_arguments
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.parts import is_fixed, pieces, rendered
+from ctxguard_pydantic_ai.parts import is_fixed, part_slots, rendered
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
@@ -159,14 +159,7 @@ class ContextGuard(AbstractCapability[Any]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Give a tool the values that its arguments' placeholders stand for."""
-        from ctxguard.pii.unmasking import restore_arguments
-
-        if self.vault is None or is_fixed(tool_def):
-            return args
-        if isinstance(args, str):
-            return restore_arguments(args, self.vault).text
-        restored: dict[str, Any] = json.loads(restore_arguments(json.dumps(args, ensure_ascii=False), self.vault).text)
-        return restored
+        return args if self.vault is None or is_fixed(tool_def) else unmasked_arguments(args, self.vault)
 
     async def after_tool_execute(
         self,
@@ -177,11 +170,11 @@ class ContextGuard(AbstractCapability[Any]):
         args: Any,  # noqa: ANN401, ARG002
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Bound a result that is larger than `max_result_tokens`; results of the framework's own tools stay whole."""
+        """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay whole."""
         if is_fixed(tool_def):
             return result
         limit = self.max_result_tokens or self.stabilizer.budget_for(_window(self.stabilizer, self.window, ctx))
-        return _bounded(result, limit, self.stabilizer, tool_def.name)
+        return await _bounded(result, limit, self.stabilizer, tool_def.name)
 
 
 async def _view(
@@ -193,27 +186,19 @@ async def _view(
     tools: Sequence[dict[str, object]] = (),
 ) -> tuple[list[ModelMessage], Report]:
     """Return what the model is to see of a history."""
-    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
-    artifacts = _ADAPTER.read(messages)
-    result = await stabilizer.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
-    view = _ADAPTER.write(messages, result.artifacts)
+    view, report = await astabilize_native(
+        stabilizer, _ADAPTER, messages, tools=tools, instructions=instructions, window=window
+    )
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
-    return view, result.report
+    return list(view), report
 
 
 def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], model: Any = None) -> int | None:  # noqa: ANN401
-    """Return the model's context window, where the budget is a share of it."""
+    """Return the model's context window, where the budget is a share of it; None where its profile names none."""
     if not isinstance(stabilizer.budget, str):
         return None
-    known: int | None = window or getattr(model or ctx.model, "context_window", None)
-    if known is None:
-        raise ConfigError(
-            f"a budget of {stabilizer.budget!r} needs the model's context window, and its profile names none; give "
-            "window=… here, profile={'context_window': …} to the model, or the budget in tokens",
-            setting="budget",
-        )
-    return known
+    return window or getattr(model or ctx.model, "context_window", None)
 
 
 def _instructions(parameters: ModelRequestParameters, messages: Sequence[ModelMessage]) -> str:
@@ -237,19 +222,18 @@ def _schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
     ]
 
 
-def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result
+async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result
     """Return a result that fits, or the very same where it does, or where it holds media."""
-    from ctxguard.content import bound
-
     value = result.return_value if isinstance(result, ToolReturn) else result
     part = ToolReturnPart(tool, value, "")
-    found = pieces(part)
-    if any(piece.text is None for piece in found) or len(found) > 1:
+    found = part_slots(part)
+    if len(found) > 1 or any(piece.text is None for _, piece in found):
         return result
     text = rendered(part, value)
     if stabilizer.counter.text(text) <= limit:
         return result
-    shown = bound(text, limit, count=stabilizer.counter.counter.count).content
+    step = tool_step(Artifact(Kind.TOOL, text, answers="1"), tool)
+    shown = (await first_seen(stabilizer, max_tokens=limit).astabilize(step)).artifacts[-1].text
     if isinstance(result, ToolReturn):
         return replace(result, return_value=shown, metadata=_metadata(result.metadata, value))
     return ToolReturn(shown, metadata=_metadata(None, value))

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from pydantic_ai import messages
 
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
-from ctxguard.tokens import EstimateCounter
+from ctxguard.lens import GONE, Path, Slot, audio, edited, file, image, opaque, sealed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-__all__ = ["call_of", "copied", "edited_call", "edited_part", "is_fixed", "pieces", "rendered"]
+__all__ = ["call_of", "edited_call", "edited_part", "is_fixed", "part_slots", "rendered"]
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
@@ -28,6 +24,8 @@ NativePart = Any
 _MEDIA: Final = ("image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file")
 _UNSENT: Final = ("timestamp", "metadata", "provider_details", "part_kind", "id", "signature")
 _OWN_TOOLS: Final = ("tool-search", "capability-load")
+_BINDING: Final = ("anthropic", "bedrock")
+"""Providers whose signatures vouch for all that stands before the thinking."""
 _IMAGE_HEAD: Final = 49_152
 """Bytes of an image that are looked at for its size."""
 
@@ -37,50 +35,56 @@ def is_fixed(part: NativePart) -> bool:
     return getattr(part, "tool_kind", None) in _OWN_TOOLS
 
 
-def pieces(part: NativePart) -> list[Part]:
+def part_slots(part: NativePart) -> list[Slot]:
     """Return the pieces of a part's content in order; a call's arguments are none of them."""
-    if is_fixed(part):
-        return [_opaque(part)]
-    return _PIECES.get(part.part_kind, _unknown)(part)
+    return _opaque(part) if is_fixed(part) else _SLOTS.get(part.part_kind, _opaque)(part)
 
 
-def _text(part: NativePart) -> list[Part]:
-    return [Part("text", part.content)] if part.content else []
+def _opaque(part: NativePart) -> list[Slot]:
+    return [((), opaque({key: v for key, v in vars(part).items() if key not in _UNSENT and v is not None}))]
 
 
-def _thinking(part: NativePart) -> list[Part]:
-    sealed = len(part.signature or "") * 3 // 16 if not part.content else 0  # base64, then about 4 bytes a token
-    return [Part("reasoning", part.content or None, tokens=sealed or None)]
+def _text(part: NativePart) -> list[Slot]:
+    return [(("content",), Part("text", part.content))] if part.content else []
 
 
-def _prompt(part: NativePart) -> list[Part]:
+def _thinking(part: NativePart) -> list[Slot]:
+    signed = bool(part.signature) and part.provider_name in _BINDING
+    tokens = None if part.content else sealed(part.signature) or None
+    return [(("content",), Part("reasoning", part.content or None, tokens, signed=signed))]
+
+
+def _prompt(part: NativePart) -> list[Slot]:
     if isinstance(part.content, str):
         return _text(part)
-    return [_item(item) for item in part.content]
+    return [_item_slot(item, ("content", number)) for number, item in enumerate(part.content)]
 
 
-def _item(item: NativePart) -> Part:
-    if isinstance(item, str):
-        return Part("text", item)
+def _item_slot(item: NativePart, path: Path) -> Slot:
     kind = getattr(item, "kind", None)
+    if isinstance(item, str):
+        return path, Part("text", item)
     if kind == "text-content":
-        return Part("text", item.content)
+        return (*path, "content"), Part("text", item.content)
     if kind == "structured-content":
-        return Part("text", item.content or item.render())
+        return path, Part("text", item.content or item.render())
     if kind == "cache-point":
-        return Part("opaque", tokens=0)
-    return _media(item) if kind in _MEDIA else _opaque(item)
+        return (), Part("opaque", tokens=0)
+    return ((), _media(item)) if kind in _MEDIA else _opaque(item)[0]
 
 
 def _media(item: NativePart) -> Part:
-    media_type = _media_type(item)
-    data = getattr(item, "data", None)
+    media_type, data = _media_type(item), getattr(item, "data", None)
     if media_type.startswith("image/"):
-        return Part("image", tokens=image_tokens(_image_size(item, data), detail=_detail(item)))
-    encoded = base64.b64encode(data).decode() if isinstance(data, bytes) else None
-    if media_type.startswith("audio/"):
-        return Part("audio", tokens=audio_tokens(encoded))
-    return Part("file", tokens=file_tokens(encoded))
+        detail = (getattr(item, "vendor_metadata", None) or {}).get("detail")
+        head = f"data:;base64,{_base64(data[:_IMAGE_HEAD])}" if isinstance(data, bytes) else getattr(item, "url", None)
+        return image(head, detail=detail)
+    count = audio if media_type.startswith("audio/") else file
+    return count(_base64(data) if isinstance(data, bytes) else None)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _media_type(item: NativePart) -> str:
@@ -91,59 +95,44 @@ def _media_type(item: NativePart) -> str:
         return f"{item.kind.partition('-')[0]}/*"
 
 
-def _image_size(item: NativePart, data: object) -> tuple[int, int] | None:
-    if isinstance(data, bytes):
-        return image_size("data:;base64," + base64.b64encode(data[:_IMAGE_HEAD]).decode())
-    url = getattr(item, "url", None)
-    return image_size(url) if isinstance(url, str) else None
+def _is_media(item: object) -> bool:
+    return getattr(item, "kind", None) in _MEDIA
 
 
-def _detail(item: NativePart) -> str:
-    return str((getattr(item, "vendor_metadata", None) or {}).get("detail", "auto"))
-
-
-def _tool_return(part: NativePart) -> list[Part]:
-    if isinstance(part.content, (list, tuple)) and any(getattr(i, "kind", None) in _MEDIA for i in part.content):
-        return [_return_item(part, item) for item in part.content]
-    if getattr(part.content, "kind", None) in _MEDIA:
-        return [_media(part.content)]
-    text = rendered(part, part.content)
-    return [Part("text", text)] if text else []
-
-
-def _return_item(part: NativePart, item: object) -> Part:
-    return _media(item) if getattr(item, "kind", None) in _MEDIA else Part("text", rendered(part, item))
+def _tool_return(part: NativePart) -> list[Slot]:
+    content = part.content
+    if isinstance(content, (list, tuple)) and any(map(_is_media, content)):
+        return [
+            ((), _media(item)) if _is_media(item) else (("content", number), Part("text", rendered(part, item)))
+            for number, item in enumerate(content)
+        ]
+    if _is_media(content):
+        return [((), _media(content))]
+    text = rendered(part, content)
+    return [(("content",), Part("text", text))] if text else []
 
 
 def rendered(part: NativePart, content: object) -> str:
     """Return what the model reads of a tool's result: a text as it is, anything else as the framework's JSON."""
     if isinstance(content, str):
         return content
-    return str(copied(part, content=content, outcome="success").model_response_str())
+    return str(edited(part, {("content",): content, ("outcome",): "success"}).model_response_str())
 
 
-def _retry(part: NativePart) -> list[Part]:
-    return [Part("text", part.content if isinstance(part.content, str) else part.model_response())]
+def _retry(part: NativePart) -> list[Slot]:
+    return [(("content",), Part("text", part.content if isinstance(part.content, str) else part.model_response()))]
 
 
-def _speech(part: NativePart) -> list[Part]:
-    return [Part("text", part.transcript)] if part.transcript else [_opaque(part)]
+def _speech(part: NativePart) -> list[Slot]:
+    return [(("transcript",), Part("text", part.transcript))] if part.transcript else _opaque(part)
 
 
-def _file(part: NativePart) -> list[Part]:
-    return [_media(part.content)]
+def _compaction(part: NativePart) -> list[Slot]:
+    is_sealed = getattr(part, "provider_name", None) is not None
+    return _opaque(part) if is_sealed or not part.content else _text(part)
 
 
-def _compaction(part: NativePart) -> list[Part]:
-    sealed = getattr(part, "provider_name", None) is not None
-    return [_opaque(part)] if sealed or not part.content else _text(part)
-
-
-def _unknown(part: NativePart) -> list[Part]:
-    return [_opaque(part)]
-
-
-_PIECES: Final[dict[str, Callable[[NativePart], list[Part]]]] = {
+_SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
     "system-prompt": _text,
     "user-prompt": _prompt,
     "tool-return": _tool_return,
@@ -153,14 +142,9 @@ _PIECES: Final[dict[str, Callable[[NativePart], list[Part]]]] = {
     "compaction": _compaction,
     "text": _text,
     "thinking": _thinking,
-    "file": _file,
+    "file": lambda part: [((), _media(part.content))],
     "tool-call": lambda _: [],
 }
-
-
-def _opaque(part: NativePart) -> Part:
-    sent = {key: value for key, value in vars(part).items() if key not in _UNSENT and value is not None}
-    return Part("opaque", tokens=EstimateCounter().count(json.dumps(sent, default=str, ensure_ascii=False)[:20_000]))
 
 
 def call_of(part: NativePart) -> ToolCall:
@@ -172,51 +156,35 @@ def edited_call(part: NativePart, call: ToolCall) -> NativePart:
     """Return a copy with these arguments and this id, in the form, text or dict, that they had."""
     if is_fixed(part):
         return part
-    changes: dict[str, object] = {}
+    changes: dict[Path, object] = {}
     if call.id is not None and call.id != part.tool_call_id:
-        changes["tool_call_id"] = call.id
+        changes["tool_call_id",] = call.id
     if call.arguments != call_of(part).arguments:
         value = _json(call.arguments) if isinstance(part.args, dict) else None
-        changes["args"] = value if isinstance(value, dict) else call.arguments
-    return copied(part, **changes, id=None) if changes else part
+        changes["args",] = value if isinstance(value, dict) else call.arguments
+    return edited(part, {**changes, ("id",): GONE}) if changes else part
 
 
-def edited_part(part: NativePart, now: Sequence[Part]) -> NativePart | None:
-    """Return a copy with these pieces; None where a part may not be changed and has to go instead (signed thinking)."""
-    was = pieces(part)
-    if list(now) == was:
+def edited_part(part: NativePart, texts: Mapping[Path, str | None]) -> NativePart | None:
+    """Return a copy with these texts; None where a part may not be changed and has to go instead (signed thinking)."""
+    if not texts:
         return part
     if part.part_kind == "thinking" and (part.signature or part.id):
         return None
-    if part.part_kind == "speech":
-        return copied(part, transcript=now[0].text, audio=None, timestamps=None, id=None)
-    content = _edited_content(part, was, now)
-    return copied(part, content=content, id=None, citations=None)
+    changes = {path: _value(part, path, text or "") for path, text in texts.items()}
+    return edited(part, {**changes, **dict.fromkeys((("id",), ("citations",), ("audio",), ("timestamps",)), GONE)})
 
 
-def _edited_content(part: NativePart, was: Sequence[Part], now: Sequence[Part]) -> object:
-    if isinstance(part.content, (list, tuple)) and len(was) == len(part.content) and part.part_kind != "tool-return":
-        return [_edited_item(i, w, n) for i, w, n in zip(part.content, was, now, strict=True)]
-    if any(piece.text is None for piece in was):
-        return [i if w == n else n.text for i, w, n in zip(part.content, was, now, strict=True)]
-    text = now[0].text or ""
-    return text if isinstance(part.content, str) or part.part_kind != "tool-return" else _in_its_form(part, text)
-
-
-def _edited_item(item: NativePart, was: Part, now: Part) -> NativePart:
-    if was == now:
-        return item
-    if isinstance(item, str):
-        return now.text
-    if item.kind == "structured-content":  # a model with native structure would be sent the value as it was
-        return messages.TextContent(now.text or "", metadata=item.metadata)
-    return copied(item, content=now.text)
-
-
-def _in_its_form(part: NativePart, text: str) -> object:
-    """Return a structured result for a text that is still the JSON of one, else the text."""
-    value = _json(text)
-    return value if isinstance(value, (dict, list)) and rendered(part, value) == text else text
+def _value(part: NativePart, path: Path, text: str) -> object:
+    """Return what takes the place of a text: in the form in which it stood, as far as it still is of that form."""
+    if part.part_kind == "tool-return":
+        value = _json(text) if path == ("content",) and not isinstance(part.content, str) else None
+        return value if isinstance(value, (dict, list)) and rendered(part, value) == text else text
+    item: NativePart = part.content[path[1]] if len(path) == 2 else None
+    if getattr(item, "kind", None) == "structured-content":
+        # a model with native structure would be sent the value as it was
+        return messages.TextContent(text, metadata=item.metadata)
+    return text
 
 
 def _json(text: str) -> object:
@@ -224,9 +192,3 @@ def _json(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return None
-
-
-def copied(part: NativePart, **changes: object) -> NativePart:
-    """Return a copy with other values in those of these fields that the part's version has."""
-    known = {field.name for field in fields(part)}
-    return replace(part, **{name: value for name, value in changes.items() if name in known})

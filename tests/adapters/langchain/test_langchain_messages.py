@@ -235,9 +235,30 @@ def test_signed_thinking_is_never_edited_and_unsigned_reasoning_is():
     signed = {"type": "thinking", "thinking": "the plan", "signature": "abc"}
     plain = {"type": "reasoning", "reasoning": f"write {MAIL}"}
     stored = {"type": "reasoning", "reasoning": "x", "extras": {"signature": "s"}}
-    assert [part.editable for part in read(AIMessage([signed, plain, stored]))[0].content] == [False, True, False]
+    assert [part.signed for part in read(AIMessage([signed, plain, stored]))[0].content] == [True, False, True]
     out = masked(HumanMessage("go"), AIMessage([signed, plain, "and a text"]))
     assert out[1].content == [signed, {"type": "reasoning", "reasoning": f"write {HIDDEN}"}, "and a text"]
+
+
+@pytest.mark.parametrize(
+    "thinking",
+    [
+        {"type": "thinking", "thinking": f"write {MAIL}", "signature": "abc"},
+        {"type": "reasoning", "reasoning": f"write {MAIL}", "extras": {"signature": "s"}},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": f"write {MAIL}"}]},
+    ],
+)
+def test_sealed_reasoning_that_would_change_goes_with_the_rest_and_the_ids_beside_it(thinking):
+    sealed = {"type": "redacted_thinking", "data": "Zm9v"}
+    said = {"type": "text", "text": "Done.", "id": "msg_1"}
+    out = masked(HumanMessage("go"), AIMessage([sealed, thinking, said]))
+    assert out[1].content == [{"type": "text", "text": "Done."}]
+
+
+def test_a_block_of_which_nothing_is_left_goes():
+    artifact = read(AIMessage([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]))[0]
+    (out,) = LangChainAdapter().write([], [artifact.revised(content="both")])
+    assert out.content == [{"type": "text", "text": "both"}]
 
 
 @pytest.mark.parametrize(

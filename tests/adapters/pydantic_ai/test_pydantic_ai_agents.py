@@ -194,7 +194,7 @@ def test_a_window_of_ones_own_and_an_unknown_one():
     guard = ContextGuard(Stabilizer("50%"), window=4_000, on_report=reports.append)
     agent_with(FunctionModel(Scripted().answer), capabilities=[guard]).run_sync("Question")
     assert {report.budget for report in reports} == {2_000}
-    with pytest.raises(ConfigError, match=r"context window.*window="):
+    with pytest.raises(ConfigError, match=r"the model's window.*window="):
         agent_with(FunctionModel(Scripted().answer), capabilities=[ContextGuard(Stabilizer("50%"))]).run_sync(
             "Question"
         )
