@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ctxguard_openai_agents.filters import call_model_input_filter
+from ctxguard_openai_agents.filters import call_model_input_filter, with_vault
 
-__all__ = ["call_model_input_filter"]
+__all__ = ["call_model_input_filter", "with_vault"]

@@ -5,23 +5,29 @@ It is request-only: session items and `result.to_input_list()` stay as they are 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 try:
+    from agents import FunctionTool
     from agents.run import CallModelData, ModelInputData
 except ImportError as error:
     raise ImportError(
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
+from ctxguard.adapters import unmasked_arguments
 from ctxguard_openai import astabilize_input
 
 if TYPE_CHECKING:
+    from agents.tool_context import ToolContext
+
+    from ctxguard.pii import SessionVault
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["call_model_input_filter"]
+__all__ = ["call_model_input_filter", "with_vault"]
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
@@ -73,3 +79,23 @@ def _schemas(agent: object) -> list[Mapping[str, object]]:
         {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
         for tool in tools
     ]
+
+
+def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:
+    """Return tools for an `Agent` that get the values which the placeholders in their arguments stand for.
+
+    The session keeps what the model wrote. The chain's `MaskPII` has to mask into the same vault. Tools that are no
+    function tools (hosted ones, handoffs) are handed back as they are: the provider runs them.
+
+    Args:
+        tools: as for `Agent(tools=…)`; they are not changed.
+        vault: of the session.
+    """
+    return [_unmasking(tool, vault) if isinstance(tool, FunctionTool) else tool for tool in tools]
+
+
+def _unmasking(tool: FunctionTool, vault: SessionVault) -> FunctionTool:
+    async def invoke(context: ToolContext[Any], arguments: str) -> object:
+        return await tool.on_invoke_tool(context, unmasked_arguments(arguments, vault))
+
+    return replace(tool, on_invoke_tool=invoke)

@@ -247,3 +247,61 @@ def _user_content(content):
         else:
             items.append(ImageUrl(url or "https://example.com/file.png"))
     return items
+
+
+def langchain_of(messages):
+    """Return chat messages as LangChain's, without loss of what the model reads."""
+    return [_langchain_message(message) for message in messages]
+
+
+def _langchain_message(message):
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    content, name = message.get("content") or "", message.get("name")
+    match message["role"]:
+        case "system" | "developer":
+            return SystemMessage(content, name=name)
+        case "user":
+            return HumanMessage(content, name=name)
+        case "tool":
+            return ToolMessage(content, tool_call_id=message.get("tool_call_id") or "", name=name)
+    valid, invalid = [], []
+    for call in message.get("tool_calls") or ():
+        _sort_call(call, valid, invalid)
+    spoken = {key: message[key] for key in ("reasoning_content", "refusal") if message.get(key)}
+    return AIMessage(content, name=name, tool_calls=valid, invalid_tool_calls=invalid, additional_kwargs=spoken)
+
+
+def _sort_call(call, valid, invalid):
+    name, text = call["function"]["name"], call["function"]["arguments"]
+    try:
+        args = json.loads(text)
+    except ValueError:
+        args = None
+    if isinstance(args, dict):
+        valid.append({"name": name, "args": args, "id": call.get("id")})
+    else:
+        invalid.append({"name": name, "args": text, "id": call.get("id"), "error": None})
+
+
+def as_langchain_sends(session):
+    """Spell a session of dicts as LangChain would: arguments as its OpenAI converter, an empty id is none."""
+    return [_spelled(message) for message in session]
+
+
+def _spelled(message):
+    if message.get("tool_call_id") == "":
+        return {**message, "tool_call_id": None}
+    if message.get("tool_calls"):
+        return {**message, "tool_calls": [_spelled_call(call) for call in message["tool_calls"]]}
+    return message
+
+
+def _spelled_call(call):
+    function = call["function"]
+    try:
+        args = json.loads(function["arguments"])
+    except ValueError:
+        args = None
+    text = json.dumps(args, ensure_ascii=False) if isinstance(args, dict) else function["arguments"]
+    return {**call, "id": call.get("id") or None, "function": {**function, "arguments": text}}

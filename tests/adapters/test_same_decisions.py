@@ -6,7 +6,7 @@ import copy
 import json
 
 import pytest
-from conversions import anthropic_of, bare, chat_of, is_plain, pydantic_ai_of, recorded, responses_of
+from conversions import anthropic_of, bare, chat_of, is_plain, langchain_of, pydantic_ai_of, recorded, responses_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,15 @@ def _pydantic_ai():
     return PydanticAIAdapter()
 
 
+def _langchain():
+    pytest.importorskip("langchain_core", reason="LangChain is not installed (extra langchain)")
+    from ctxguard_langchain import LangChainAdapter
+
+    return LangChainAdapter()
+
+
 FORMATS = {
+    "langchain": (_langchain, langchain_of),
     "responses": (ResponsesAdapter, responses_of),
     "anthropic": (AnthropicAdapter, anthropic_of),
     "pydantic-ai": (_pydantic_ai, pydantic_ai_of),
@@ -44,8 +52,8 @@ def decisions(adapter, native, budget):
 
 
 def _for(format_name, messages):
-    # Anthropic's input is an object, so its JSON has spaces; the arguments of the others are the compact text.
-    if format_name != "anthropic":
+    # Where arguments are objects, their JSON has spaces; those of the others are the compact text.
+    if format_name not in ("anthropic", "langchain"):
         return messages
     return [{**m, "tool_calls": [_spaced(c) for c in m["tool_calls"]]} if m.get("tool_calls") else m for m in messages]
 
@@ -60,23 +68,26 @@ def _spaced(call):
 @settings(max_examples=30, deadline=None)
 def test_generated_conversations_are_decided_alike(format_name, history, budget):
     make, convert = FORMATS[format_name]
+    adapter = make()
     messages = _for(format_name, bare(chat_of(history)))
-    assert decisions(make(), convert(messages), budget) == decisions(OpenAIAdapter(), messages, budget)
+    assert decisions(adapter, convert(messages), budget) == decisions(OpenAIAdapter(), messages, budget)
 
 
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_recorded_conversations_are_decided_alike(transcripts, format_name, budget):
     make, convert = FORMATS[format_name]
-    compared = 0
+    adapter, compared, acted = make(), 0, set()
     for identity, recording in recorded(transcripts, every=12):
         messages = _for(format_name, bare(recording)) if is_plain(recording) else None
         if messages is None:
             continue
-        found = decisions(make(), convert(messages), budget)
+        found = decisions(adapter, convert(messages), budget)
         assert found == decisions(OpenAIAdapter(), messages, budget), identity
         compared += 1
+        acted |= {decision[2] for decision in found} if isinstance(found, list) else set()
     assert compared > 20
+    assert acted >= {"kept", "masked", "bounded", "dropped"}
 
 
 @pytest.mark.parametrize("budget", [2_000, 8_000])

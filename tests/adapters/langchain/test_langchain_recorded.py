@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from langchain_histories import as_langchain_sends, messages_of_dicts
+from conversions import as_langchain_sends, langchain_of
 
 from ctxguard import Stabilizer
 from ctxguard.adapters import stabilize_native
@@ -57,7 +57,7 @@ def test_the_laws_hold_and_the_decisions_are_those_of_the_dicts(recorded, budget
     langchain, openai = LangChainAdapter(), OpenAIAdapter()
     for session in recorded:
         dicts = as_langchain_sends(session["messages"])
-        messages = messages_of_dicts(session["messages"])
+        messages = langchain_of(session["messages"])
         before = [message.model_dump_json() for message in messages]
         result, told = outcome(stabilizer, langchain, messages)
         assert told == outcome(stabilizer, openai, dicts)[1], session["id"]
@@ -70,7 +70,7 @@ def test_the_laws_hold_and_the_decisions_are_those_of_the_dicts(recorded, budget
 def test_the_structural_laws_hold_for_what_is_written(recorded):
     stabilizer, adapter = Stabilizer(2_000, counter="estimate"), LangChainAdapter()
     for session in recorded:
-        history = adapter.read(messages_of_dicts(session["messages"]))
+        history = adapter.read(langchain_of(session["messages"]))
         try:
             result = stabilizer.stabilize(history, overhead=REPLY_TOKENS)
         except BudgetExceededError:
