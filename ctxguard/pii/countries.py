@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.rules import Rule, RuleSet
-from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT
+from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT, word
 
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
 
@@ -64,8 +64,14 @@ def _letters(
 
 _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "US": (
-        _digits("us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", r"\bein\b|employer.{0,3}id|federal tax"),
-        _digits("us-routing", "US_ROUTING", r"\d{4}-?\d{4}-?\d", "us.rtn", r"routing|\baba\b|\brtn\b"),
+        _digits("us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", word("ein") + r"|employer.{0,3}id|federal tax"),
+        _digits(
+            "us-routing",
+            "US_ROUTING",
+            r"\d{4}-?\d{4}-?\d",
+            "us.rtn",
+            word("aba|rtn") + r"|routing",
+        ),
     ),
     "CA": (
         _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
@@ -74,14 +80,14 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "CA_SIN",
             r"\d{3}[ -]?\d{3}[ -]?\d{3}",
             "ca.sin",
-            r"\bsin\b|\bnas\b|social insurance|assurance sociale",
+            word("sin|nas") + r"|social insurance|assurance sociale",
         ),
-        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", r"business number|\bbn\b"),
+        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business number"),
     ),
     "GB": (
         _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
-        _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", r"\bnhs\b|health service"),
-        _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", r"\butr\b|taxpayer ref"),
+        _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
+        _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
         *(
             Rule(
                 name,
@@ -108,7 +114,13 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
     ),
     "DE": (
-        _digits("de-idnr", "DE_TAX_ID", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "de.idnr", r"steuer|\bid-?nr|\btin\b|tax"),
+        _digits(
+            "de-idnr",
+            "DE_TAX_ID",
+            r"\d{2} ?\d{3} ?\d{3} ?\d{3}",
+            "de.idnr",
+            word("tin") + r"|steuer|\bid-?nr|tax",
+        ),
         _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
         _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "000000000", "000000000", "de.vat", lead="DE "),
         Rule(
@@ -128,10 +140,10 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "FR_NIR",
             r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}",
             "fr.nir",
-            r"\bnir\b|sécu|secu|insee|social",
+            word("nir") + r"|sécu|secu|insee|social",
         ),
         _digits("fr-siret", "FR_SIRET", r"\d{3} ?\d{3} ?\d{3} ?\d{5}", "fr.siret", r"siret"),
-        _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", r"\bnif\b|spi\b|fiscal"),
+        _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", word("nif") + r"|spi\b|fiscal"),
     ),
     "ES": (
         _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "00000000", "es.dni"),
@@ -146,21 +158,21 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "AAAAAA00A00A000A",
             "it.codicefiscale",
         ),
-        _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", r"\biva\b|partita|\bvat\b"),
+        _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", word("iva|vat") + r"|partita"),
     ),
-    "NL": (_digits("nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", r"\bbsn\b|burgerservice|sofi"),),
+    "NL": (_digits("nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", word("bsn") + r"|burgerservice|sofi"),),
     "PL": (
         _digits("pl-pesel", "PL_PESEL", r"\d{11}", "pl.pesel", r"pesel"),
-        _digits("pl-nip", "PL_NIP", r"\d{3}-?\d{3}-?\d{2}-?\d{2}", "pl.nip", r"\bnip\b"),
+        _digits("pl-nip", "PL_NIP", r"\d{3}-?\d{3}-?\d{2}-?\d{2}", "pl.nip", word("nip")),
     ),
     "BR": (
         _written("br-cpf", "BR_CPF", r"\d{3}\.\d{3}\.\d{3}-\d{2}", "br.cpf"),
-        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", r"\bcpf\b"),
+        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", word("cpf")),
         _written("br-cnpj", "BR_CNPJ", r"\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}", "br.cnpj"),
     ),
     "IN": (
         _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar"),
-        _digits("in-aadhaar-named", "IN_AADHAAR", r"\d{12}", "in_.aadhaar", r"aadh?aar|\buid(?:ai)?\b|आधार"),
+        _digits("in-aadhaar-named", "IN_AADHAAR", r"\d{12}", "in_.aadhaar", word("uid(?:ai)?") + r"|aadh?aar|आधार"),
         _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "AAAAA0000A", "in_.pan"),
         _letters(
             "in-gstin",
@@ -172,9 +184,9 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
     ),
     "AU": (
-        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", r"\btfn\b|tax file"),
-        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", r"\babn\b|business number"),
-        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", r"\bacn\b|company number"),
+        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", word("tfn") + r"|tax file"),
+        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", word("abn") + r"|business number"),
+        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", word("acn") + r"|company number"),
     ),
     "JP": (
         _digits(
@@ -183,7 +195,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "KR": (
         _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
-        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", r"\brrn\b|resident|주민"),
+        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", word("rrn") + r"|resident|주민"),
         _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn"),
     ),
     "CN": (

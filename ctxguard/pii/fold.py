@@ -1,7 +1,8 @@
 r"""See a text as its reader does: full-width digits, odd dashes, invisible characters and escapes folded away.
 
 Rules are written for plain text. A `View` is that plain text, with the way back to the offsets of the original, so
-that `４１１１…`, `jane\u0040x.org` and a number cut by zero-width spaces are found where they stand.
+that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number cut by zero-width spaces are found
+where they stand.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
+from html import unescape
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ctxguard.pii.placeholders import blank_placeholders
@@ -26,13 +29,21 @@ _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _LINE_ESCAPES: Final = ("\\n", "\\t", "\\r", "\\b", "\\f")
 """Of the same length as the blanks they become; else the letter would be glued to what follows."""
-_ESCAPED: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
-_ESCAPE: Final = 6
+_ESCAPES: Final = (
+    ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
+    ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
+    ("&", re.compile(r"&(?:#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);")),
+)
+"""JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
 _ASTRAL: Final = "\U00010000"
 _STYLED_DIGITS: Final = "\U0001d7ce-\U0001d7ff"
 """The only range beyond the first plane: single characters there would make the class slow."""
-_REMOVED: Final = re.compile(rf"[{_INVISIBLE}\\](?:(?<=\\)u([0-9a-fA-F]{{4}})|(?<!\\))")
+_REMOVED: Final = re.compile(
+    rf"[{_INVISIBLE}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
+    r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])|(?<=&)(?P<name>#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);|(?<![\\%&]))"
+)
 """Begins with one class, so that it is searched at the speed of one."""
+_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class View(NamedTuple):
@@ -43,70 +54,84 @@ class View(NamedTuple):
         cuts: offsets in the folded text at which something was left out or an escape was read; empty where offsets
             are those of the original.
         ends: offset in the original right after each cut.
+        escapes: how many characters of the original a character of the folded text was written with, by its offset,
+            where that is more than one.
     """
 
     text: str
     cuts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
+    escapes: Mapping[int, int] = _NOTHING
 
     def original(self, span: Span) -> Span:
         """Return a span of this view as a span of the original text."""
         if not self.cuts:
             return span
-        return Span(self._place(span.start), self._place(span.end - 1, after=True), span.label, span.score)
+        last = span.end - 1
+        end = self._place(last) + self.escapes.get(last, 1)
+        return Span(self._place(span.start), end, span.label, span.score)
 
-    def _place(self, offset: int, *, after: bool = False) -> int:
-        """Return where a character begins, or with `after` where it ends, in the original."""
+    def _place(self, offset: int) -> int:
+        """Return where a character begins in the original."""
         number = bisect_right(self.cuts, offset) - 1
-        place = offset if number < 0 else self.ends[number] + offset - self.cuts[number]
-        if not after:
-            return place
-        following = bisect_right(self.cuts, offset + 1) - 1
-        escaped = following > number and self.cuts[following] == offset + 1 and self.ends[following] - place == _ESCAPE
-        return place + (_ESCAPE if escaped else 1)
+        return offset if number < 0 else self.ends[number] + offset - self.cuts[number]
 
 
 def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
     folded = blank_placeholders(text)
-    escaped = "\\" in folded
-    if escaped:
+    if "\\" in folded:
         for escape in _LINE_ESCAPES:
             folded = folded.replace(escape, "  ")
     if not text.isascii():
         table, notable = _folding()
         if notable.search(folded) is not None:
             return _plainer(folded, set(notable.findall(folded)), table)
-    return _shortened(folded) if escaped and _ESCAPED.search(folded) is not None else View(folded)
+    return _shortened(folded) if _is_escaped(folded) else View(folded)
+
+
+def _is_escaped(text: str) -> bool:
+    return any(sign in text and escape.search(text) is not None for sign, escape in _ESCAPES)
 
 
 def _plainer(text: str, strange: set[str], table: Mapping[str, str]) -> View:
     """Return the view of a text that holds characters which stand for plain ones, or are not seen at all."""
     for char in strange & table.keys():
         text = text.replace(char, table[char])
-    return View(text) if strange <= table.keys() and _ESCAPED.search(text) is None else _shortened(text)
+    return _shortened(text) if not strange <= table.keys() or _is_escaped(text) else View(text)
 
 
 def _shortened(text: str) -> View:
-    r"""Leave out what is invisible and read `\uXXXX` as the character it stands for."""
+    """Leave out what is invisible and read escapes as the characters they stand for."""
     pieces: list[str] = []
     cuts: list[int] = []
     ends: list[int] = []
+    escapes: dict[int, int] = {}
     done = size = 0
     for match in _REMOVED.finditer(text):
-        pieces.append(text[done : match.start()])
-        size += match.start() - done
-        done = match.end()
-        if match[1] is not None:
-            char = chr(int(match[1], 16))
-            pieces.append(_folding()[0].get(char, char))
+        start, end = match.span()
+        pieces.append(text[done:start])
+        size += start - done
+        done = end
+        if char := _meant(match):
+            pieces.append(char)
             cuts.append(size)
-            ends.append(match.start())
+            ends.append(start)
+            escapes[size] = end - start
             size += 1
         cuts.append(size)
-        ends.append(done)
+        ends.append(end)
     pieces.append(text[done:])
-    return View("".join(pieces), tuple(cuts), tuple(ends))
+    return View("".join(pieces), tuple(cuts), tuple(ends), escapes)
+
+
+def _meant(match: re.Match[str]) -> str:
+    """Return the character that an escape stands for, folded; none for what is not seen."""
+    if match.lastgroup is None:
+        return ""
+    written = match[match.lastgroup]
+    char = unescape(f"&{written};") if match.lastgroup == "name" else chr(int(written, 16))
+    return "" if char in _INVISIBLE or len(char) > 1 else _folding()[0].get(char, char)
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["JsonNumber", "JsonToken", "is_json", "json_tokens", "rewrite_json"]
+__all__ = ["JsonNumber", "JsonToken", "is_json", "json_tokens", "kept_apart", "rewrite_json"]
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL)
 _OPENERS: Final = frozenset('{["')
@@ -31,6 +31,7 @@ class JsonToken:
         key: the object key it stands under, empty where there is none.
         is_key: True where it is an object key itself.
         is_number: True where it is a number.
+        scope: offset of the object or list it stands in; -1 where it is the whole text.
     """
 
     start: int
@@ -39,6 +40,7 @@ class JsonToken:
     key: str
     is_key: bool
     is_number: bool = False
+    scope: int = -1
 
 
 def is_json(text: str) -> bool:
@@ -54,13 +56,13 @@ def is_json(text: str) -> bool:
 
 def json_tokens(text: str) -> Iterator[JsonToken]:
     """Walk the strings and numbers of a valid JSON text, in their order."""
-    scopes: list[tuple[str, str]] = []
+    scopes: list[tuple[str, str, int]] = []
     key = ""
     is_key = False
     for match in _TOKEN.finditer(text):
         raw = match[0]
         if raw in "{[":
-            scopes.append((raw, key))
+            scopes.append((raw, key, match.start()))
             is_key = raw == "{"
         elif raw in "}]":
             key = scopes.pop()[1]
@@ -72,7 +74,8 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
         else:
             value = _decoded(raw)
             number = raw[0] != '"'
-            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key, number)
+            scope = scopes[-1][2] if scopes else -1
+            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key, number, scope)
             key = value if is_key else key
 
 
@@ -92,6 +95,24 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str]) -> str:
             done = token.end
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
+    """Return a change that gives no two keys of one object the same new name: none may hide another's value."""
+    taken: set[tuple[int, str]] = set()
+
+    def apart(token: JsonToken) -> str:
+        value = change(token)
+        if not token.is_key:
+            return value
+        name, number = value, 1
+        while value != token.value and (token.scope, name) in taken:
+            number += 1
+            name = f"{value} {number}"
+        taken.add((token.scope, name))
+        return name
+
+    return apart
 
 
 def _encoded(value: str) -> str:

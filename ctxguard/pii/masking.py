@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.detectors import Finder, OnDetectorError, as_detector
-from ctxguard.pii.json_text import JsonToken, is_json, rewrite_json
+from ctxguard.pii.json_text import JsonToken, is_json, kept_apart, rewrite_json
 from ctxguard.pii.placeholders import PLACEHOLDER, PSEUDONYM, label_of, outside_placeholders, redaction
 from ctxguard.pii.pseudonyms import LITERAL, MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
@@ -308,12 +308,12 @@ class MaskSession:
         return self._masker.hidden(label, Original(value, is_number), self._pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str) -> str:
-        masked = rewrite_json(text, self._token)
+        masked = rewrite_json(text, kept_apart(self._token))
         for _ in range(_ROUNDS):
             spans = self._masker.find(masked)
             if not spans:
                 return masked
-            masked = rewrite_json(masked, partial(self._hit, spans=spans))
+            masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)))
         return self._masked_plain(masked)
 
     def _token(self, token: JsonToken) -> str:

@@ -8,7 +8,7 @@ from ctxguard.pii.countries import COUNTRY_RULES
 from ctxguard.pii.credentials import CREDENTIAL_RULES
 from ctxguard.pii.phones import phone_rules
 from ctxguard.pii.rules import Rule, RuleSet
-from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT
+from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT, word
 
 __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
@@ -34,7 +34,7 @@ _IPV6: Final = (
     r"(?![\w:])(?!\.\d)"
 )
 _BIRTH: Final = (
-    r"born|birth|\bdob\b|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita"
+    word("dob") + r"|born|birth|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita"
     r"|出生|生年月日|생년월일"
 )
 _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
@@ -102,7 +102,7 @@ CORE_RULES: Final = (
         "SSN",
         rf"{LEFT}\d{{3}}(?P<s>[ .-]?)\d{{2}}(?P=s)\d{{4}}{RIGHT}",
         kind="number",
-        context=r"\bssn\b|social.{0,3}security|\bssn[_#:]",
+        context=word("ssn") + r"|social.{0,3}security",
         needs_context=True,
     ),
     Rule(
@@ -111,7 +111,7 @@ CORE_RULES: Final = (
         rf"{LEFT}\d{{3}}-?\d{{2}}-?\d{{4}}{RIGHT}",
         kind="number",
         validate=_HERE + "stdnum:us.itin",
-        context=r"\bitin\b|taxpayer|\btin\b|tax.?id",
+        context=word("itin|tin") + r"|taxpayer|tax.?id",
         needs_context=True,
     ),
     Rule(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CONNECTOR", "LEFT", "PHONE_JOIN", "PHONE_LOOSELY", "PHONE_STRICTLY", "QUIET_NUMBER", "RIGHT"]
+__all__ = ["CONNECTOR", "LEFT", "PHONE_JOIN", "PHONE_LOOSELY", "PHONE_STRICTLY", "QUIET_NUMBER", "RIGHT", "word"]
+
+
+def word(words: str) -> str:
+    """Return what finds words, separated by `|`, that no letter stands next to: in prose and in `customer_ssn`."""
+    return rf"(?<![a-z])(?:{words})(?![a-z])"
+
 
 LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
 """A number begins here: not glued to a letter, a digit or a hyphenated word, and no price."""

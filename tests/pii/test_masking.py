@@ -110,6 +110,20 @@ def test_a_masked_number_becomes_a_string_and_the_key_is_its_context():
     )
 
 
+def test_masked_keys_of_one_object_stay_apart():
+    session = Masker(STANDARD).session()
+    text = '{"a@x.org": 1, "b@x.org": {"a@x.org": 2}, "c@x.org": 3, "d@x.org": 3}'
+    masked = session.arguments(text)
+    assert list(json.loads(masked)) == [
+        "[REDACTED_EMAIL]",
+        "[REDACTED_EMAIL] 2",
+        "[REDACTED_EMAIL] 3",
+        "[REDACTED_EMAIL] 4",
+    ]
+    assert json.loads(masked)["[REDACTED_EMAIL] 2"] == {"[REDACTED_EMAIL]": 2}
+    assert session.arguments(masked) == masked
+
+
 def test_arguments_that_are_no_json_are_masked_as_text():
     assert Masker(STANDARD).session().arguments('{"to": "jane@site.org", "su') == '{"to": "[REDACTED_EMAIL]", "su'
 
