@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.placeholders import PSEUDONYM
@@ -56,6 +57,7 @@ class Vault:
         self._store = store
         self._ttl = ttl
         self._boxes = tuple(map(_Box, _keys(key)))
+        self._open_sessions: WeakSet[SessionVault] = WeakSet()
 
     def __repr__(self) -> str:
         return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
@@ -67,16 +69,21 @@ class Vault:
             session: its name; only a hash of it is stored.
             is_found: tells whether a rule matches a text; placeholders are written so that none does.
         """
-        return SessionVault(self, session, is_found=is_found)
+        opened = SessionVault(self, session, is_found=is_found)
+        self._open_sessions.add(opened)
+        return opened
 
     def forget(self, session: str, value: str | None = None) -> int:
         """Erase a session, or one value of it; return how many records went.
 
-        The number of an erased value is not given again.
+        What this vault opened forgets at once; another worker that read a value before keeps it until it ends. The
+        number of an erased value is not given again.
         """
-        if value is None:
-            return self._store.delete_namespace(_namespace(session))
-        return self.session(session).forget(value)
+        namespace = _namespace(session)
+        gone = self._store.delete_namespace(namespace) if value is None else self.session(session).forget(value)
+        for opened in list(self._open_sessions):
+            opened.reload(namespace)
+        return gone
 
     def rotate(self, session: str) -> int:
         """Seal every record of a session anew by the first key; return how many there are."""
@@ -213,6 +220,16 @@ class SessionVault:
                 self._originals[name] = None
             self.version += 1
             return len(gone)
+
+    def reload(self, namespace: str) -> None:
+        """Drop what was read of the records, where they are this session's, and read them anew when they are wanted."""
+        if namespace != self._namespace:
+            return
+        with self._lock:
+            self._index = None
+            self._placeholders, self._originals = {}, {}
+            self._counts, self._damaged = {}, {}
+            self.version += 1
 
     def _allocated(self, label: str, fingerprint: str, original: Original) -> str:
         record = {"label": label, "print": fingerprint, "value": original.value, "number": original.is_number}

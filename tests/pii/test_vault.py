@@ -167,6 +167,17 @@ def test_forgetting_a_value_and_a_session(vault):
     assert session(vault=vault.session("s")).unmask("<EMAIL_2>") == "<EMAIL_2>"
 
 
+def test_what_is_forgotten_is_forgotten_by_sessions_that_are_open(vault):
+    masked, other = (session(vault=vault.session("s")) for _ in range(2))
+    masked.text("jane@site.org bob@site.org")
+    assert other.unmask("<EMAIL_1>") == "jane@site.org"
+    vault.forget("s", "jane@site.org")
+    assert [one.unmask("<EMAIL_1> <EMAIL_2>") for one in (masked, other)] == ["<EMAIL_1> bob@site.org"] * 2
+    assert masked.text("jane@site.org") == "<EMAIL_3>"
+    vault.forget("s")
+    assert [one.unmask("<EMAIL_2> <EMAIL_3>") for one in (masked, other)] == ["<EMAIL_2> <EMAIL_3>"] * 2
+
+
 def test_keys_rotate_without_losing_anything():
     store, old, new = MemoryStore(), new_key(), new_key()
     session(vault=Vault(store, key=old).session("s")).text("jane@site.org")
