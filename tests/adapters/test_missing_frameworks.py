@@ -15,10 +15,21 @@ def imported(module, *blocked):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_pydantic_ai_names_its_extra():
-    done = imported("ctxguard_pydantic_ai", "pydantic_ai")
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("ctxguard_pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("ctxguard_langchain", "langchain_core", "langchain"),
+        ("ctxguard_langchain.middleware", "langchain", "langchain"),
+        ("ctxguard_openai_agents", "agents", "openai-agents"),
+    ],
+)
+def test_a_missing_framework_names_the_extra(module, missing, extra):
+    if module.endswith("middleware"):
+        pytest.importorskip("langchain_core", reason="LangChain is not installed (extra langchain)")
+    done = imported(module, missing)
     assert done.returncode == 1
-    assert "pip install 'ctxguard-stabilizer[pydantic-ai]'" in done.stderr
+    assert f"pip install 'ctxguard-stabilizer[{extra}]'" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["ctxguard_openai", "ctxguard_anthropic"])
