@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact, Kind, Slot
 from ctxguard.draft import Draft
+from ctxguard.prefix_memory import PrefixMemory
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
@@ -33,6 +34,7 @@ class MaskPII:
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         self._rules = rules
         self._masker = masker
+        self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
 
     @property
     def masker(self) -> Masker:
@@ -49,18 +51,25 @@ class MaskPII:
         masker = self.masker
         session = masker.session()
         if masker.is_stateless:
-            masked: list[Artifact] = [
-                artifact.memo.get(masker) or _remembered(artifact, masker, session)  # type: ignore[misc]  # only these stand there
-                for artifact in draft.artifacts
-            ]
+            masked = self._each(draft.artifacts, masker, session)
         else:
-            masked = [_masked(artifact, session) for artifact in draft.artifacts]
+            masked = tuple(_masked(artifact, session) for artifact in draft.artifacts)
         draft = replace(
             draft,
             masks=(*draft.masks, masker.mask if masker.is_stateless else session.own),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
         return draft.revise(masked, action="masked", reason="holds personal data")
+
+    def _each(self, artifacts: tuple[Artifact, ...], masker: Masker, session: MaskSession) -> tuple[Artifact, ...]:
+        """Mask artifacts each by itself, going on where the last call of the session ended."""
+        found = self._known.find(artifacts)
+        begin, known = (found.length, found.value) if found else (0, ())
+        if begin == len(artifacts):
+            return known
+        fresh = tuple(_remembered(artifact, masker, session) for artifact in artifacts[begin:])
+        self._known.keep(artifacts, known + fresh, after=found)
+        return known + fresh
 
 
 @lru_cache(maxsize=16)
@@ -72,9 +81,11 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
 
 
 def _remembered(artifact: Artifact, masker: Masker, session: MaskSession) -> Artifact:
-    masked = _masked(artifact, session)
-    artifact.memo.keep(masker, masked)
-    return masked
+    masked = artifact.memo.get(masker)
+    if masked is None:
+        masked = _masked(artifact, session)
+        artifact.memo.keep(masker, masked)
+    return masked  # type: ignore[return-value]  # only artifacts stand under a masker
 
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
