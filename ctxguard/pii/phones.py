@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ctxguard.pii.rules import Rule
-from ctxguard.pii.words import LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER
+from ctxguard.pii.words import LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER, SINCE_DIGITS
 
 __all__ = ["REGIONS", "phone_rules"]
 
@@ -56,7 +56,7 @@ _EVERYWHERE: Final = (
         rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
         kind="number",
         validate=_HERE + "loose_phone",
-        context=rf"(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         needs_context=True,
         quiet=_QUIET,
         tail=_EXTENSION,
@@ -68,7 +68,7 @@ _EVERYWHERE: Final = (
         rf"{LEFT}\d{{7,14}}" + _END,
         kind="number",
         validate=_HERE + "loose_phone",
-        context=rf"(?:{PHONE_STRICTLY}){PHONE_JOIN}",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_STRICTLY}){PHONE_JOIN}",
         needs_context=True,
         quiet=_QUIET,
         tail=_EXTENSION,

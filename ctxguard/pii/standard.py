@@ -8,7 +8,7 @@ from ctxguard.pii.countries import COUNTRY_RULES
 from ctxguard.pii.credentials import CREDENTIAL_RULES
 from ctxguard.pii.phones import phone_rules
 from ctxguard.pii.rules import Rule, RuleSet
-from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT, word
+from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT, SINCE_DIGITS, word
 
 __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
@@ -208,7 +208,7 @@ CORE_RULES: Final = (
         _DATE_SHAPE,
         kind="number",
         validate=_HERE + "date",
-        context=rf"(?:{_BIRTH})[^\d]{{0,14}}\Z",
+        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,14}}\Z",
         needs_context=True,
     ),
     *(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CONNECTOR", "LEFT", "PHONE_JOIN", "PHONE_LOOSELY", "PHONE_STRICTLY", "QUIET_NUMBER", "RIGHT", "word"]
+__all__ = [
+    "CONNECTOR",
+    "LEFT",
+    "PHONE_JOIN",
+    "PHONE_LOOSELY",
+    "PHONE_STRICTLY",
+    "QUIET_NUMBER",
+    "RIGHT",
+    "SINCE_DIGITS",
+    "word",
+]
 
 
 def word(words: str) -> str:
@@ -20,6 +30,8 @@ CONNECTOR: Final = (
     r"(?:[\s\"'_:=#.,()\\-]|(?:no|num|number|nr|id|is|was|my|the|code|holder)(?![A-Za-z0-9])){0,12}?(?<![A-Za-z0-9])"
 )
 """What stands between a word and its value, in prose (`number is`) and in JSON (`_number": "`)."""
+SINCE_DIGITS: Final = r"\A(?>[\s\S]*\d)?+\D*?"
+"""Begins what holds no digits and stands right before a number: whatever ends in a digit is passed over at once."""
 _THINGS: Final = (
     "order|item|tracking|ticket|invoice|case|ref|reference|confirmation|booking|reservation|transaction|txn|product|sku"
     "|part|serial|model|version|ver|build|isbn|issn|doi|zip|zipcode|postcode|postal|latitude|longitude|lat|lon|lng|row"
@@ -28,8 +40,8 @@ _THINGS: Final = (
     "|balance|cost|usd|eur|population|date|time|year|score|count"
 )
 QUIET_NUMBER: Final = (
-    rf"(?:(?<![a-z])(?:{_THINGS})"
-    r"(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?|[_a-z0-9]id|\bids?)"
+    rf"{SINCE_DIGITS}(?:(?<![a-z])(?:{_THINGS})"
+    r"(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?|(?<=[_a-z0-9])id|\bids?)"
     r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 )
 """Words right before a number that say what else it is: an order, an item, a date, a key that ends in `_id`."""
