@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
@@ -12,6 +13,7 @@ from ctxguard.content.views import NO_LIMITS, FileType, Limits
 from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY
 from ctxguard.text_cache import TextCache
 
@@ -89,59 +91,68 @@ class BoundToolOutput:
         self.exchange_share = exchange_share
         self.store = store
         self._stored: TextCache[bool] = TextCache(4_000_000)
+        self._folds: PrefixMemory[_Fold] = PrefixMemory()
+        self._authority: PrefixMemory[int] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
         """Return the new draft."""
-        limits = self._limits(draft)
-        if not limits:
+        fold = self._folded(draft)
+        if not fold.reasons:
             return draft
-        full = {id(draft.artifacts[p]): handle_of(draft.artifacts[p].text) for p in limits} if self.store else {}
-        artifacts = [
-            bounded(a, limits[p][0], draft, handle=full.get(id(a)), how=limits[p][1]) if p in limits else a
-            for p, a in enumerate(draft.artifacts)
-        ]
-        reasons = {id(draft.artifacts[p]): f"over its limit of {limit} tokens" for p, (limit, _) in limits.items()}
-        result = draft.revise(artifacts, action="bounded", reason=reasons)
+        result = draft.revise(fold.artifacts, action="bounded", reason=fold.reasons)
         if self.store is None or result is draft or draft.dry:
             return result
-        return self._keep(draft, result, full, self.store)
+        return self._keep(fold.whole, result, self.store)
 
-    def _limits(self, draft: Draft) -> dict[int, tuple[int, ToolBounds]]:
-        """Return the limits of the outputs that exceed theirs, and how they are bounded, by position."""
-        count = draft.counter.artifact
-        fixed = draft.overhead + sum(count(a) for a in draft.artifacts if a.kind in AUTHORITY)
-        if not self.tools and not self._any_over(draft, fixed):
-            return {}
-        limits: dict[int, tuple[int, ToolBounds]] = {}
-        names: dict[str | None, str] = {}
-        remaining, waiting = 0.0, 0
-        for position, artifact in enumerate(draft.artifacts):
-            if artifact.kind is not Kind.TOOL:
-                if artifact.pinned and artifact.kind not in AUTHORITY:
-                    fixed += count(artifact)
-                if artifact.calls:
-                    names = {call.id: call.name for call in artifact.calls}
-                    waiting = len(artifact.calls)
-                    remaining = self.exchange_share * max(draft.budget - fixed, 0)
-                continue
-            how = self.tools.get(artifact.name or names.get(artifact.answers, ""), _ANY)
-            limit = self._limit(how, draft.budget - fixed, remaining / max(waiting, 1))
-            tokens = count(artifact)
-            if tokens > max(limit, how.threshold) and not artifact.pinned:
-                limits[position] = limit, how
-            remaining -= min(tokens, limit)
-            waiting -= 1
-        return limits
+    def _folded(self, draft: Draft) -> _Fold:
+        """Take in every artifact, going on where the last call of the session ended."""
+        fixed = draft.overhead + self._authority_tokens(draft)
+        settings = (fixed, draft.budget, draft.counter, draft.masks)
+        found = self._folds.find(draft.artifacts, settings)
+        fold = found.value.copy() if found else _Fold(fixed)
+        begin = len(fold.artifacts)
+        for artifact in islice(draft.artifacts, begin, None):
+            fold.artifacts.append(self._taken(artifact, fold, draft))
+        if begin < len(draft.artifacts):
+            self._folds.keep(draft.artifacts, fold, settings, after=found)
+        return fold
 
-    def _any_over(self, draft: Draft, fixed: int) -> bool:
-        """Tell whether any output can be over its limit, by the least that any of them is given."""
-        pins = sum(draft.counter.artifact(a) for a in draft.artifacts if a.pinned)
-        room = draft.budget - fixed - pins
-        widest = max((len(a.calls) for a in draft.artifacts if a.calls), default=1)
-        least = max(FLOOR, int(min(self.share, self.exchange_share / widest) * room))
-        least = least if self.max_tokens is None else min(least, self.max_tokens)
-        count = draft.counter.artifact
-        return any(a.kind is Kind.TOOL and count(a) > least for a in draft.artifacts)
+    def _authority_tokens(self, draft: Draft) -> int:
+        found = self._authority.find(draft.artifacts, draft.counter)
+        begin, tokens = (found.length, found.value) if found else (0, 0)
+        fresh = islice(draft.artifacts, begin, None)
+        tokens += sum(draft.counter.artifact(artifact) for artifact in fresh if artifact.kind in AUTHORITY)
+        if begin < len(draft.artifacts):
+            self._authority.keep(draft.artifacts, tokens, draft.counter, after=found)
+        return tokens
+
+    def _taken(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
+        """Return what becomes of the next artifact, and note in the fold what it means for those behind it."""
+        if artifact.kind is Kind.TOOL:
+            return self._tool_output(artifact, fold, draft)
+        if artifact.pinned and artifact.kind not in AUTHORITY:
+            fold.fixed += draft.counter.artifact(artifact)
+        if artifact.calls:
+            fold.names = {call.id: call.name for call in artifact.calls}
+            fold.waiting = len(artifact.calls)
+            fold.remaining = self.exchange_share * max(draft.budget - fold.fixed, 0)
+        return artifact
+
+    def _tool_output(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
+        how = self.tools.get(artifact.name or fold.names.get(artifact.answers, ""), _ANY)
+        limit = self._limit(how, draft.budget - fold.fixed, fold.remaining / max(fold.waiting, 1))
+        tokens = draft.counter.artifact(artifact)
+        fold.remaining -= min(tokens, limit)
+        fold.waiting -= 1
+        if artifact.pinned or tokens <= max(limit, how.threshold):
+            return artifact
+        handle = handle_of(artifact.text) if self.store else None
+        view = bounded(artifact, limit, draft, handle=handle, how=how)
+        if view is not artifact:
+            fold.reasons[id(artifact)] = f"over its limit of {limit} tokens"
+            if handle is not None:
+                fold.whole[handle] = artifact
+        return view
 
     def _limit(self, how: ToolBounds, room: int, allowance: float) -> int:
         if how.max_tokens is not None:
@@ -149,15 +160,38 @@ class BoundToolOutput:
         limit = max(FLOOR, int(min(self.share * room, max(allowance, 0))))
         return limit if self.max_tokens is None else min(limit, self.max_tokens)
 
-    def _keep(
-        self, before: Draft, after: Draft, full: Mapping[int, str], store: Store
-    ) -> Generator[Ask, object, Draft]:
-        for was, now in zip(before.artifacts, after.artifacts, strict=True):
-            handle = full.get(id(was))
-            if was is not now and handle is not None and not self._stored.get(handle):
-                yield Ask(store.put_new, (NAMESPACE, handle, was.text.encode("utf-8", "surrogatepass")))
+    def _keep(self, whole: Mapping[str, Artifact], after: Draft, store: Store) -> Generator[Ask, object, Draft]:
+        for handle, artifact in whole.items():
+            if not self._stored.get(handle):
+                yield Ask(store.put_new, (NAMESPACE, handle, artifact.text.encode("utf-8", "surrogatepass")))
                 self._stored.put(handle, value=True)
         return after
+
+
+@dataclass(slots=True)
+class _Fold:
+    """Hold how far a history was looked at: what became of it, and what the limits of the next outputs depend on.
+
+    Attributes:
+        fixed: tokens that outputs must leave: overhead, authority, pins so far.
+        artifacts: what became of each artifact so far.
+        reasons: why outputs were bounded, by `id()`.
+        whole: bounded outputs by the handle of their full text.
+        names: tools of the latest calls, by id of the call.
+        waiting: how many of their results are still to come.
+        remaining: tokens that these may take together.
+    """
+
+    fixed: int
+    artifacts: list[Artifact] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
+    whole: dict[str, Artifact] = field(default_factory=dict)
+    names: dict[str | None, str] = field(default_factory=dict)
+    waiting: int = 0
+    remaining: float = 0.0
+
+    def copy(self) -> _Fold:
+        return replace(self, artifacts=self.artifacts[:], reasons=dict(self.reasons), whole=dict(self.whole))
 
 
 def _bounds(setting: int | str | FileType | TruncationConfig | ToolBounds) -> ToolBounds:
