@@ -15,7 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ctxguard.content import FileType, bound, detect
+from ctxguard.content.bounding import show
 from ctxguard.content.processors.tables import write_row
+from ctxguard.content.views import Source
 from ctxguard.tokens import find_counter
 
 estimate = find_counter("estimate").count
@@ -207,6 +209,32 @@ def test_marker_names_the_handle_and_the_true_totals():
     assert view.info.lines_total == 1000
     shown = [line for line in view.content.split("\n") if line.startswith("line ")]
     assert view.info.lines_shown == len(shown)
+
+
+def test_marker_of_json_that_shows_no_item_says_so():
+    view = bound(json.dumps([None] * 16), 22, count=estimate, handle="abcdefghij")
+    assert view.info.items_shown == 0
+    assert "0 of 16 items shown" in view.content
+
+
+def test_start_tags_stay_whole_where_all_of_an_element_finds_room():
+    text = "<root><item z='first value of the first'></item>" + "<other>many words</other>" * 90 + "</root>"
+    assert 'z="first value of the first"' in bound(text, 120, count=estimate).content
+
+
+def test_elements_whose_name_looks_like_a_sign_are_counted_as_shown():
+    lines = [f'- button "[… {n}" [ref=e{n}]' for n in range(200)]
+    view = bound("\n".join(lines), 900, count=estimate, file_type=FileType.SNAPSHOT)
+    assert (
+        f"[{view.info.lines_shown} of 200 elements shown; {view.info.lines_shown} of 200 interactive]" in view.content
+    )
+
+
+def test_yaml_that_fits_is_not_written_out_even_where_its_aliases_would_be_long():
+    text = (
+        "a: &a {" + ", ".join(f"key{n}: value" for n in range(40)) + "}\n" + "".join(f"b{n}: *a\n" for n in range(60))
+    )
+    assert show(Source(text), FileType.YAML, 5_000, estimate).content == text
 
 
 def test_repeated_errors_make_room_for_others_and_the_end_stays():

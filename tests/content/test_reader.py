@@ -152,6 +152,12 @@ def test_large_json_lines_and_json(write):
     assert not result.truncation_info.totals_exact
 
 
+def test_lines_of_json_are_no_longer_than_a_line_may_be(write):
+    record = {f"k{n}": None for n in range(40)} | {"inner": {"a": 1, "b": 2}}
+    shown = read(write("a.jsonl", json.dumps(record) + "\n" + "{}\n" * 3), ContextConfig(max_line_length=160))
+    assert max(map(len, shown.content.split("\n"))) <= 160
+
+
 def test_output_limit_comes_before_the_limit_of_the_call(write):
     path = write("a.txt", "words and words\n" * 5000)
     config = ContextConfig(max_total_output=100, max_lines=9999)

@@ -8,7 +8,7 @@ from ctxguard.content.processors.json_data import parse_json
 from ctxguard.content.processors.logs import LogShape
 from ctxguard.content.processors.texts import shorten
 from ctxguard.content.processors.trees import MARK, Sizes, render, shrink
-from ctxguard.content.views import Limits
+from ctxguard.content.views import NO_LIMITS
 
 __all__ = ["JsonLinesShape"]
 
@@ -28,8 +28,12 @@ class JsonLinesShape(LogShape):
             tree = parse_json(line)
         except ValueError:
             return json.dumps(shorten(line, max(8, length - 2)), ensure_ascii=False)
-        shrunk, _ = shrink(tree, min(length, Sizes().of(tree, length)), Limits())
-        return render(shrunk)
+        sizes, short = Sizes(), line
+        for room in (length, length * 3 // 4, length // 2):  # what a shrunk tree takes is known only roughly
+            short = render(shrink(tree, room, NO_LIMITS, sizes=sizes)[0])
+            if len(short) <= length:
+                break
+        return short
 
     def _sign(self, text: str) -> str:
         return json.dumps({MARK: text}, ensure_ascii=False)

@@ -107,7 +107,7 @@ class SnapshotShape:
         if whole and self._source.gap is None and drawn == [line.text for line in self._lines]:
             return View(self._source.text, cut=False, info=self._info(len(drawn)))
         acting = sum(_INTERACTIVE.search(line) is not None for line in drawn)
-        shown = sum("[…" not in line for line in drawn)
+        shown = sum(_SIGN.match(line) is None for line in drawn)
         return View("\n".join([*drawn, self._marker(shown, acting)]), cut=True, info=self._info(shown))
 
     def _marker(self, shown: int, acting: int) -> str:

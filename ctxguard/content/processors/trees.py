@@ -137,10 +137,9 @@ def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None,
         reserve: characters to leave free for a note on the outermost level, where something is cut.
     """
     job = _Job(limits, sizes or Sizes())
-    shrunk = _shrink(node, room - (reserve if job.sizes.of(node, room) > room else 0), 0, job)
     if isinstance(node, dict | list):
         job.cuts.top_total = len(node)
-        job.cuts.top_shown = min(job.cuts.top_shown or len(node), len(node))
+    shrunk = _shrink(node, room - (reserve if job.sizes.of(node, room) > room else 0), 0, job)
     return shrunk, job.cuts
 
 

@@ -84,7 +84,7 @@ class XmlShape:
         return f"<{head}>{inner}</{element.name}>"
 
     def _head(self, element: _Element, room: int) -> str:
-        if len(element.head) <= max(room // 2, 20) or element.head == element.name:
+        if element.size <= room or len(element.head) <= max(room // 2, 20) or element.head == element.name:
             return element.head
         self._cuts += 1
         return element.name

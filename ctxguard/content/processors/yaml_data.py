@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxguard.content.processors.trees import Number, Sizes, Tree, shrink
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import NO_LIMITS, Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +36,19 @@ class YamlShape:
         text = source.text[: source.head_end]
         self._partial = source.gap is not None or len(text) > _SAMPLE
         self._documents = parse_yaml(_first_entries(text[:_SAMPLE]) if self._partial else text)
-        self._tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
-        if not isinstance(self._tree, dict | list):
+        tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
+        if not isinstance(tree, dict | list):
             raise ValueError("holds no mapping and no list")  # noqa: TRY004 - the text is at fault, not a type
+        self._tree = tree
 
     def view(self, room: int) -> View:
         """Return the tree within the room, with a comment where something is cut."""
+        if self._limits == NO_LIMITS and not self._partial and len(self._source.text) <= room:
+            return View(
+                self._source.text,
+                cut=False,
+                info=TruncationInfo(items_shown=len(self._tree), items_total=len(self._tree)),
+            )
         marker = self._marker(99999, 99999)
         tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker))
         info = TruncationInfo(
@@ -59,7 +66,7 @@ class YamlShape:
     def resorts(self) -> tuple[str, ...]:
         """Return the marker after an empty container of the same kind, then only that."""
         empty = "[]" if isinstance(self._tree, list) else "{}"
-        return f"{empty} {self._marker(0, len(cast('list[Tree]', self._tree)))}", empty
+        return f"{empty} {self._marker(0, len(self._tree))}", empty
 
     def _marker(self, shown: int, total: int) -> str:
         what = "documents" if len(self._documents) > 1 else "items" if isinstance(self._tree, list) else "keys"
