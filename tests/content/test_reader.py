@@ -153,9 +153,11 @@ def test_large_json_lines_and_json(write):
 
 
 def test_lines_of_json_are_no_longer_than_a_line_may_be(write):
-    record = {f"k{n}": None for n in range(40)} | {"inner": {"a": 1, "b": 2}}
-    shown = read(write("a.jsonl", json.dumps(record) + "\n" + "{}\n" * 3), ContextConfig(max_line_length=160))
-    assert max(map(len, shown.content.split("\n"))) <= 160
+    records = [{"key " * (n % 12 + 1) + str(k): {"a": None} for k in range(n)} for n in range(1, 40)]
+    path = write("a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    shown = read(path, ContextConfig(max_line_length=160), max_tokens=50_000).content.rstrip("\n").split("\n")
+    assert len(shown) == len(records)
+    assert max(map(len, shown)) <= 160
 
 
 def test_output_limit_comes_before_the_limit_of_the_call(write):
