@@ -6,11 +6,13 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError
 from ctxguard.lens import is_list
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.read_cache import ReadCache
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
@@ -118,16 +120,28 @@ def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
     return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
 
 
-def _minding_thinking(stabilizer: Stabilizer, artifacts: Iterable[Artifact]) -> Stabilizer:
+def _minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> Stabilizer:
     """Return the stabilizer, with one more stage where there is signed thinking; it shares the other's caches."""
-    contents = (artifact.content for artifact in artifacts)
-    if not any(part.signed for content in contents if type(content) is tuple for part in content):
+    if not _holds_signed(artifacts):
         return stabilizer
     from ctxguard.stages import DropStaleThinking
 
     chain = copy.copy(stabilizer)
     chain.stages = (*stabilizer.stages, DropStaleThinking())
     return chain
+
+
+def _holds_signed(artifacts: Sequence[Artifact]) -> bool:
+    found = _SIGNED.find(artifacts)
+    begin, signed = (found.length, found.value) if found else (0, False)
+    contents = (artifact.content for artifact in islice(artifacts, begin, None))
+    signed = signed or any(part.signed for content in contents if type(content) is tuple for part in content)
+    if begin < len(artifacts):
+        _SIGNED.keep(artifacts, signed, after=found)
+    return signed
+
+
+_SIGNED: Final[PrefixMemory[bool]] = PrefixMemory()
 
 
 def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stabilizer:
