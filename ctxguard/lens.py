@@ -136,10 +136,13 @@ def written_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Valu
 
 
 def argument_text(value: object) -> str:
-    """Return the arguments of a call as text: a text as it is, anything else as JSON."""
+    """Return the arguments of a call as text: a text as it is, anything else as compact JSON.
+
+    Stages shorten and mask JSON in its compact form, so what they make of it is read again as it was counted.
+    """
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
 
 
 def image(url: object, *, detail: object = None) -> Part:

@@ -14,6 +14,7 @@ class TestMyAdapter(AdapterConformance):
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from ctxguard.adapters import Adapter, stabilize_native
 from ctxguard.artifacts import Artifact, Kind, ToolCall, pair
 from ctxguard.errors import AdapterError, BudgetExceededError
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens import REPLY_TOKENS
 
 __all__ = ["AdapterConformance", "broken_histories", "histories", "law_findings"]
 
@@ -53,12 +55,18 @@ def _texts(most: int = 60) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(_WORDS), min_size=1, max_size=most).map(" ".join)
 
 
+def _arguments(number: int) -> st.SearchStrategy[str]:
+    """Draw arguments, as a rule short ones."""
+    short = st.just({"q": str(number)})
+    return st.one_of(short, short, short, _texts(200).map(lambda text: {"q": text, "n": number})).map(json.dumps)
+
+
 @st.composite
 def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
     count = draw(st.integers(1, 4))
     base = 0 if reuse_ids else step * 10
     calls = tuple(
-        ToolCall(draw(st.sampled_from(["search", "read_file", "run"])), '{"q": "' + str(n) + '"}', f"call_{base + n}")
+        ToolCall(draw(st.sampled_from(["search", "read_file", "run"])), draw(_arguments(n)), f"call_{base + n}")
         for n in range(count)
     )
     results = [Artifact(Kind.TOOL, draw(_texts(120)), answers=call.id) for call in draw(st.permutations(calls))]
@@ -237,7 +245,9 @@ class AdapterConformance:
             return
         assert report.ok, str(report)
         assert report.tokens_after <= budget
-        assert not _pair_findings(self.adapter.read(once))
+        read = self.adapter.read(once)
+        assert not _pair_findings(read)
+        assert stabilizer.counter.artifacts(read) + REPLY_TOKENS <= budget, "what was written is over the budget"
         twice, _ = stabilize_native(stabilizer, self.adapter, once)
         assert self.items(twice) == self.items(once), "stabilising the result again changed it"
         assert self.items(native) == self.items(untouched), "the input was changed"

@@ -14,6 +14,7 @@ except ImportError as error:
 from ctxguard_langchain.agent import ContextManagedAgent
 from ctxguard_langchain.hooks import pre_model_hook
 from ctxguard_langchain.messages import LangChainAdapter
+from ctxguard_langchain.recall import recall_tool
 from ctxguard_langchain.runnables import ContextGuard, with_message_history
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "ContextManagedAgent",
     "LangChainAdapter",
     "pre_model_hook",
+    "recall_tool",
     "with_message_history",
 ]
 

@@ -52,9 +52,8 @@ _SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "ref
 class LangChainAdapter:
     """Look at LangChain messages as artifacts: one message, one artifact; chunks as streaming stores them included.
 
-    Arguments of tool calls are counted as LangChain's own OpenAI converter writes them: `json.dumps(args)` with its
-    default separators and without ASCII escapes. Calls that stand twice in a message (in `tool_calls`, in content
-    blocks, in `additional_kwargs`, in chunks) are counted once and edited together.
+    Arguments of tool calls are counted as compact JSON, as in every other format. Calls that stand twice in a message
+    (in `tool_calls`, in content blocks, in `additional_kwargs`, in chunks) are counted once and edited together.
 
     What does not survive: nothing of a message that is kept. Of a changed one, a `model_copy`, only the changed texts
     and arguments differ. The provider's own item id of a changed block goes (`msg_…`, `fc_…`: OpenAI would answer from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxguard_openai.chat import OpenAIAdapter, astabilize_messages, stabilize_messages
+from ctxguard_openai.recall import recall_tool
 from ctxguard_openai.responses import ResponsesAdapter, astabilize_input, stabilize_input
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "ResponsesAdapter",
     "astabilize_input",
     "astabilize_messages",
+    "recall_tool",
     "stabilize_input",
     "stabilize_messages",
 ]

@@ -11,5 +11,6 @@ except ImportError as error:
 
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.guard import ContextGuard, history_processor
+from ctxguard_pydantic_ai.recall import recall_tool
 
-__all__ = ["ContextGuard", "PydanticAIAdapter", "history_processor"]
+__all__ = ["ContextGuard", "PydanticAIAdapter", "history_processor", "recall_tool"]

@@ -303,5 +303,7 @@ def _spelled_call(call):
         args = json.loads(function["arguments"])
     except ValueError:
         args = None
-    text = json.dumps(args, ensure_ascii=False) if isinstance(args, dict) else function["arguments"]
+    text = function["arguments"]
+    if isinstance(args, dict):
+        text = json.dumps(args, ensure_ascii=False, separators=(",", ":"))
     return {**call, "id": call.get("id") or None, "function": {**function, "arguments": text}}

@@ -66,7 +66,7 @@ def test_results_are_artifacts_of_their_own():
         (Kind.TOOL, "found"),
         (Kind.USER, "go on"),
     ]
-    assert read[1].calls == (ToolCall("look", '{"q": "x"}', "a"), ToolCall("look", '{"q": "x"}', "b"))
+    assert read[1].calls == (ToolCall("look", '{"q":"x"}', "a"), ToolCall("look", '{"q":"x"}', "b"))
     assert [a.answers for a in read[2:4]] == ["a", "b"]
 
 

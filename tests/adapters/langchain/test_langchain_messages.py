@@ -88,10 +88,10 @@ def test_a_removal_passes_through_untouched():
     assert out[1] is removal
 
 
-def test_calls_valid_and_invalid_carry_the_arguments_as_they_are_sent():
+def test_calls_valid_and_invalid_carry_their_arguments():
     broken = {"name": "g", "args": '{"a": ', "id": "2", "error": "cut off", "type": "invalid_tool_call"}
     (artifact,) = read(AIMessage("", tool_calls=[call({"a": 1, "b": "é"})], invalid_tool_calls=[broken]))
-    assert artifact.calls == (ToolCall("f", '{"a": 1, "b": "é"}', "1"), ToolCall("g", '{"a": ', "2"))
+    assert artifact.calls == (ToolCall("f", '{"a":1,"b":"é"}', "1"), ToolCall("g", '{"a": ', "2"))
 
 
 def test_an_edit_keeps_everything_else():
@@ -116,12 +116,12 @@ def test_an_edit_keeps_everything_else():
         ({"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}}, {"input": {"to": HIDDEN}}),
         (
             {"type": "tool_use", "id": "1", "name": "f", "input": {}, "partial_json": f'{{"to": "{MAIL}"}}'},
-            {"input": {"to": HIDDEN}, "partial_json": f'{{"to": "{HIDDEN}"}}'},
+            {"input": {"to": HIDDEN}, "partial_json": f'{{"to":"{HIDDEN}"}}'},
         ),
         ({"type": "tool_call", "id": "1", "name": "f", "args": {"to": MAIL}}, {"args": {"to": HIDDEN}}),
         (
             {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"to": "{MAIL}"}}'},
-            {"arguments": f'{{"to": "{HIDDEN}"}}'},
+            {"arguments": f'{{"to":"{HIDDEN}"}}'},
         ),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_custom_tool_keeps_its_free_text():
 
 def test_a_call_that_stands_in_a_block_alone_is_a_call():
     asking = AIMessage([{"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}}])
-    assert read(asking)[0].calls == (ToolCall("f", f'{{"to": "{MAIL}"}}', "1"),)
+    assert read(asking)[0].calls == (ToolCall("f", f'{{"to":"{MAIL}"}}', "1"),)
     out = masked(HumanMessage("go"), asking, ToolMessage("ok", tool_call_id="1"))
     assert out[1].content == [{"type": "tool_use", "id": "1", "name": "f", "input": {"to": HIDDEN}}]
 
