@@ -144,12 +144,13 @@ class Engine:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, found: Found) -> None:
-        shape, text, numbers = seen.shape, seen.text, self._numbers
+        shape, text, numbers, known = seen.shape, seen.text, self._numbers, self._fits.get
         for begin, end, first, limit in number_windows(shape) if numbers else ():
             key = (shape[begin:end], first, limit)
-            fits = self._fits.get(key)
+            fits = known(key)
             if fits is None:
                 fits = self._remember(key)
+                known = self._fits.get
             place, before = -1, NOTHING
             for number, start, stop in fits:
                 if start != place:
@@ -204,8 +205,11 @@ class Engine:
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
     """Return the findings that are kept, where they stand in the original."""
-    found.sort(key=itemgetter(0))
-    return resolve(view.original(span) for _, span in found)
+    if len(found) > 1:
+        found.sort(key=itemgetter(0))
+    if view.cuts:
+        return resolve(view.original(span) for _, span in found)
+    return resolve(span for _, span in found)
 
 
 def _value(match: re.Match[str], group: int | str) -> tuple[int, int]:

@@ -27,8 +27,8 @@ _INVISIBLE: Final = (
 )
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_LINE_ESCAPES: Final = ("\\n", "\\t", "\\r", "\\b", "\\f")
-"""Of the same length as the blanks they become; else the letter would be glued to what follows."""
+_LINE_ESCAPE: Final = re.compile(r"\\[ntrbf]")
+"""Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
 _ESCAPES: Final = (
     ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
     ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
@@ -81,8 +81,7 @@ def view_of(text: str) -> View:
     """Return the view of a text; costs next to nothing where it is plain ASCII."""
     folded = blank_placeholders(text)
     if "\\" in folded:
-        for escape in _LINE_ESCAPES:
-            folded = folded.replace(escape, "  ")
+        folded = _LINE_ESCAPE.sub("  ", folded)
     if not text.isascii():
         table, notable = _folding()
         if notable.search(folded) is not None:
@@ -91,6 +90,8 @@ def view_of(text: str) -> View:
 
 
 def _is_escaped(text: str) -> bool:
+    if "\\" not in text and "%" not in text and "&" not in text:
+        return False
     return any(sign in text and escape.search(text) is not None for sign, escape in _ESCAPES)
 
 

@@ -50,10 +50,34 @@ def resolve(spans: Iterable[Span]) -> tuple[Span, ...]:
     Returns:
         The chosen ones, sorted, none touching another's characters. Takes n log n steps.
     """
-    ranked = sorted(spans, key=lambda span: (span.start - span.end, -span.score))
-    if len(ranked) < 2:
-        return tuple(ranked)
-    return _disjoint(ranked)
+    ordered = sorted(enumerate(spans), key=_start)
+    kept: list[Span] = []
+    entangled: list[tuple[int, Span]] = []
+    reach = 0
+    for ranked in ordered:
+        span = ranked[1]
+        if span.start >= reach:
+            kept += _untangled(entangled)
+            entangled = []
+        entangled.append(ranked)
+        reach = max(reach, span.end)
+    return (*kept, *_untangled(entangled))
+
+
+def _start(ranked: tuple[int, Span]) -> int:
+    return ranked[1].start
+
+
+def _untangled(entangled: list[tuple[int, Span]]) -> Sequence[Span]:
+    """Return which of some findings are kept, of which each overlaps another."""
+    if len(entangled) < 2:
+        return [span for _, span in entangled]
+    return _disjoint([span for _, span in sorted(entangled, key=_rank)])
+
+
+def _rank(ranked: tuple[int, Span]) -> tuple[int, float, int]:
+    place, span = ranked
+    return span.start - span.end, -span.score, place
 
 
 def _disjoint(ranked: Sequence[Span]) -> tuple[Span, ...]:
