@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["context_result", "handle_of", "preview_limits", "recall", "recall_tool"]
+__all__ = ["RECALL_SCHEMA", "context_result", "handle_of", "preview_limits", "recall", "recall_tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,6 +181,23 @@ def _decorate(preview: _Preview, function: Callable[..., object]) -> Callable[..
         return preview.of(function(*args, **kwargs))
 
     return synchronous
+
+
+RECALL_SCHEMA: Final[dict[str, object]] = {
+    "name": "recall",
+    "description": "Read lines of a result that was shortened.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "The handle that the shortened result names."},
+            "first_line": {"type": "integer", "description": "First line to read, counted from 1."},
+            "last_line": {"type": "integer", "description": "Last line to read; leave it out to read on."},
+            "contains": {"type": "string", "description": "Read only lines that contain this text."},
+        },
+        "required": ["handle"],
+    },
+}
+"""The function of `recall_tool` as JSON Schema, for whoever writes requests by hand."""
 
 
 def recall_tool(
