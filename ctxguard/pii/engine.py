@@ -58,6 +58,7 @@ class Engine:
         self._texts = tuple(p for p in prepared if p.rule.kind == "text")
         self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS])
         self._token = joined(self._tokens)
+        self._shapes = [(number, p.group, p.pattern.match) for number, p in enumerate(self._numbers)]
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
@@ -172,12 +173,13 @@ class Engine:
     def _fit(self, shape: str, first: int, limit: int) -> tuple[Fit, ...]:
         """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
         starts = [match.start() for match in _NUMBER.finditer(shape) if first <= match.start() < limit]
-        matches = (
-            (number, prepared.group, prepared.pattern.match(shape, start))
-            for number, prepared in enumerate(self._numbers)
-            for start in starts
-        )
-        return tuple((number, *match.span(group)) for number, group, match in matches if match is not None)
+        fits: list[Fit] = []
+        for number, group, match_at in self._shapes:
+            for start in starts:
+                match = match_at(shape, start)
+                if match is not None:
+                    fits.append((number, *match.span(group)))
+        return tuple(fits)
 
     def _judge(self, prepared: Prepared, text: str, start: int, end: int, before: Before, found: Found) -> None:
         """Take a candidate, unless its surroundings, its check digits or the allow list speak against it."""

@@ -83,9 +83,9 @@ def view_of(text: str) -> View:
     if "\\" in folded:
         folded = _LINE_ESCAPE.sub("  ", folded)
     if not text.isascii():
-        table, notable = _folding()
-        if notable.search(folded) is not None:
-            return _plainer(folded, set(notable.findall(folded)), table)
+        folded, invisible = _plainer(folded)
+        if invisible:
+            return _shortened(folded)
     return _shortened(folded) if _is_escaped(folded) else View(folded)
 
 
@@ -95,11 +95,18 @@ def _is_escaped(text: str) -> bool:
     return any(sign in text and escape.search(text) is not None for sign, escape in _ESCAPES)
 
 
-def _plainer(text: str, strange: set[str], table: Mapping[str, str]) -> View:
-    """Return the view of a text that holds characters which stand for plain ones, or are not seen at all."""
-    for char in strange & table.keys():
+def _plainer(text: str) -> tuple[str, bool]:
+    """Return a text with plain characters for those that stand for them, and whether invisible ones are left in it."""
+    table, notable = _folding()
+    found = notable.search(text)
+    while found is not None and found[0] in table:
+        text = text.replace(found[0], table[found[0]])
+        found = notable.search(text, found.end())
+    if found is None:
+        return text, False
+    for char in set(notable.findall(text, found.end())) & table.keys():
         text = text.replace(char, table[char])
-    return _shortened(text) if not strange <= table.keys() or _is_escaped(text) else View(text)
+    return text, True
 
 
 def _shortened(text: str) -> View:
