@@ -29,6 +29,7 @@ __all__ = [
     "detect_adapter",
     "find_adapter",
     "first_seen",
+    "minding_thinking",
     "stabilize_native",
     "tool_step",
     "unmasked_arguments",
@@ -92,7 +93,7 @@ def stabilize_native(
         keep_thinking: leave signed thinking from before a cut in, see `DropStaleThinking`.
     """
     artifacts = adapter.read(native)
-    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer, artifacts)
+    chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
     overhead = _overhead(stabilizer, instructions)
     result = chain.stabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
@@ -110,7 +111,7 @@ async def astabilize_native(
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does where summarizers or stores are async."""
     artifacts = adapter.read(native)
-    chain = stabilizer if keep_thinking else _minding_thinking(stabilizer, artifacts)
+    chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
     overhead = _overhead(stabilizer, instructions)
     result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
@@ -120,8 +121,11 @@ def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
     return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
 
 
-def _minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> Stabilizer:
-    """Return the stabilizer, with one more stage where there is signed thinking; it shares the other's caches."""
+def minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> Stabilizer:
+    """Return the stabilizer, with `DropStaleThinking` behind its chain where a history holds signed thinking.
+
+    It shares the caches of the one it is made of.
+    """
     if not _holds_signed(artifacts):
         return stabilizer
     from ctxguard.stages import DropStaleThinking

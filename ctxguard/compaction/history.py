@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
+from ctxguard.adapters import minding_thinking
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.fold import Fold
 from ctxguard.compaction.native import read_native, write_native
@@ -149,7 +150,7 @@ class HistoryCompactor:
             AdapterError: no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
-        result = await self.as_stabilizer().astabilize(artifacts)
+        result = await minding_thinking(self.as_stabilizer(), artifacts).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:

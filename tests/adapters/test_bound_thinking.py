@@ -13,6 +13,7 @@ import pytest
 from ctxguard import Stabilizer
 from ctxguard.adapters import stabilize_native
 from ctxguard.artifacts import Kind
+from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard_anthropic import AnthropicAdapter, stabilize_request
 
 TURNS = 22
@@ -155,3 +156,21 @@ def test_without_the_rule_thoughts_would_be_refused():
     assert "thinking" in str(kept)
     assert str(left).count("signature") < str(kept).count("signature")
     assert any(d.stage == "DropStaleThinking" for decision in report.decisions for d in decision.steps)
+
+
+async def test_a_summary_leaves_no_thinking_behind_it():
+    async def summarized(text):
+        return "They asked for the log."
+
+    compactor = HistoryCompactor(CompactionConfig(max_tokens=600, target_tokens=300), summarizer=summarized, counter="estimate")
+    history = []
+    for turn in range(TURNS):
+        thinking = {"type": "thinking", "thinking": f"thought {turn}", "signature": "s"}
+        history += [
+            {"role": "user", "content": question(turn)},
+            {"role": "assistant", "content": [thinking, answer(0)]},
+        ]
+    compacted = await compactor.compact(history)
+    assert len(compacted) < len(history)
+    assert "They asked for the log." in str(compacted)
+    assert "thinking" not in str(compacted)
