@@ -105,6 +105,8 @@ def test_check_of_personal_data_names_type_and_place_and_never_the_value(session
     run = cli("check", session, "--pii")
     assert run.returncode == 1
     assert "EMAIL was found @ artifacts[1].content[5:27]" in run.stdout
+    count = run.stdout.count("EMAIL was found")
+    assert f"NoPII: {count} EMAIL" in run.stdout
     assert "jane" not in run.stdout + run.stderr
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import Draft
 from ctxguard.harness.sessions import Session
+from ctxguard.report import Finding
 from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
 
 __all__ = ["check_session"]
@@ -27,7 +29,7 @@ def check_session(
         budget: tokens it may take; None means that any length is fine.
         provider: also check the role rules of this provider.
         counter: see `ctxguard.tokens.find_counter`.
-        pii: also look for personal data; type and place are said, never the value.
+        pii: also look for personal data; type, place and, at the end, count are said, never the value.
 
     Raises:
         ConfigError: no such provider or counter.
@@ -46,5 +48,12 @@ def check_session(
 
         checks.append(NoPII(STANDARD))
     for check in checks:
-        for finding in check(draft):
-            yield f"{check.name}: {finding}"
+        findings = list(check(draft))
+        yield from (f"{check.name}: {finding}" for finding in findings)
+        if check.name == NoPII.name and findings:
+            yield f"{check.name}: {_counted(findings)}"
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.message.split()[0] for finding in findings)
+    return ", ".join(f"{count} {label}" for label, count in counts.most_common())
