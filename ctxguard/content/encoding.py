@@ -14,6 +14,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _LOOK = 16_384
+_GUESSED = 4_096
 
 
 def find_encoding(data: bytes) -> str:
@@ -68,5 +69,8 @@ def _guess(sample: bytes) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         return "latin-1"
-    best = from_bytes(sample[:4096], steps=3, chunk_size=512, threshold=0.2).best()
+    start = sample[:_GUESSED]
+    if len(sample) > _GUESSED:  # half of a character at the end would rule out the encoding it is in
+        start = start[: start.rfind(b"\n") + 1 or _GUESSED]
+    best = from_bytes(start, steps=3, chunk_size=512, threshold=0.2).best()
     return "latin-1" if best is None or best.encoding == "ascii" else best.encoding

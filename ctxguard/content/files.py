@@ -36,7 +36,7 @@ _EXTENSIONS: Final[dict[str, FileType]] = dict(
         *_each(FileType.CODE, "py pyi js jsx ts tsx mjs cjs c h cc cpp hpp cs java kt kts go rs rb php swift scala"),
         *_each(FileType.CODE, "sh bash zsh fish ps1 sql r jl lua pl css scss vue svelte tf proto gradle ex exs"),
         *_each(FileType.CSV, "csv tsv tab psv"),
-        *_each(FileType.DOCX, "docx"),
+        *_each(FileType.DOCX, "docx doc"),
         *_each(FileType.HTML, "html htm xhtml"),
         *_each(FileType.IMAGE, "png jpg jpeg gif webp bmp tif tiff ppm ico"),
         *_each(FileType.JSON, "json geojson ipynb webmanifest har"),
@@ -44,13 +44,15 @@ _EXTENSIONS: Final[dict[str, FileType]] = dict(
         *_each(FileType.LOG, "log"),
         *_each(FileType.MARKDOWN, "md markdown rst"),
         *_each(FileType.PDF, "pdf"),
-        *_each(FileType.PPTX, "pptx"),
-        *_each(FileType.SPREADSHEET, "xlsx xlsm"),
+        *_each(FileType.PPTX, "pptx ppt"),
+        *_each(FileType.SPREADSHEET, "xlsx xlsm xls"),
         *_each(FileType.TEXT, "txt text cfg ini toml env rtf mbox eml"),
         *_each(FileType.XML, "xml xsd xsl xslt svg rss atom plist"),
         *_each(FileType.YAML, "yaml yml"),
     )
 )
+_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""First bytes of Office files before 2007, and of newer ones that are protected by a password."""
 _MAGIC: Final = (
     (b"%PDF-", FileType.PDF),
     (b"\x89PNG", FileType.IMAGE),
@@ -69,7 +71,7 @@ _MAGIC: Final = (
     (b"ID3", FileType.AUDIO),
     (b"fLaC", FileType.AUDIO),
     (b"OggS", FileType.AUDIO),
-    (b"\xd0\xcf\x11\xe0", FileType.BINARY),
+    (_OLE, FileType.BINARY),
     (b"\x7fELF", FileType.BINARY),
 )
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
@@ -179,6 +181,8 @@ def detect_file(name: str, head: bytes) -> FileType:
         magic = FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
     if magic is FileType.ARCHIVE and head[:2] == b"PK":
         return named if named in _IN_ZIP else next((kind for part, kind in _OFFICE if part in head), FileType.ARCHIVE)
+    if head.startswith(_OLE) and named in _PRINTED:
+        return named
     if magic is not None and _is_binary(head):
         return magic
     if named in _PRINTED and head and not (named is FileType.IMAGE or named is FileType.AUDIO):
@@ -218,7 +222,8 @@ def read_source(file: BinaryIO, size: int, encoding: str, window: int, *, exact:
     """
     file.seek(0)
     if size <= max(WHOLE, 2 * window):
-        return Source(decode(file.read(size + 1), encoding))
+        # More than the size is read where there is more: a file grows, and those of /proc say that they are empty.
+        return Source(decode(file.read(max(WHOLE, 2 * window)), encoding))
     head = _whole_lines(file.read(window), encoding, at_start=True)
     start = size - window
     start -= start % 4

@@ -153,7 +153,7 @@ def file_limits(config: ContextConfig) -> Limits:
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file_type: FileType | None = None
     try:
-        head = file.read(_HEAD)
+        head = _start_of(file)
         file_type = detect_file(path.name, head)
         return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
     except RefusedError as error:
@@ -163,6 +163,13 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
     except (OSError, MemoryError, RecursionError) as error:
         reason = f"{path}: cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})"
     return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=reason)
+
+
+def _start_of(file: BinaryIO) -> bytes:
+    start: bytes | None = file.read(_HEAD)
+    if start is None:  # a file of the system whose data would have to be waited for
+        raise RefusedError("has nothing that can be read without waiting for it")
+    return start
 
 
 def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
@@ -225,6 +232,8 @@ def _read_spreadsheet(
         limits = replace(limits, rows_head=request.rows[1], rows_tail=0)
     shape = read_sheets(converted(file, "spreadsheet", cache_dir=request.cache_dir), limits)
     whole = shape.view(1 << 40)
+    if not whole.text:
+        return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
     view = whole if tokens <= request.max_tokens else fit(shape, request.max_tokens, request.count, 2.5)
     info = replace(view.info, truncated=view.cut, tokens_shown=request.count(view.text), tokens_total=tokens)

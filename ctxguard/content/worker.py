@@ -12,10 +12,12 @@ import logging
 import sys
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Final
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["main"]
 
@@ -24,8 +26,11 @@ MAX_TEXT: Final = 8_000_000
 MAX_UNPACKED: Final = 512_000_000
 MAX_RATIO: Final = 200
 MAX_ENTRIES: Final = 10_000
+MAX_SINGLE: Final = 64_000_000
 MAX_ROWS: Final = 200_000
 ENDS: Final = 200
+_UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
+_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 class UnreadableError(Exception):
@@ -97,8 +102,11 @@ def _refuse_bomb(file: BinaryIO) -> None:
 
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
-    if file.read(4) == b"\xd0\xcf\x11\xe0":
-        raise UnreadableError("is protected by a password, or of an old format")
+    start = file.read(8)
+    if start == _OLE and "EncryptedPackage".encode("utf-16-le") in file.read():
+        raise UnreadableError("is protected by a password; save it without one")
+    if start == _OLE:
+        raise UnreadableError("is of an Office format from before 2007; save it as .docx, .pptx or .xlsx")
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > MAX_UNPACKED or (unpacked > 20_000_000 and unpacked > size * MAX_RATIO):
@@ -108,27 +116,76 @@ def _refuse_bomb(file: BinaryIO) -> None:
 
 def _spreadsheet(file: BinaryIO) -> str:
     """Write the sheets as JSON: name, rows there are, columns, the first and the last rows."""
+    if file.read(8) == _OLE:
+        return json.dumps(_old_sheets(file))
     _refuse_bomb(file)
     from openpyxl import load_workbook
 
     book = load_workbook(file, read_only=True, data_only=True)
-    sheets: list[dict[str, object]] = []
-    for sheet in book.worksheets[:100]:
-        head: list[list[str]] = []
-        tail: deque[list[str]] = deque(maxlen=ENDS)
-        count = empty = 0
-        for row in sheet.iter_rows(values_only=True, max_row=MAX_ROWS, max_col=1000):
-            cells = ["" if value is None else str(value)[:32_768] for value in row]
-            while cells and not cells[-1]:
-                cells.pop()
-            if not cells:
-                empty += 1
-                continue
-            count += 1
-            (head if len(head) < ENDS else tail).append(cells)
-        total = max(count, (sheet.max_row or 0) - empty) if count + empty >= MAX_ROWS else count
-        sheets.append({"name": sheet.title, "rows": total, "head": head, "tail": list(tail)})
-    return json.dumps(sheets, ensure_ascii=True)
+    return json.dumps(
+        [
+            _sheet(sheet.title, sheet.iter_rows(values_only=True, max_row=MAX_ROWS, max_col=1000), sheet.max_row or 0)
+            for sheet in book.worksheets[:100]
+        ]
+    )
+
+
+class _OldCell(Protocol):
+    ctype: int
+    value: float | str
+
+
+class _OldSheet(Protocol):
+    name: str
+    nrows: int
+
+    def row(self, number: int, /) -> Sequence[_OldCell]: ...
+
+
+def _old_sheets(file: BinaryIO) -> list[dict[str, object]]:
+    """Read a workbook of Excel 97 to 2003, or of 5.0 and 95."""
+    xlrd: Any = import_module("xlrd")
+    file.seek(0)
+    with xlrd.open_workbook(file_contents=file.read(), on_demand=True, logfile=io.StringIO()) as book:
+        return [_old_sheet(book.sheet_by_index(index), book.datemode) for index in range(min(100, book.nsheets))]
+
+
+def _old_sheet(sheet: _OldSheet, datemode: int) -> dict[str, object]:
+    rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
+    return _sheet(sheet.name, islice(rows, MAX_ROWS), sheet.nrows)
+
+
+def _old_value(cell: _OldCell, datemode: int) -> object:
+    """Return what a cell holds: Excel keeps dates and truth values as numbers, and errors as codes."""
+    xlrd: Any = import_module("xlrd")
+    value: float | str = cell.value
+    if cell.ctype == xlrd.XL_CELL_DATE:
+        try:
+            return xlrd.xldate_as_datetime(value, datemode)
+        except (ValueError, OverflowError):  # a number that is said to be a date, and is none
+            return value
+    if cell.ctype == xlrd.XL_CELL_BOOLEAN:
+        return bool(value)
+    if cell.ctype == xlrd.XL_CELL_ERROR:
+        return xlrd.error_text_from_code.get(value, "#ERROR")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int) -> dict[str, object]:
+    head: list[list[str]] = []
+    tail: deque[list[str]] = deque(maxlen=ENDS)
+    count = empty = 0
+    for row in rows:
+        cells = ["" if value is None else str(value)[:32_768] for value in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        if not cells:
+            empty += 1
+            continue
+        count += 1
+        (head if len(head) < ENDS else tail).append(cells)
+    total = max(count, last_row - empty) if count + empty >= MAX_ROWS else count
+    return {"name": name, "rows": total, "head": head, "tail": list(tail)}
 
 
 def _archive(file: BinaryIO) -> str:
@@ -143,12 +200,52 @@ def _archive(file: BinaryIO) -> str:
             packed = sum(entry.file_size for entry in entries)
         return _listing(lines, f"{len(entries)} entries, {packed} bytes unpacked")
     file.seek(0)
+    start = file.read(8)
+    if name := next((name for sign, name in _UNLISTED if start.startswith(sign)), None):
+        raise UnreadableError(f"is a {name} archive, which cannot be listed; unpack it first")
+    file.seek(0)
+    try:
+        return _tar_listing(file)
+    except tarfile.ReadError:
+        opens = next((opens for sign, opens in _openers().items() if start.startswith(sign)), None)
+        if opens is None:
+            raise
+        file.seek(0)
+        return _single(opens(file))
+
+
+def _tar_listing(file: BinaryIO) -> str:
+    import tarfile
+
+    lines: list[str] = []
     with tarfile.open(fileobj=_Bounded(file), mode="r|*") as tar:
         for number, member in enumerate(tar, 1):
             lines.append(f"{member.size:>12} {member.name}")
             if number == MAX_ENTRIES:
                 return _listing(lines, f"more than {MAX_ENTRIES} entries")
     return _listing(lines, f"{len(lines)} entries")
+
+
+def _openers() -> dict[bytes, Callable[[BinaryIO], BinaryIO]]:
+    import bz2
+    import gzip
+    import lzma
+
+    return {
+        b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),
+        b"BZh": lambda file: cast("BinaryIO", bz2.BZ2File(file)),
+        b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),
+    }
+
+
+def _single(unpacked: BinaryIO) -> str:
+    """Tell of one compressed file how large it is, up to a limit, and how it starts."""
+    start = unpacked.read(2_000)
+    size = len(start)
+    while size <= MAX_SINGLE and (chunk := unpacked.read(1 << 20)):
+        size += len(chunk)
+    total = f"more than {MAX_SINGLE}" if size > MAX_SINGLE else str(size)
+    return f"1 compressed file, {total} bytes unpacked, starts with:\n{start.decode('utf-8', 'replace')}\n"
 
 
 def _listing(lines: list[str], total: str) -> str:

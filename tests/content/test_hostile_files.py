@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import socket
@@ -111,6 +112,21 @@ MERGES_YAML = "a0: &a0 {k: v}\n" + "".join(
         ("code.py", "def f(" * 200_000),
         ("snapshot.txt", "\n".join(" " * n + f"- button [ref=e{n}]" for n in range(2_000))),
         ("console.txt", "[LOG] x\n" * 300_000),
+        ("entity in attribute.xml", '<!DOCTYPE a [<!ENTITY x "yyyy">]><a b="&x;&x;"/>'),
+        ("entity of a file.xml", "<!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/hosts'>]><a>&x;</a>"),
+        ("attributes.xml", "<?xml version='1.0'?><a " + " ".join(f"k{n}='v'" for n in range(200_000)) + "/>"),
+        ("wide.yaml", "a: &a [" + "x," * 5000 + "]\n" + "".join(f"k{n}: *a\n" for n in range(3000))),
+        ("questions.yaml", "? " * 2000 + "x"),
+        ("open quote.csv", 'a,b\n1,"' + "x\n" * 900_000),
+        ("columns.csv", ",".join(f"c{n}" for n in range(1_000_000)) + "\n" + ",".join("1" * 1_000_000) + "\n"),
+        ("nested.html", "<div>" * 1_000_000),
+        ("quotes.html", "<a " + 'x="' * 1_000_000),
+        ("entities.html", "&#x41;" * 500_000),
+        ("surrogates.json", '{"a": "' + "\\ud800" * 100_000 + '"}'),
+        ("digits.json", "[" + "1" * 4_000_000 + "]"),
+        ("trace.log", "ERROR x\n" + "  at a\n" * 500_000),
+        ("error.txt", "[ERROR] " + "y" * 3_000_000 + "\n[LOG] a\n[LOG] b\n"),
+        ("marks.txt", "a" + "\u0301" * 500_000),
         ("cut.txt", "ä".encode() * 10 + b"\xc3"),
         ("wide.txt", "a".encode("utf-16-le") * 3_000_000),
     ],
@@ -175,9 +191,66 @@ class Zeros(io.RawIOBase):
         return bytes(size)
 
 
-def test_image_of_a_billion_pixels_is_refused(tmp_path):
+def test_compressed_gigabyte_is_told_of_without_being_unpacked(tmp_path):
+    with gzip.open(tmp_path / "bomb.json.gz", "wb", compresslevel=1) as out:
+        for _ in range(10):
+            out.write(b"[" * 10_000_000)
+    result = read(tmp_path / "bomb.json.gz")
+    is_bounded(result)
+    assert "more than 64000000 bytes" in result.content
+
+
+def test_names_in_an_archive_are_shown_and_never_written(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("/etc/absolute", "x")
+        archive.writestr("../../up", "y")
+    assert "../../up" in read(tmp_path / "a.zip").content
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("a.doc", "before 2007"), ("a.ppt", "before 2007"), ("a.docx", "password")]
+)
+def test_old_and_protected_office_files_are_refused_with_the_remedy(write, name, words):
+    sign = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(4000)
+    inside = "EncryptedPackage".encode("utf-16-le") if words == "password" else b""
+    refused(read(write(name, sign + inside)), words)
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.7z", b"7z\xbc\xaf\x27\x1c"), ("a.rar", b"Rar!\x1a\x07\0")])
+def test_archives_that_cannot_be_listed_are_refused_by_name(write, name, start):
+    refused(read(write(name, start + bytes(500))), "unpack it first")
+
+
+@pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="this system has no /proc")
+def test_file_that_would_have_to_be_waited_for_is_refused():
+    refused(read("/proc/kmsg"), "waiting", "permi", "permitted")
+
+
+def test_file_that_grows_while_it_is_read_is_bounded(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text("start\n")
+    stop = threading.Event()
+
+    def grow():
+        with path.open("a") as out:
+            while not stop.is_set():
+                out.write("another line\n" * 5000)
+
+    worker = threading.Thread(target=grow)
+    worker.start()
+    try:
+        for _ in range(10):
+            is_bounded(read(path))
+    finally:
+        stop.set()
+        worker.join()
+
+
+@pytest.mark.parametrize("side", [8_000, 40_000, 2**31 - 1])
+def test_image_of_a_billion_pixels_is_refused(tmp_path, side):
     pytest.importorskip("PIL", reason="the extra `files` is not installed")
-    header = struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 1000)), (b"IEND", b"")]
     data = b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count
 CONFIG = ContextConfig()
+FILES = Path(__file__).parents[2].parent / "shared" / "data" / "files"
 
 
 @pytest.fixture
@@ -102,6 +104,23 @@ def test_encoding_is_found(write, data, encoding):
 def test_single_byte_text_is_read_without_replacement_signs(write):
     text = "Die Bürger überqueren die Straße und grüßen höflich die älteren Herren.\n" * 4
     assert read(write("a.txt", text.encode("latin-1"))).content == text
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp", "gb18030", "cp1251", "latin-1", "utf-16", "utf-8-sig"])
+@pytest.mark.parametrize("times", [30, 40_000])
+def test_text_of_any_script_and_size_is_read_as_it_was_written(write, encoding, times):
+    pytest.importorskip("charset_normalizer", reason="the extra `files` is not installed")
+    words = {
+        "shift_jis": "これは日本語のテキストです。とても長い文章を読みます。",
+        "euc_jp": "これは日本語のテキストです。とても長い文章を読みます。",
+        "gb18030": "这是一个用中文写的文件，内容很长，需要缩短以后再阅读。",
+        "cp1251": "Это длинный текст на русском языке, который нужно сократить.",
+        "latin-1": "Die Bürger überqueren die Straße und grüßen höflich die älteren Herren.",
+    }.get(encoding, "häuser → größer, und viele andere Wörter auch")
+    result = read(write("a.txt", f"{words}\n".encode(encoding) * times), ContextConfig(max_lines=9))
+    shown = [line for line in result.content.split("\n") if line and not line.startswith("[")]
+    assert shown
+    assert {line.removeprefix("\ufeff") for line in shown} == {words}
 
 
 def test_range_of_lines(write):
@@ -248,6 +267,53 @@ def test_image_is_scaled_by_sides_and_bytes(tmp_path):
     assert pillow.open(io.BytesIO(image.data)).size == (image.width, image.height)
     assert "scaled from 2000x1000" in result.truncation_info.note
     assert "pixels" in read_file_as_string(tmp_path / "a.png", CONFIG)
+
+
+def test_scaled_photo_stands_upright(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="the extra `files` is not installed")
+    photo = pillow.new("RGB", (2000, 1000), "red")
+    photo.paste("blue", (0, 0, 1000, 1000))
+    turned = photo.getexif()
+    turned[0x0112] = 6  # the camera was held on its side: what is left in the file is on top
+    photo.save(tmp_path / "a.jpg", exif=turned)
+    image = read(tmp_path / "a.jpg", ContextConfig(max_image_side=400)).content
+    assert (image.width, image.height) == (200, 400)
+    red, _, blue = pillow.open(io.BytesIO(image.data)).convert("RGB").getpixel((100, 20))
+    assert blue > 200 > red
+
+
+def test_old_workbook_shows_its_sheets():
+    pytest.importorskip("xlrd", reason="the extra `files` is not installed")
+    paths = {path.name: path for path in FILES.rglob("*.xls")}
+    if "47701.xls" not in paths:
+        pytest.skip("the recorded files are not there: ../shared/data/files")
+    result = read(paths["47701.xls"])
+    assert result.file_type is FileType.SPREADSHEET
+    assert "## Sheet Sheet1: 3 rows\n,,,,,,,Blue\n,,,,,,,Green" in result.content
+    assert "1,True,#VALUE!" in read(paths["53404.xls"]).content.replace("row:0/col:3", "1")
+
+
+def test_workbook_without_cells_says_so(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    openpyxl.Workbook().save(tmp_path / "a.xlsx")
+    assert read(tmp_path / "a.xlsx").content == "[holds no filled cells]\n"
+
+
+def test_single_compressed_file_is_told_of(tmp_path):
+    import bz2
+    import gzip
+    import lzma
+
+    for opener, name in ((gzip, "a.json.gz"), (bz2, "a.json.bz2"), (lzma, "a.json.xz")):
+        (tmp_path / name).write_bytes(opener.compress(b'{"a": 1}' * 1000))
+        shown = read(tmp_path / name, max_tokens=100)
+        assert "1 compressed file, 8000 bytes unpacked" in shown.content
+        assert '{"a": 1}' in shown.content
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="this system has no /proc")
+def test_file_that_says_it_is_empty_is_read_all_the_same():
+    assert "\nPid:\t" in read("/proc/self/status").content
 
 
 def test_small_image_comes_back_byte_for_byte(tmp_path):

@@ -30,6 +30,7 @@ _NAMES = {
 }
 _SAMPLE = 400_000
 _ORDER = ("error", "warning", "log", "info", "debug")
+_LEAST = 40
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -103,7 +104,8 @@ def _grouped(groups: list[tuple[str, int, list[tuple[_Message, int]]]], room: in
     for kind, total, different in groups:
         lines: list[str] = []
         for message, times in different:
-            line = _line(message, times, max(length, room // 2) if kind == "error" else min(length, 200))
+            most = min(max(length, room // 2), max(_LEAST, room - 16)) if kind == "error" else min(length, 200)
+            line = _line(message, times, most)
             if len(line) + 1 > room:
                 break
             room -= len(line) + 1

@@ -161,7 +161,8 @@ class _Search:
         self._quiet = (fresh - found) | (self._quiet if len(self._quiet) < _REMEMBERED else set())
         known = found | (self.kinds.keys() & firsts.keys())
         latest = islice((index for index in range(last, -1, -1) if lines[index] in known), _LATEST_OF_PIECE)
-        indexes = {*map(firsts.__getitem__, found), *latest} if known else set()
+        new = found if len(self.kinds) < 2 * _MANY else ()
+        indexes = {*map(firsts.__getitem__, new), *latest} if known else set()
         starts = [*accumulate((len(line) + 1 for line in lines), initial=0)] if indexes else []
         return [starts[index] for index in sorted(indexes)]
 

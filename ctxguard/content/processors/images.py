@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BinaryContent", "fit_image"]
 
-MAX_PIXELS: Final = 60_000_000
+MAX_PIXELS: Final = 40_000_000
 _MAX_FILE: Final = 100_000_000
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_SMOOTH: Final = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
+"""Modes whose pixels can be averaged as they are; the others are converted first."""
 _QUALITIES: Final = (85, 70, 50)
 
 
@@ -57,7 +59,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
         ImportError: Pillow is not installed.
     """
     try:
-        import PIL  # noqa: F401
+        import PIL.Image
     except ImportError as error:
         raise ImportError("Pillow is needed to read images; pip install 'ctxguard-stabilizer[files]'") from error
     file.seek(0)
@@ -70,6 +72,8 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
             return _fitted(data, max_side, max_bytes)
     except RefusedError:
         raise
+    except PIL.Image.DecompressionBombError:
+        raise RefusedError(f"has far more than the {MAX_PIXELS} pixels up to which images are decoded") from None
     except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error and more
         raise RefusedError(f"is no image that can be decoded ({type(error).__name__})") from None
 
@@ -79,12 +83,12 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
 
     with Image.open(io.BytesIO(data)) as image:
         width, height = image.size
-        if width * height > MAX_PIXELS:
+        image.draft("RGB", (max_side, max_side))  # a JPEG is decoded small at once, which costs a fraction
+        if image.width * image.height > MAX_PIXELS:
             raise RefusedError(
                 f"has {width}x{height} pixels, more than the {MAX_PIXELS} up to which images are decoded"
             )
         mime = _PASSED.get(image.format or "")
-        image.draft("RGB", (max_side, max_side))
         image.load()
         if mime and max(width, height) <= max_side and len(data) <= max_bytes:
             return BinaryContent(data, mime, width, height), (width, height)
@@ -92,9 +96,16 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
 
 
 def _scaled(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
-    """Scale down until the bytes fit: PNG where it fits, else JPEG, each time with shorter sides."""
+    """Scale down until the bytes fit: PNG where it fits, else JPEG, each time with shorter sides.
+
+    The picture is turned as its EXIF data say, which the result does not have.
+    """
+    from PIL import ImageOps
+
     clear = "A" in image.getbands() or "transparency" in image.info
-    picture = image.convert("RGBA" if clear else "RGB")
+    if image.mode in _SMOOTH:  # before anything is copied: a large picture takes hundreds of megabytes
+        image.thumbnail((max_side, max_side), reducing_gap=2.0)
+    picture = ImageOps.exif_transpose(image).convert("RGBA" if clear else "RGB")
     side = max_side
     while True:
         picture.thumbnail((side, side))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.texts import shorten
@@ -286,7 +287,7 @@ def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
         if at < 0:
             return []
         try:
-            records = [*_records(text[at + 1 : at + 65_536], delimiter)][:8]
+            records = [*islice(_records(text[at + 1 : at + 65_536], delimiter), 9)]
             if records and all(len(record.cells) == columns for record in records[:-1]):
                 return [*_records(text[at + 1 :], delimiter)]
         except csv.Error:
