@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -158,6 +159,48 @@ def test_errors_of_a_log_are_there_if_they_fit(lines, limit):
     if estimate("\n".join(errors)) + 14 * len(errors) + others < 0.5 * limit:
         templates = {line[20:] for line in view.content.split("\n")}
         assert {line[20:] for line in errors} <= templates
+
+
+@given(log_lines, st.integers(1, 9), st.integers(30, 400))
+def test_lines_shown_and_lines_counted_in_gaps_are_all_lines_of_a_log(lines, times, limit):
+    text = "\n".join(lines * times)
+    view = holds(text, limit, "estimate", FileType.LOG)
+    total = text.count("\n") + (text != "" and not text.endswith("\n"))
+    gaps = [
+        int(number)
+        for number in re.findall(r"^\[… (\d+) lines?(?: like the one above)?\]$", view.content, re.MULTILINE)
+    ]
+    if gaps and "[…" not in text:
+        assert view.info.lines_total == total
+        assert view.info.lines_shown + sum(gaps) == total
+        assert f"[{view.info.lines_shown} of {total} lines shown" in view.content
+
+
+@settings(max_examples=30)
+@given(containers, st.integers(60, 400))
+def test_signs_inside_of_json_count_what_is_missing(tree, limit):
+    text = json.dumps(tree, ensure_ascii=False)
+    if "…" in text:
+        return
+    view = holds(text, limit, "estimate", FileType.JSON)
+    counted(json.loads(text), json.loads(view.content), is_top=True)
+
+
+def counted(whole, shown, *, is_top=False):
+    """Check every sign of a shrunk tree against the tree: skipped items and keys add up."""
+    if isinstance(whole, dict) and isinstance(shown, dict):
+        sign = re.match(r"(\d+) of (\d+) keys not shown", str(shown.get("…", "")))
+        if sign and not is_top:
+            assert (int(sign[1]), int(sign[2])) == (len(whole) - len(shown) + 1, len(whole))
+        for key in shown.keys() & whole.keys():
+            counted(whole[key], shown[key])
+    elif isinstance(whole, list) and isinstance(shown, list):
+        signs = [re.match(r"… (\d+) of (\d+) items not shown", item) for item in shown if isinstance(item, str)]
+        for sign in filter(None, signs):
+            assert (int(sign[1]), int(sign[2])) == (len(whole) - len(shown) + 1, len(whole))
+        if len(whole) == len(shown) and not any(signs):
+            for one, other in zip(whole, shown, strict=True):
+                counted(one, other)
 
 
 @pytest.mark.parametrize(
