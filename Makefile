@@ -34,6 +34,14 @@ test: $(VENV)/.test ## every gate and every test
 	$(BIN)/check-wheel-contents build/dist
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
+.venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[tokens,vault,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
+	@touch $@
+
+test-oldest: .venv-oldest/.done ## the adapters with the oldest supported frameworks
+	.venv-oldest/bin/python -m pytest tests/adapters
+
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py
 
@@ -52,6 +60,6 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was built, .venv too
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-oldest build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test replay-all bench docs notebooks format clean
+.PHONY: help demo test test-oldest replay-all bench docs notebooks format clean
