@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Cut, Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit, task_of
-from ctxguard.report import Cut
-from ctxguard.stabilizer import Draft
 
 __all__ = ["Choose", "check_every", "must_stay", "selected", "settled"]
 

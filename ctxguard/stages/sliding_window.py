@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import units
-from ctxguard.stabilizer import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.selection import check_every, selected
 from ctxguard.text_cache import TextCache
