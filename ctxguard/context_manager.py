@@ -73,7 +73,7 @@ class ContextManager:
     ) -> None:
         self.config = config = ContextConfig() if config is None else config
         preserve = _preserved(config)
-        self.window = SlidingWindow(config.window_size, rules=preserve)
+        self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(
             config.compression_level,
             max_snapshot_depth=config.max_snapshot_depth if config.truncate_snapshots else _WHOLE_SNAPSHOT,

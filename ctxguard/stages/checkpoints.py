@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit, units
-from ctxguard.stages.selection import selected
+from ctxguard.protection import Unit
+from ctxguard.stages.growing import Followed
+from ctxguard.stages.selection import SelectedHistory, must_stay, selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
@@ -134,6 +136,7 @@ class CheckpointManager:
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
         self._lock = Lock()
+        self._histories = Followed(_Phased)
         self._marks = {c.phase: c.messages for c in self.checkpoints.values() if c.messages}
 
     @property
@@ -193,53 +196,96 @@ class CheckpointManager:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft from the last checkpoint on."""
-        found = units(draft)
-        reached = self._reached(draft, found)
-        if not reached:
-            return draft
-        begin = max(reached.values()) + 1
-        phase = max(reached, key=reached.__getitem__)
-        state = state_of(draft.artifacts[: found[begin - 1].end])
-        done = tuple(sorted(reached, key=reached.__getitem__))
-        checkpoint = Checkpoint(phase, datetime.min.replace(tzinfo=UTC), state, done, _summary(state, done))
-        result = self._from(draft, found, begin, draft.mask(self._text(checkpoint)))
+        with self._histories.following(draft) as history:
+            history.watch(self.phases)
+            reached = self._reached(history)
+            if not reached:
+                return draft
+            begin = max(reached.values()) + 1
+            phase = max(reached, key=reached.__getitem__)
+            done = tuple(sorted(reached, key=reached.__getitem__))
+            text = draft.mask(self._shown(phase, history.state_at(begin), done))
+            result = _begun(draft, history, begin, text)
         return replace(result, details={**result.details, self.name: {"reached": list(done)}})
 
-    def _reached(self, draft: Draft, found: Sequence[Unit]) -> dict[str, int]:
+    def _shown(self, phase: str, state: PageState, done: tuple[str, ...]) -> str:
+        return self._text(Checkpoint(phase, datetime.min.replace(tzinfo=UTC), state, done, _summary(state, done)))
+
+    def _reached(self, history: _Phased) -> dict[str, int]:
         """Return the exchange in which each phase was first over, those of the open last exchange left out."""
-        reached = self._named(found)
-        for number, unit in enumerate(found[:-1]):
-            for artifact in draft.artifacts[unit.start : unit.end]:
-                if artifact.kind is Kind.USER:
-                    continue
-                for rule in self.phases:
-                    if rule.name not in reached and rule.ends(artifact):
-                        reached[rule.name] = number
-        return reached
+        named = self._named(history.units)
+        return {**named, **{phase: number for phase, number in history.over.items() if phase not in named}}
 
     def _named(self, found: Sequence[Unit]) -> dict[str, int]:
         """Return the exchanges that the caller's own checkpoints end with."""
         with self._lock:
-            ends = {phase: sum(u.end <= messages for u in found) for phase, messages in self._marks.items()}
+            marks = dict(self._marks)
+        ends = {phase: bisect_right(found, messages, key=_end) for phase, messages in marks.items()}
         return {phase: end - 1 for phase, end in ends.items() if 0 < end < len(found)}
 
-    def _from(self, draft: Draft, found: Sequence[Unit], begin: int, text: str) -> Draft:
-        own = {n for n, u in enumerate(found) if draft.artifacts[u.start].text.startswith(_OPENING)}
 
-        def choose(end: int, spared: frozenset[int] = frozenset()) -> set[int]:
-            return set(range(begin if end > begin else 0, end)) | {n for n in spared if n < end}
+@dataclass(slots=True)
+class _Phased(SelectedHistory):
+    """Hold a history and which phases were over where, the last exchange not looked at.
 
-        reason = "before the last checkpoint"
-        if selected(draft, found, lambda end: choose(end, frozenset(own)), 1, reason) is draft:
-            return draft  # nothing but checkpoints would go: it began from there already
-        cut = selected(draft, found, choose, 1, reason)
-        kept = {id(a) for a in cut.artifacts}
-        first = found[begin].start
-        older = [a for a in draft.artifacts[:first] if id(a) in kept]
-        checkpoint = Artifact(Kind.USER, text)
-        return cut.revise(
-            (*older, checkpoint, *cut.artifacts[len(older) :]), action="summarised", reason="what was reached by then"
-        )
+    Attributes:
+        over: number of the exchange in which each phase was first over.
+        seen: exchanges that were looked at.
+        own: numbers of the checkpoints in the history.
+        states: where things stood at the exchange asked for last.
+        shown: the checkpoint as it stands in the context, by its text: the same object in each call.
+    """
+
+    over: dict[str, int] = field(default_factory=dict)
+    seen: int = 0
+    own: list[int] = field(default_factory=list)
+    states: dict[int, PageState] = field(default_factory=dict)
+    shown: dict[str, Artifact] = field(default_factory=dict)
+
+    def watch(self, phases: Sequence[PhaseRule]) -> None:
+        for number in range(self.seen, max(self.seen, len(self.units) - 1)):
+            self.seen = number + 1
+            members = self.members(number)
+            if members[0].text.startswith(_OPENING):
+                self.own.append(number)
+            for artifact in members:
+                ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))
+                self.over.update(dict.fromkeys(() if artifact.kind is Kind.USER else ended, number))
+
+    def state_at(self, begin: int) -> PageState:
+        if begin not in self.states:
+            self.states = {begin: state_of(self.artifacts[: self.units[begin - 1].end])}
+        return self.states[begin]
+
+    def checkpoint(self, text: str) -> Artifact:
+        if text not in self.shown:
+            self.shown = {text: Artifact(Kind.USER, text)}
+        return self.shown[text]
+
+
+def _begun(draft: Draft, history: _Phased, begin: int, text: str) -> Draft:
+    """Return the draft with a checkpoint in place of what came before an exchange, but for what must stay."""
+    if _stays(draft, history, begin).issuperset(range(begin)):
+        return draft  # nothing but checkpoints would go: it began from there already
+    cut = selected(
+        draft, history, lambda _point: (), lambda end: begin if end > begin else 0, "before the last checkpoint"
+    )
+    older = len(cut.artifacts) - (len(draft.artifacts) - history.start(begin))
+    checkpoint = history.checkpoint(text)
+    artifacts = (*cut.artifacts[:older], checkpoint, *cut.artifacts[older:])
+    return cut.revise(artifacts, action="summarised", reason="what was reached by then")
+
+
+def _stays(draft: Draft, history: _Phased, begin: int) -> set[int]:
+    """Return which exchanges would stay before the one a context begins with; checkpoints count as such."""
+    stays = {begin, *must_stay(draft, history, len(history.units)), *(n for n in history.own if n < begin)}
+    first = min(stays)
+    opener = next((n for n in reversed(history.users) if n <= first), first)
+    return stays if history.units[first].user else {*stays, opener}
+
+
+def _end(unit: Unit) -> int:
+    return unit.end
 
 
 def _summary(state: PageState, objectives: Sequence[str]) -> str:

@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from threading import Lock
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate, takewhile
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit, units
+from ctxguard.protection import Unit
 from ctxguard.stages.alone import applied
-from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.stages.growing import Followed
+from ctxguard.stages.importance import WEIGHTS, Importance, ImportanceScorer
 from ctxguard.stages.merge_similar import MergeSimilar
-from ctxguard.stages.selection import check_every, must_stay, selected
-from ctxguard.stages.sliding_window import (
-    DEFAULT_RULES,
-    ERRORS,
-    PreservationRule,
-    preserved_by,
-    reports_error,
-)
-from ctxguard.text_cache import TextCache
+from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
+from ctxguard.stages.sliding_window import DEFAULT_RULES, ERRORS, PreservationRule, preserved_by
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
-
-WEIGHTS: Final[Mapping[str, float]] = {
-    "kind": 0.15,
-    "recency": 0.2,
-    "error": 0.15,
-    "reuse": 0.25,
-    "relevance": 0.25,
-}
-"""How much each part counts; they add up to 1."""
-_KINDS: Final = {Kind.USER: 1.0, Kind.ASSISTANT: 0.5, Kind.TOOL: 0.4}
-_TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*\d[\w-]{3,}")
-"""What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
-_REUSES: Final = 3
-"""Terms taken up later that make an exchange fully referenced."""
-_REMEMBERED: Final = 16
-"""Histories whose scores are remembered; the same one comes back with every call between two points."""
-_TERMS: Final[TextCache[frozenset[str]]] = TextCache(8_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Importance:
-    """Hold the score of one exchange, from 0 to 1, and its parts.
-
-    Attributes:
-        score: the weighted sum.
-        parts: `kind`, `recency`, `error`, `reuse` (terms it brought in that later messages take up) and `relevance`
-            (to the last user message), each from 0 to 1.
-    """
-
-    score: float
-    parts: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,92 +52,70 @@ class PruningRules:
             raise ConfigError("keep_error_context and keep_latest must be 0 or more", setting="keep_error_context")
 
 
-class ImportanceScorer:
-    """Score exchanges by what they are, when they came, what became of them and what is asked now.
+@dataclass(slots=True)
+class _Judged(SelectedHistory):
+    """Hold a history, what the rules keep of it, and its scores as of the latest point.
 
-    Args:
-        weights: of the parts; None means `WEIGHTS`.
-        index: ranks by the last user message; None means one of its own.
+    Attributes:
+        named: numbers of the exchanges that some rule keeps.
+        errors: numbers of those that report errors, where they are kept.
+        seen: exchanges that the rules have judged; the last one may still grow.
+        scores: of the first so many exchanges.
     """
 
-    def __init__(self, weights: Mapping[str, float] | None = None, *, index: LexicalIndex | None = None) -> None:
-        self.weights = dict(WEIGHTS if weights is None else weights)
-        if unknown := set(self.weights) - set(WEIGHTS):
-            raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
-        self.index = LexicalIndex() if index is None else index
-        self._judged: OrderedDict[int, tuple[list[Document], list[Importance]]] = OrderedDict()
-        self._lock = Lock()
+    named: list[int] = field(default_factory=list)
+    errors: list[int] = field(default_factory=list)
+    seen: int = 0
+    scores: tuple[int, Sequence[Importance]] = (0, ())
 
-    def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
-        """Return the score of one message among all."""
-        place = next((n for n, a in enumerate(messages) if a is message), None)
-        if place is None:
-            raise ConfigError("the message is none of the messages", setting="message")
-        return self.scores([(a,) for a in messages])[place].score
+    def watch(self, rules: Sequence[PreservationRule]) -> None:
+        end = max(self.seen, len(self.units) - 1)
+        named, errors = self._kept_by(rules, self.seen, end)
+        self.named += named
+        self.errors += errors
+        self.seen = end
 
-    def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> list[Importance]:
-        """Return the scores of exchanges in their order; a function of these alone."""
-        documents: list[Document] = [tuple(text for a in e for _, text in a.texts()) for e in exchanges]
-        with self._lock:
-            known = next((scores for texts, scores in self._judged.values() if texts == documents), None)
-        if known is None:
-            known = self._judge(exchanges, documents)
-            with self._lock:
-                self._judged[id(known)] = (documents, known)
-                while len(self._judged) > _REMEMBERED:
-                    self._judged.popitem(last=False)
-        return known
+    def spared(self, rules: PruningRules, end: int) -> set[int]:
+        """Return what is kept whatever its score: the latest, errors with what stands around them, what rules name."""
+        named, errors = self._kept_by(rules.preserve, min(self.seen, end), end)
+        kept = {n for n in (*self.named, *named) if n < end}
+        around = rules.keep_error_context
+        for number in (*self.errors, *errors):
+            if number < end:
+                kept.update(range(max(0, number - around), min(end, number + around + 1)))
+        return kept.union(range(self._latest(rules.keep_latest, end), end))
 
-    def _judge(self, exchanges: Sequence[Sequence[Artifact]], documents: Sequence[Document]) -> list[Importance]:
-        reuse, relevance = _reuse(exchanges), self._relevance(exchanges, documents)
-        last = max(len(exchanges) - 1, 1)
+    def _latest(self, messages: int, end: int) -> int:
+        """Return the first exchange that holds one of the latest messages before `end`."""
+        first = end
+        while messages and first and self.units[first - 1].end > self.units[end - 1].end - messages:
+            first -= 1
+        return first
+
+    def _kept_by(self, rules: Sequence[PreservationRule], begin: int, end: int) -> tuple[list[int], list[int]]:
+        named = preserved_by([rule for rule in rules if rule is not ERRORS], self, begin, end)
+        return named, preserved_by([rule for rule in rules if rule is ERRORS], self, begin, end)
+
+
+class _Told(Mapping[str, object]):
+    """Hold a draft's details, and the scores beside them, written out when a report is read."""
+
+    def __init__(self, details: Mapping[str, object], units: Sequence[Unit], scores: Sequence[Importance]) -> None:
+        self._details, self._units, self._scores = details, units, scores
+
+    def __getitem__(self, name: str) -> object:
+        if name != IntelligentPruner.name:
+            return self._details[name]
         return [
-            self._importance(
-                {
-                    "kind": max(_KINDS.get(a.kind, 1.0) for a in exchange),
-                    "recency": number / last,
-                    "error": float(any(map(reports_error, exchange))),
-                    "reuse": reuse[number],
-                    "relevance": relevance[number],
-                }
-            )
-            for number, exchange in enumerate(exchanges)
+            {"position": unit.start, "score": round(s.score, 3), **{k: round(v, 3) for k, v in s.parts.items()}}
+            for unit, s in zip(self._units, self._scores, strict=False)
         ]
 
-    def _importance(self, parts: Mapping[str, float]) -> Importance:
-        return Importance(sum(self.weights.get(name, 0.0) * value for name, value in parts.items()), parts)
+    def __iter__(self) -> Iterator[str]:
+        return iter({**dict.fromkeys(self._details), IntelligentPruner.name: None})
 
-    def _relevance(self, exchanges: Sequence[Sequence[Artifact]], documents: Sequence[Document]) -> list[float]:
-        question = next((e[0].text for e in reversed(exchanges) if e[0].kind is Kind.USER), "")
-        scores = self.index.scores(documents, question)
-        highest = max((s for s, d in zip(scores, documents, strict=True) if question not in d), default=0.0)
-        return [min(1.0, score / highest) if highest > 0 else 0.0 for score in scores]
-
-
-def _reuse(exchanges: Sequence[Sequence[Artifact]]) -> list[float]:
-    """Return how much of what each exchange brought in is taken up later, in what is said or called with."""
-    brought: dict[str, int] = {}
-    taken: list[set[str]] = [set() for _ in exchanges]
-    for number, exchange in enumerate(exchanges):
-        for artifact in exchange:
-            if artifact.kind is not Kind.TOOL:
-                for term in _terms("\n".join((artifact.text, *(call.arguments for call in artifact.calls)))):
-                    origin = brought.setdefault(term, number)
-                    if origin != number:
-                        taken[origin].add(term)
-        for artifact in exchange:
-            if artifact.kind is Kind.TOOL:
-                for term in _terms(artifact.text):
-                    brought.setdefault(term, number)
-    return [min(1.0, len(terms) / _REUSES) for terms in taken]
-
-
-def _terms(text: str) -> frozenset[str]:
-    terms = _TERMS.get(text)
-    if terms is None:
-        terms = frozenset(_TERM.findall(text))
-        _TERMS.put(text, terms)
-    return terms
+    def __len__(self) -> int:
+        return len({*self._details, IntelligentPruner.name})
 
 
 class IntelligentPruner:
@@ -185,11 +124,15 @@ class IntelligentPruner:
     Scores change with every message, so they are worked out at every `every`-th exchange only and hold until the next
     such point: between two points prompts only grow. The report's details hold the scores and their parts.
 
+    Scores are relative to the history they are given. Pruning the result again judges it anew and may drop more: keep
+    the history, and prune it for each call.
+
     Args:
         rules: what is kept; None means the defaults.
         scorer: scores the exchanges; None means one with the default weights.
         target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
-        every: exchanges after which the scores are worked out anew.
+        every: exchanges after which the scores are worked out anew; the step grows with the history, to two in a
+            hundred of it.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -211,6 +154,8 @@ class IntelligentPruner:
         self.importance_scorer = ImportanceScorer() if scorer is None else scorer
         self.target_size = target_size
         self.every = check_every(every)
+        self._merge = MergeSimilar(every=every) if self.rules.merge_similar else None
+        self._histories = Followed(_Judged)
 
     def prune(self, messages: Iterable[Artifact], target_size: int | None = None) -> list[Artifact]:
         """Return the artifacts that matter, in their order, as of now. The input is not changed.
@@ -226,55 +171,35 @@ class IntelligentPruner:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without what matters least."""
-        if self.rules.merge_similar:
-            draft = MergeSimilar(every=self.every)(draft)
-        found = units(draft)
-        judged: dict[int, list[Importance]] = {}
+        if self._merge is not None:
+            draft = self._merge(draft)
+        with self._histories.following(draft) as history:
+            history.watch(self.rules.preserve)
+            result = selected(
+                draft,
+                history,
+                partial(self._chosen, draft, history),
+                lambda end: widening(end, self.every),
+                "matters less than the threshold",
+            )
+            end, scores = history.scores
+            if not end:
+                return result
+            return replace(result, details=_Told(result.details, history.units, scores))
 
-        def choose(end: int) -> set[int]:
-            if end not in judged:
-                exchanges = [draft.artifacts[u.start : u.end] for u in found[:end]]
-                judged[end] = self.importance_scorer.scores(exchanges)
-            return self._chosen(draft, found[:end], judged[end])
-
-        result = selected(draft, found, choose, self.every, "matters less than the threshold")
-        if not judged:
-            return result
-        return replace(result, details={**result.details, self.name: _told(found, judged[max(judged)])})
-
-    def _chosen(self, draft: Draft, found: Sequence[Unit], scores: Sequence[Importance]) -> set[int]:
-        kept = self._spared(draft, found)
-        room = self.target_size
-        used = sum(found[n].tokens for n in kept | must_stay(draft, found, len(found)))
-        for number in sorted(range(len(found)), key=lambda n: (-scores[n].score, -n)):
-            if scores[number].score < self.rules.importance_threshold:
-                break
-            if number in kept:
-                continue
-            used += found[number].tokens
-            if room is not None and used > room:
-                break
-            kept.add(number)
-        return kept
-
-    def _spared(self, draft: Draft, found: Sequence[Unit]) -> set[int]:
-        """Return what is kept whatever its score: the latest, errors with what stands around them, what rules name."""
-        edge = found[-1].end - self.rules.keep_latest if found else 0
-        kept = {n for n, u in enumerate(found) if u.end > edge and self.rules.keep_latest}
-        named = preserved_by([r for r in self.rules.preserve if r is not ERRORS], draft.artifacts)
-        errors = preserved_by([r for r in self.rules.preserve if r is ERRORS], draft.artifacts)
-        around = self.rules.keep_error_context
-        for number, unit in enumerate(found):
-            members = range(unit.start, unit.end)
-            if any(p in named for p in members):
-                kept.add(number)
-            if any(p in errors for p in members):
-                kept.update(range(max(0, number - around), min(len(found), number + around + 1)))
-        return kept
+    def _chosen(self, draft: Draft, history: _Judged, end: int) -> list[int]:
+        scores = self.importance_scorer.scores([history.members(n) for n in range(end)])
+        if end >= history.scores[0]:
+            history.scores = (end, scores)
+        kept, least = history.spared(self.rules, end), self.rules.importance_threshold
+        wanted = [n for n, total in enumerate(scores.totals) if total >= least and n not in kept]
+        if self.target_size is not None:
+            used = sum(history.units[n].tokens for n in kept.union(must_stay(draft, history, end)))
+            wanted.sort(key=lambda n: (-scores.totals[n], -n))
+            wanted = wanted[: _fitting((history.units[n].tokens for n in wanted), self.target_size - used)]
+        return sorted(kept.union(wanted))
 
 
-def _told(found: Sequence[Unit], scores: Sequence[Importance]) -> list[dict[str, object]]:
-    return [
-        {"position": unit.start, "score": round(s.score, 3), **{k: round(v, 3) for k, v in s.parts.items()}}
-        for unit, s in zip(found, scores, strict=False)
-    ]
+def _fitting(sizes: Iterable[int], room: int) -> int:
+    """Return how many of these sizes, from the first on, add up to at most `room`."""
+    return sum(1 for _ in takewhile(lambda total: total <= room, accumulate(sizes)))

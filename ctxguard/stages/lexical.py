@@ -11,6 +11,7 @@ import sqlite3
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -27,6 +28,8 @@ _WORD: Final = re.compile(
 """A character of a script that writes no spaces, else a run of letters and digits."""
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
+_MOST_FOUND: Final = 4_000
+"""Documents that the terms of a query may stand in, added up: the common ones among very many tell nothing apart."""
 
 
 def words(text: str) -> list[str]:
@@ -52,12 +55,16 @@ class LexicalIndex:
 
     def scores(self, documents: Sequence[Document], query: str) -> list[float]:
         """Return one score a document, 0.0 where they share no word; higher is better."""
+        found = self.matches(documents, query)
+        return [found.get(number, 0.0) for number in range(len(documents))]
+
+    def matches(self, documents: Sequence[Document], query: str) -> dict[int, float]:
+        """Return the scores of the documents that share a word with the query, by their number, in no order."""
         terms = list(dict.fromkeys(words(query)))
         if not terms or not documents:
-            return [0.0] * len(documents)
+            return {}
         with self._lock:
-            table = self._table(documents)
-            return table.scores(terms, len(documents))
+            return self._table(documents).scores(terms)
 
     def _table(self, documents: Sequence[Document]) -> _Table:
         """Return the table of these documents: the longest one that they extend, else a new one."""
@@ -99,19 +106,22 @@ class _Table:
         self._connection.executemany("INSERT INTO texts(rowid, words) VALUES (?, ?)", rows)
         self._connection.execute("COMMIT")
 
-    def scores(self, terms: Sequence[str], total: int) -> list[float]:
-        scores = [0.0] * total
-        wanted = terms if len(terms) <= _MOST_TERMS else self._rarest(terms)
+    def scores(self, terms: Sequence[str]) -> dict[int, float]:
+        wanted = self._rarest(terms)
         if not wanted:
-            return scores
+            return {}
         query = " OR ".join(f'"{term}"' for term in wanted)
         found = self._connection.execute("SELECT rowid, bm25(texts) FROM texts WHERE texts MATCH ?", (query,))
-        for row, score in found:
-            scores[row] = -score
-        return scores
+        return {row: -score for row, score in found}
 
     def _rarest(self, terms: Sequence[str]) -> list[str]:
+        """Return the rarest terms that are known, as many as may be looked up; the very rarest always."""
         count = "SELECT doc FROM terms WHERE term = ?"
         found = ((term, self._connection.execute(count, (term,)).fetchone()) for term in terms)
-        known = sorted((row[0], term) for term, row in found if row)
-        return [term for _, term in known[:_MOST_TERMS]]
+        known = sorted((row[0], term) for term, row in found if row)[:_MOST_TERMS]
+        sums = accumulate(documents for documents, _ in known)
+        return [
+            term
+            for number, ((_, term), total) in enumerate(zip(known, sums, strict=True))
+            if not number or total <= _MOST_FOUND
+        ]

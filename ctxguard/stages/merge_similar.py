@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.protection import Unit, units
 from ctxguard.stages.alone import applied
-from ctxguard.stages.selection import check_every, must_stay, selected, settled
+from ctxguard.stages.growing import Followed
+from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
 from ctxguard.text_cache import TextCache
 
 __all__ = ["MergeSimilar"]
 
 _VARIES: Final = re.compile(r"\d+|\s+")
 _SHAPES: Final[TextCache[str]] = TextCache(8_000_000)
+
+
+@dataclass(slots=True)
+class _Runs(SelectedHistory):
+    """Hold a history and its runs of exchanges alike: first and last number; the last exchange is not judged.
+
+    Attributes:
+        runs: of two exchanges or more.
+        judged: exchanges that were compared with the one before.
+        shape: of the last one that was.
+    """
+
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    judged: int = 0
+    shape: str | None = None
+
+    def judge(self) -> None:
+        for number in range(self.judged, max(self.judged, len(self.units) - 1)):
+            shape = _shape(self.members(number))
+            if shape is not None and shape == self.shape:
+                begin = self.runs.pop()[0] if self.runs and self.runs[-1][1] == number - 1 else number - 1
+                self.runs.append((begin, number))
+            self.shape, self.judged = shape, number + 1
+
+    def merged(self, draft: Draft, end: int) -> list[range]:
+        """Return the runs among the first `end` exchanges, cut where one must stay; the last of each stands for all."""
+        fixed = must_stay(draft, self, end)
+        pieces = (
+            piece for begin, last in self.runs if begin < end for piece in _apart(begin, min(last, end - 1), fixed)
+        )
+        return [piece for piece in pieces if len(piece) > 1]
+
+
+def _apart(begin: int, last: int, fixed: Sequence[int]) -> Iterator[range]:
+    for number in fixed[bisect_left(fixed, begin) : bisect_right(fixed, last)]:
+        yield range(begin, number)
+        begin = number + 1
+    yield range(begin, last + 1)
 
 
 class MergeSimilar:
@@ -28,7 +66,7 @@ class MergeSimilar:
     one stays, and says how often; what must stay is never merged.
 
     Args:
-        every: exchanges after which it is decided anew what is merged.
+        every: exchanges after which it is decided anew what is merged; the step grows with the history.
 
     Raises:
         ConfigError: `every` is below 1.
@@ -38,6 +76,7 @@ class MergeSimilar:
 
     def __init__(self, *, every: int = 1) -> None:
         self.every = check_every(every)
+        self._histories = Followed(_Runs)
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts with similar ones merged. The input is not changed."""
@@ -45,35 +84,41 @@ class MergeSimilar:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with similar exchanges merged."""
-        found = units(draft)
-        end = settled(len(found), self.every)
-        merged = self._merged(draft, found, end)
-        if not merged:
-            return draft
-        kept = selected(
-            draft, found, lambda point: set(range(point)) - self._gone(draft, found, point), self.every, "merged"
-        )
-        noted = {id(draft.artifacts[found[n].end - 1]): len(numbers) + 1 for n, numbers in merged.items()}
-        artifacts = [_noted(a, noted[id(a)], draft) if id(a) in noted else a for a in kept.artifacts]
-        return kept.revise(artifacts, action="bounded", reason="stands for several alike")
-
-    def _gone(self, draft: Draft, found: Sequence[Unit], end: int) -> set[int]:
-        return {n for numbers in self._merged(draft, found, end).values() for n in numbers}
-
-    def _merged(self, draft: Draft, found: Sequence[Unit], end: int) -> dict[int, list[int]]:
-        """Return the number of each exchange that stands for others, with theirs."""
-        fixed = must_stay(draft, found, end)
-        merged: dict[int, list[int]] = {}
-        for shape, group in groupby(range(end), key=lambda n: None if n in fixed else _shape(draft, found[n])):
-            numbers = list(group)
-            if shape is not None and len(numbers) > 1:
-                merged[numbers[-1]] = numbers[:-1]
-        return merged
+        with self._histories.following(draft) as history:
+            history.judge()
+            merged = history.merged(draft, widening(len(history.units), self.every))
+            if not merged:
+                return draft
+            kept = selected(
+                draft,
+                history,
+                lambda point: _without(history.merged(draft, point), point),
+                lambda end: widening(end, self.every),
+                "merged",
+            )
+            noted = _noted_all(draft, kept, history, merged)
+        return kept.revise(noted, action="bounded", reason="stands for several alike")
 
 
-def _shape(draft: Draft, unit: Unit) -> str | None:
+def _without(merged: Iterable[range], end: int) -> list[int]:
+    """Return the numbers below `end` but those that another one stands for."""
+    gone = {number for run in merged for number in run[:-1]}
+    return [number for number in range(end) if number not in gone]
+
+
+def _noted_all(draft: Draft, kept: Draft, history: _Runs, merged: Iterable[range]) -> list[Artifact]:
+    """Return what was kept, with the note in the last artifact of each run."""
+    artifacts, place = list(kept.artifacts), 0
+    for run in merged:
+        last = draft.artifacts[history.units[run[-1]].end - 1]
+        place = next(n for n in range(place, len(artifacts)) if artifacts[n] is last)
+        artifacts[place] = _noted(last, len(run), draft)
+    return artifacts
+
+
+def _shape(artifacts: Sequence[Artifact]) -> str | None:
     """Return what is compared: everything but numbers, case and spaces; None for what holds media."""
-    shapes = [_artifact_shape(a) for a in draft.artifacts[unit.start : unit.end]]
+    shapes = [_artifact_shape(artifact) for artifact in artifacts]
     return None if None in shapes else "\0".join(map(str, shapes))
 
 
@@ -90,7 +135,17 @@ def _artifact_shape(artifact: Artifact) -> str | None:
 
 
 def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
+    """Return the artifact with the note: the same object in each call, so that later stages know it."""
     note = draft.mask(f"[the same {times} times in a row, the last one shown]")
+    key = (MergeSimilar, note)
+    noted = artifact.memo.get(key)
+    if not isinstance(noted, Artifact):
+        noted = _with_note(artifact, note)
+        artifact.memo.keep(key, noted)
+    return noted
+
+
+def _with_note(artifact: Artifact, note: str) -> Artifact:
     if isinstance(artifact.content, str):
         return artifact.revised(content=f"{artifact.content}\n{note}")
     if artifact.kind is Kind.ASSISTANT or not any(p.text is not None and p.editable for p in artifact.content):

@@ -1,24 +1,32 @@
 """Drop some exchanges and keep the rest, the same way for every strategy: what must stay stays, cuts are noted.
 
-A strategy chooses among the exchanges up to the last `every`-th one; what came since stays. So between two such points
-prompts only grow at their end.
+A strategy chooses among the exchanges up to some point that moves in steps; what came since stays. So between two such
+points prompts only grow at their end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from typing import Final, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit, task_of
+from ctxguard.protection import Unit
+from ctxguard.stages.growing import GrowingHistory
 
-__all__ = ["Choose", "check_every", "must_stay", "selected", "settled"]
+__all__ = ["Choose", "SelectedHistory", "check_every", "must_stay", "selected", "settled", "widening"]
 
-Choose: TypeAlias = Callable[[int], set[int]]
-"""Say which of the first so many exchanges stay; a function of these alone."""
+Choose: TypeAlias = Callable[[int], Sequence[int]]
+"""Say which of the first so many exchanges stay, in order; a function of these alone."""
+Settle: TypeAlias = Callable[[int], int]
+"""Say how many of so many exchanges are chosen among; it never goes back as their number grows."""
+
+_POINTS: Final = 2
+"""Points whose choice is remembered: that of this call and that of the call before."""
+_WIDENING: Final = 100
 
 
 def check_every(every: int) -> int:
@@ -37,59 +45,109 @@ def settled(end: int, every: int) -> int:
     return end // every * every
 
 
-def must_stay(draft: Draft, found: Sequence[Unit], end: int) -> set[int]:
-    """Return which of the first `end` exchanges stay whatever a strategy says.
+def widening(end: int, every: int) -> int:
+    """Return how many of `end` exchanges are chosen among where each choice looks at all of them.
+
+    The step doubles as the history does, from 100 steps on: a choice then costs one part in a hundred of its work a
+    step however long the history is, and at most two exchanges in a hundred wait for it.
+    """
+    doubled = max(0, (end // (_WIDENING * every)).bit_length() - 1)
+    return settled(end, every << doubled)
+
+
+@dataclass(slots=True)
+class SelectedHistory(GrowingHistory):
+    """Hold a history and what was chosen of it.
+
+    Attributes:
+        chosen: by point: where the choice ends, its first exchange, and a flag for each artifact before that end.
+    """
+
+    chosen: dict[int, tuple[int, int | None, bytes]] = field(default_factory=dict)
+
+    def choice(self, point: int, choose: Choose) -> tuple[int | None, bytes]:
+        """Return the first exchange of a choice, and which artifacts before the point are in it."""
+        end = self.units[point - 1].end if point else 0
+        known = self.chosen.get(point)
+        if known is None or known[0] != end:
+            numbers = choose(point)
+            known = (end, numbers[0] if numbers else None, self._flags(numbers, self.start(point)))
+            self.chosen.pop(point, None)
+            while len(self.chosen) >= _POINTS:
+                del self.chosen[next(iter(self.chosen))]
+            self.chosen[point] = known
+        return known[1], known[2]
+
+    def _flags(self, numbers: Sequence[int], size: int) -> bytes:
+        flags = bytearray(size)
+        for position in self.authority[: bisect_left(self.authority, size)]:
+            flags[position] = 1
+        for number in numbers:
+            _raise(flags, self.units[number])
+        return bytes(flags)
+
+
+def _raise(flags: bytearray, unit: Unit) -> None:
+    flags[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
+
+
+def must_stay(draft: Draft, history: GrowingHistory, end: int) -> list[int]:
+    """Return which of the first `end` exchanges stay whatever a strategy says, in order.
 
     Pins, the task, the last user message, the latest messages and the last exchange.
     """
-    task = task_of(draft)
-    kept = {n for n in range(end) if found[n].pinned or draft.artifacts[found[n].start] is task}
-    messages = [n for n in range(end) if found[n].message]
-    users = [n for n in messages if found[n].user]
-    kept.update(users[-1:])
-    kept.update(messages[-draft.keep_recent :] if draft.keep_recent else ())
-    return kept | set(range(max(0, end - 1), end))
+    task = history.task(draft)
+    kept = set(history.pinned[: bisect_left(history.pinned, end)])
+    kept.update(() if task is None or task >= end else (task,))
+    users, messages = bisect_left(history.users, end), bisect_left(history.messages, end)
+    kept.update(history.users[max(0, users - 1) : users])
+    kept.update(history.messages[max(0, messages - draft.keep_recent) : messages])
+    kept.update(range(max(0, end - 1), end))
+    return sorted(kept)
 
 
-def selected(draft: Draft, found: Sequence[Unit], choose: Choose, every: int, reason: str | Mapping[int, str]) -> Draft:
+def selected(
+    draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, reason: str | Mapping[int, str]
+) -> Draft:
     """Return the draft with the chosen exchanges, and the cut noted where this call made one."""
-    kept = _kept(draft, found, choose, every, len(found))
-    if len(kept) == len(found):
+    flags = _kept(draft, history, choose, settle, len(history.units))
+    if 0 not in flags:
         return draft
-    gone = {p for n, u in enumerate(found) if n not in kept for p in range(u.start, u.end)}
-    result = draft.revise((a for p, a in enumerate(draft.artifacts) if p not in gone), reason=reason)
-    return replace(result, cut=_cut(draft, found, kept, choose, every) or draft.cut)
+    result = draft.revise(compress(draft.artifacts, flags), reason=reason)
+    return replace(result, cut=_cut(draft, history, flags, choose, settle) or draft.cut)
 
 
-def _kept(draft: Draft, found: Sequence[Unit], choose: Choose, every: int, end: int) -> set[int]:
-    """Return what stays of the first `end` exchanges; the context starts with a user message."""
-    point = settled(end, every)
-    kept = choose(point) | set(range(point, end)) | must_stay(draft, found, end)
-    first = min(kept, default=0)
-    if end and not found[first].user:
-        opener = next((n for n in range(first, -1, -1) if found[n].user), None)
-        kept |= set() if opener is None else {opener}
-    return kept
+def _kept(draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, end: int) -> bytearray:
+    """Return a flag for each artifact before exchange `end`: does it stay? The context starts with a user message."""
+    point = settle(end)
+    first, chosen = history.choice(point, choose)
+    flags = bytearray(chosen).ljust(history.start(end), b"\1")
+    fixed = must_stay(draft, history, end)
+    for number in fixed:
+        _raise(flags, history.units[number])
+    first = min((n for n in (first, *fixed[:1], point) if n is not None and n < end), default=0)
+    if end and not history.units[first].user:
+        openers = history.users[: bisect_right(history.users, first)]
+        if openers:
+            _raise(flags, history.units[openers[-1]])
+    return flags
 
 
-def _cut(draft: Draft, found: Sequence[Unit], kept: set[int], choose: Choose, every: int) -> Cut | None:
+def _cut(draft: Draft, history: SelectedHistory, flags: bytearray, choose: Choose, settle: Settle) -> Cut | None:
     """Compare with what the call before kept: it was made before the last reply."""
-    artifacts = draft.artifacts
-    before = max((n for n, u in enumerate(found) if artifacts[u.start].kind is Kind.ASSISTANT), default=0)
-    previous = _kept(draft, found, choose, every, before)
-    changed = min((n for n in range(before) if (n in kept) != (n in previous)), default=None)
-    if changed is None:
+    before = history.replies[-1] if history.replies else 0
+    at = _first_difference(flags, _kept(draft, history, choose, settle, before))
+    if at is None:
         return None
-    authority = [a for a in artifacts if a.kind in (Kind.SYSTEM, Kind.TASK)]
-    position = len(authority) + _size(found[n] for n in kept if n < changed)
-    rest = [a for n in kept if n >= changed for a in _members(artifacts, found[n])]
-    rebilled = sum(map(draft.counter.artifact, rest))
-    return Cut(at=found[before].start, position=position, fresh=True, rebilled=rebilled)
+    authority = bisect_left(history.authority, at)
+    position = len(history.authority) + flags.count(1, 0, at) - authority
+    rebilled = sum(compress(history.costs[at:], flags[at:]))
+    rebilled -= sum(history.costs[p] for p in history.authority[authority:])
+    return Cut(at=history.start(before), position=position, fresh=True, rebilled=rebilled)
 
 
-def _size(found: Iterable[Unit]) -> int:
-    return sum(u.end - u.start for u in found)
-
-
-def _members(artifacts: Sequence[Artifact], unit: Unit) -> Sequence[Artifact]:
-    return artifacts[unit.start : unit.end]
+def _first_difference(now: bytearray, before: bytearray) -> int | None:
+    """Return where two rows of flags differ first, as far as the second one goes."""
+    size = len(before)
+    differing = int.from_bytes(now[:size], "big") ^ int.from_bytes(before, "big")
+    return size - (differing.bit_length() + 7) // 8 if differing else None

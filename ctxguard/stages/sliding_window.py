@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import units
+from ctxguard.protection import Unit
 from ctxguard.stages.alone import applied
-from ctxguard.stages.selection import check_every, selected
+from ctxguard.stages.growing import Followed, GrowingHistory
+from ctxguard.stages.selection import SelectedHistory, check_every, selected
 from ctxguard.text_cache import TextCache
 
 __all__ = [
@@ -100,22 +102,88 @@ DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS)
 """What stays outside the window unless told otherwise."""
 
 
-def preserved_by(rules: Sequence[PreservationRule], artifacts: Sequence[Artifact]) -> set[int]:
-    """Return the positions of the artifacts that some rule keeps."""
-    messages = (p for p, a in enumerate(artifacts) if a.kind not in (Kind.SYSTEM, Kind.TASK))
-    return {p for number, p in enumerate(messages) if any(rule.keeps(artifacts[p], number) for rule in rules)}
+def preserved_by(
+    rules: Sequence[PreservationRule], history: GrowingHistory, begin: int = 0, end: int | None = None
+) -> list[int]:
+    """Return the numbers of the exchanges that hold what some rule keeps.
+
+    Args:
+        rules: a message's number counts all artifacts but system and task ones.
+        history: the exchanges.
+        begin: number of the first exchange to judge.
+        end: number behind the last one; None means all.
+    """
+    found = history.units[begin:end]
+    ahead = bisect_left(history.authority, found[0].start) if found else 0
+    numbers, later = [], history.authority[ahead:]
+    for number, unit in enumerate(found, begin):
+        while later and later[0] < unit.start:
+            later, ahead = later[1:], ahead + 1
+        members = ((history.artifacts[p], p - ahead) for p in range(unit.start, unit.end))
+        if any(rule.keeps(artifact, place) for artifact, place in members for rule in rules):
+            numbers.append(number)
+    return numbers
+
+
+@dataclass(slots=True)
+class _Watched(SelectedHistory):
+    """Hold a history, which of its exchanges the rules keep, and where the window moved.
+
+    The last exchange may still grow: it is not judged, and stays anyway.
+
+    Attributes:
+        seen: exchanges that were taken in.
+        preserved: numbers of those that a rule keeps.
+        moves: for each move, the number of exchanges that had come and that of the first one in the window.
+    """
+
+    seen: int = 0
+    preserved: list[int] = field(default_factory=list)
+    moves: list[tuple[int, int]] = field(default_factory=list)
+    _outside: int = 0
+    _waiting: int = 0
+
+    def slide(self, rules: Sequence[PreservationRule], size: int, every: int, task: int | None) -> None:
+        """Take in what is new, and move the window where enough exchanges wait to leave it."""
+        begin, end = self.seen, max(self.seen, len(self.units) - 1)
+        self.preserved += preserved_by(rules, self, begin, end)
+        for number in range(begin, end):
+            edge = self.units[number].end - size
+            while self.units[self._outside].end <= edge:
+                self._waiting += self._goes(self._outside, task)
+                self._outside += 1
+            if self._waiting >= every:
+                self.moves.append((number + 1, self._outside))
+                self._waiting = 0
+        self.seen = end
+
+    def first(self, end: int, size: int, every: int, task: int | None) -> int:
+        """Return the first exchange of the window when so many exchanges had come."""
+        if end <= self.seen:
+            moves = bisect_right(self.moves, (end, end))
+            return self.moves[moves - 1][1] if moves else 0
+        outside = bisect_right(self.units, self.units[-1].end - size, lo=self._outside, hi=end, key=_end)
+        waiting = self._waiting + sum(self._goes(number, task) for number in range(self._outside, outside))
+        return outside if waiting >= every else self.first(self.seen, size, every, task)
+
+    def _goes(self, number: int, task: int | None) -> bool:
+        """Tell whether an exchange leaves the window; what opens the history or stays for good never counts."""
+        opens = self.users[:1] == [number]
+        kept = bisect_left(self.preserved, number)
+        return not (opens or number == task or self.units[number].pinned or self.preserved[kept : kept + 1] == [number])
 
 
 class SlidingWindow:
     """Keep the latest messages and, from before them, the exchanges that a rule keeps; in order, each once.
 
-    An exchange that begins before the window and reaches into it stays whole. With `every=1` the window moves with each
-    message, and so does the prompt's prefix; a larger step lets it grow by that many exchanges before it moves.
+    An exchange that begins before the window and reaches into it stays whole. As a stage, the window lets some
+    exchanges wait before it drops them at once: between two such moves the prompt's prefix stays as it was. `apply`
+    gives the window as of now.
 
     Args:
-        window_size: messages of the window, tool results counted.
+        window_size: messages of the window, tool results counted; never fewer are kept.
         rules: what stays outside of it.
-        every: exchanges by which the window moves at once.
+        every: exchanges that leave the window at once; 1 means that it moves with each, None a third of `window_size`.
 
     Raises:
         ConfigError: a setting is below 1.
@@ -124,31 +192,35 @@ class SlidingWindow:
     name = "SlidingWindow"
 
     def __init__(
-        self, window_size: int = 15, *, rules: Sequence[PreservationRule] = DEFAULT_RULES, every: int = 1
+        self, window_size: int = 15, *, rules: Sequence[PreservationRule] = DEFAULT_RULES, every: int | None = None
     ) -> None:
         if window_size < 1:
             raise ConfigError(f"window_size must be 1 message or more, not {window_size}", setting="window_size")
         self.window_size = window_size
         self.rules = tuple(rules)
-        self.every = check_every(every)
+        self.every = check_every(max(1, window_size // 3) if every is None else every)
+        self._histories = Followed(_Watched)
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts that stay. The input is not changed."""
-        return applied(self, messages)
+        """Return the artifacts that stay as of now. The input is not changed."""
+        return applied(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with the window and what is kept outside of it."""
-        found = units(draft)
-        if not found or found[-1].end - found[0].start <= self.window_size:
+        if len(draft.artifacts) <= self.window_size:
             return draft
-        preserved = preserved_by(self.rules, draft.artifacts)
+        with self._histories.following(draft) as history:
+            task = history.task(draft)
+            history.slide(self.rules, self.window_size, self.every, task)
 
-        def choose(end: int) -> set[int]:
-            edge = found[end - 1].end - self.window_size if end else 0
-            return {
-                n
-                for n in range(end)
-                if found[n].end > edge or any(p in preserved for p in range(found[n].start, found[n].end))
-            }
+            def choose(first: int) -> list[int]:
+                return history.preserved[: bisect_left(history.preserved, first)]
 
-        return selected(draft, found, choose, self.every, f"older than the latest {self.window_size} messages")
+            def settle(end: int) -> int:
+                return history.first(end, self.window_size, self.every, task)
+
+            return selected(draft, history, choose, settle, f"older than the latest {self.window_size} messages")
+
+
+def _end(unit: Unit) -> int:
+    return unit.end

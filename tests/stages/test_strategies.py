@@ -331,6 +331,22 @@ def test_stabilizing_the_result_again_changes_nothing(name, history):
     assert stabilizer.stabilize(result).artifacts == result
 
 
+@settings(max_examples=40)
+@given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
+def test_what_is_remembered_between_calls_never_changes_a_result(history, names, budget):
+    remembering = chain(names, budget, counter="estimate")
+    ends = [end for end in range(1, len(history) + 1) if end == len(history) or end % 2 or history[end].kind == "tool"]
+    for end in ends:
+        fresh = chain(names, budget, counter="estimate")
+        try:
+            with_memory = remembering.stabilize(history[:end])
+        except BudgetExceededError:
+            continue
+        alone = fresh.stabilize(copy.deepcopy(history[:end]))
+        assert with_memory.artifacts == alone.artifacts
+        assert with_memory.report.to_dict() == alone.report.to_dict()
+
+
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 def test_the_laws_hold_on_recorded_sessions(transcripts, budget):
     sessions = [s for path in sorted(transcripts.glob("*.jsonl.gz")) for s in islice(read_sessions(path), 0, 30, 15)]

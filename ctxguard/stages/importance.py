@@ -1,0 +1,212 @@
+"""Score exchanges by what they are, when they came, what became of them and what is asked now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final, TypeAlias, overload
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import ConfigError
+from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.stages.sliding_window import reports_error
+from ctxguard.text_cache import TextCache
+
+__all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Scores"]
+
+WEIGHTS: Final[Mapping[str, float]] = {
+    "kind": 0.15,
+    "recency": 0.2,
+    "error": 0.15,
+    "reuse": 0.25,
+    "relevance": 0.25,
+}
+"""How much each part counts; they add up to 1."""
+_KINDS: Final = {Kind.USER: 1.0, Kind.ASSISTANT: 0.5, Kind.TOOL: 0.4}
+_TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*\d[\w-]{3,}")
+"""What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
+_REUSES: Final = 3
+"""Terms taken up later that make an exchange fully referenced."""
+_REMEMBERED: Final = 16
+"""Histories that are remembered."""
+_TERMS: Final[TextCache[frozenset[str]]] = TextCache(8_000_000)
+
+Members: TypeAlias = tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """Hold the score of one exchange, from 0 to 1, and its parts.
+
+    Attributes:
+        score: the weighted sum.
+        parts: `kind`, `recency`, `error`, `reuse` (terms it brought in that later messages take up) and `relevance`
+            (to the last user message), each from 0 to 1.
+    """
+
+    score: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores(Sequence[Importance]):
+    """Hold the scores of the exchanges of one history; the parts of each are put together when it is looked at.
+
+    Attributes:
+        totals: the scores alone.
+    """
+
+    totals: list[float]
+    _kinds: list[float] = field(repr=False)
+    _errors: list[float] = field(repr=False)
+    _reuse: list[float] = field(repr=False)
+    _relevance: Mapping[int, float] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    @overload
+    def __getitem__(self, place: int) -> Importance: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Importance]: ...
+    def __getitem__(self, place: int | slice) -> Importance | list[Importance]:
+        if isinstance(place, slice):
+            return [self._one(n) for n in range(*place.indices(len(self)))]
+        return self._one(range(len(self))[place])
+
+    def _one(self, number: int) -> Importance:
+        parts = {
+            "kind": self._kinds[number],
+            "recency": number / max(len(self) - 1, 1),
+            "error": self._errors[number],
+            "reuse": self._reuse[number],
+            "relevance": self._relevance.get(number, 0.0),
+        }
+        return Importance(self.totals[number], parts)
+
+
+class ImportanceScorer:
+    """Score exchanges. Safe to share between threads and sessions.
+
+    What does not change as a history grows is worked out once an exchange.
+
+    Args:
+        weights: of the parts; None means `WEIGHTS`.
+        index: ranks by the last user message; None means one of its own.
+    """
+
+    def __init__(self, weights: Mapping[str, float] | None = None, *, index: LexicalIndex | None = None) -> None:
+        self.weights = dict(WEIGHTS if weights is None else weights)
+        if unknown := set(self.weights) - set(WEIGHTS):
+            raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
+        self.index = LexicalIndex() if index is None else index
+        self._known: list[_Ledger] = []
+        self._lock = Lock()
+
+    def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
+        """Return the score of one message among all."""
+        place = next((n for n, a in enumerate(messages) if a is message), None)
+        if place is None:
+            raise ConfigError("the message is none of the messages", setting="message")
+        return self.scores([(a,) for a in messages])[place].score
+
+    def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> Scores:
+        """Return the scores of exchanges in their order; a function of these alone."""
+        wanted = [tuple(members) for members in exchanges]
+        ledger = self._taken(wanted)
+        for members in wanted[len(ledger.exchanges) :]:
+            ledger.add(members)
+        scores = self._scored(ledger)
+        with self._lock:
+            self._known = [*self._known[1 - _REMEMBERED :], ledger]
+        return scores
+
+    def _taken(self, wanted: list[Members]) -> _Ledger:
+        """Return the longest ledger that these exchanges go on from, for this call alone; else a new one."""
+        with self._lock:
+            known = sorted(self._known, key=lambda ledger: len(ledger.exchanges), reverse=True)
+            for ledger in known:
+                size = len(ledger.exchanges)
+                if ledger.exchanges[:1] == wanted[:1] and ledger.exchanges == wanted[:size]:
+                    self._known.remove(ledger)
+                    return ledger
+        return _Ledger()
+
+    def _scored(self, ledger: _Ledger) -> Scores:
+        relevance, weigh = self._relevance(ledger), self.weights.get
+        kind, error, reuse = weigh("kind", 0.0), weigh("error", 0.0), weigh("reuse", 0.0)
+        step = weigh("recency", 0.0) / max(len(ledger.exchanges) - 1, 1)
+        parts = enumerate(zip(ledger.kinds, ledger.errors, ledger.reuse, strict=True))
+        totals = [kind * k + error * e + reuse * r + step * n for n, (k, e, r) in parts]
+        for number, value in relevance.items():
+            totals[number] += weigh("relevance", 0.0) * value
+        return Scores(totals, ledger.kinds[:], ledger.errors[:], ledger.reuse[:], relevance)
+
+    def _relevance(self, ledger: _Ledger) -> dict[int, float]:
+        """Return how well exchanges answer to the last user message, the best other one being 1.0."""
+        question = ledger.question
+        found = self.index.matches(ledger.documents, question)
+        highest = max((s for n, s in found.items() if question not in ledger.documents[n]), default=0.0)
+        return {n: min(1.0, score / highest) for n, score in found.items()} if highest > 0 else {}
+
+
+@dataclass(slots=True, eq=False)
+class _Ledger:
+    """Hold what is known of the exchanges of one history; it is only ever added to.
+
+    Attributes:
+        exchanges: those that were taken in.
+        documents: their texts.
+        kinds: the part `kind` of each.
+        errors: the part `error` of each.
+        reuse: the part `reuse` of each, so far.
+        question: the last user message.
+    """
+
+    exchanges: list[Members] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    kinds: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    reuse: list[float] = field(default_factory=list)
+    question: str = ""
+    _brought: dict[str, int] = field(default_factory=dict)
+    _taken_up: dict[int, set[str]] = field(default_factory=dict)
+
+    def add(self, members: Members) -> None:
+        """Take in one more exchange."""
+        number = len(self.exchanges)
+        self.exchanges.append(members)
+        self.documents.append(tuple(text for artifact in members for _, text in artifact.texts()))
+        self.kinds.append(max(_KINDS.get(artifact.kind, 1.0) for artifact in members))
+        self.errors.append(float(any(map(reports_error, members))))
+        self.reuse.append(0.0)
+        if members[0].kind is Kind.USER:
+            self.question = members[0].text
+        for artifact in members:
+            if artifact.kind is not Kind.TOOL:
+                self._speak(number, artifact)
+        for artifact in members:
+            if artifact.kind is Kind.TOOL:
+                for term in _terms(artifact.text):
+                    self._brought.setdefault(term, number)
+
+    def _speak(self, number: int, artifact: Artifact) -> None:
+        """Note which earlier exchanges what is said or called with takes something up from."""
+        for term in _terms("\n".join((artifact.text, *(call.arguments for call in artifact.calls)))):
+            origin = self._brought.setdefault(term, number)
+            if origin != number and self.reuse[origin] < 1.0:
+                terms = self._taken_up.setdefault(origin, set())
+                terms.add(term)
+                self.reuse[origin] = min(1.0, len(terms) / _REUSES)
+                if self.reuse[origin] == 1.0:
+                    del self._taken_up[origin]
+
+
+def _terms(text: str) -> frozenset[str]:
+    terms = _TERMS.get(text)
+    if terms is None:
+        terms = frozenset(_TERM.findall(text))
+        _TERMS.put(text, terms)
+    return terms
