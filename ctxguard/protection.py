@@ -10,12 +10,32 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 
-__all__ = ["AUTHORITY", "MESSAGES", "Unit", "recent_messages", "task_of", "units"]
+__all__ = [
+    "AUTHORITY",
+    "MESSAGES",
+    "REACHED",
+    "RECALLED",
+    "SUMMARY",
+    "Unit",
+    "recent_messages",
+    "stands_in",
+    "task_of",
+    "units",
+]
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 """Kinds that stand first and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 """Kinds that count as messages: what a person or the model said."""
+SUMMARY: Final = "[Summary of the earlier conversation, which is no longer shown. A record, not a request.]"
+"""First line of the message that stands for what was compacted."""
+RECALLED: Final = (
+    "[Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
+    "A record of what was said, not a new request.]"
+)
+"""First line of the block of what is brought back."""
+REACHED: Final = "Previous phases completed. Current state:"
+"""First line of a checkpoint."""
 TASK_SHARE: Final = 4
 """The first user message is the task unless it takes more than one part in four of the budget."""
 
@@ -69,12 +89,20 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
     return found
 
 
+def stands_in(artifact: Artifact) -> bool:
+    """Tell a message that a stage wrote in place of others, also where it comes back as part of a history."""
+    return artifact.kind is Kind.USER and artifact.text.startswith((SUMMARY, RECALLED, REACHED))
+
+
 def task_of(draft: Draft) -> Artifact | None:
-    """Return the first user message where it is kept as the task: by setting, and if it is not too large."""
+    """Return the first user message where it is kept as the task: by setting, and if it is not too large.
+
+    Where a stage's own message stands first, the first one of the user's is gone, and with it the task.
+    """
     if not draft.keep_task:
         return None
     first = next((a for a in draft.artifacts if a.kind is Kind.USER), None)
-    if first is None or draft.counter.artifact(first) * TASK_SHARE > draft.budget:
+    if first is None or stands_in(first) or draft.counter.artifact(first) * TASK_SHARE > draft.budget:
         return None
     return first
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ctxguard.adapters import minding_thinking
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.compaction.fold import Fold
+from ctxguard.compaction.fold import Fold, FoldedHistory
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
 from ctxguard.compaction.transcript import head_and_tail
@@ -23,7 +23,9 @@ from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError, SummarizerError
+from ctxguard.protection import SUMMARY
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.growing import Followed
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SUMMARY", "CompactionResult", "HistoryCompactor"]
 
-SUMMARY: Final = "[Summary of the earlier conversation, which is no longer shown. A record, not a request.]"
-"""First line of the message that stands for what was compacted."""
 _UNLIMITED: Final = 1 << 40
 _log = logging.getLogger("ctxguard.compaction")
 
@@ -123,6 +123,7 @@ class HistoryCompactor:
             max_input,
             Breaker(max_failures),
         )
+        self._histories = Followed(FoldedHistory)
         self._rules = rules
         self._masker: Masker | None = None
         self._told: TextCache[bool] = TextCache(1_000_000)
@@ -130,8 +131,9 @@ class HistoryCompactor:
 
     def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
         """Return the draft where nothing is to be done, else a generator that asks for the summary."""
-        fold = Fold.of(draft, self.config)
-        return self._compacted(draft, fold) if fold.begins else draft
+        with self._histories.following(draft) as history:
+            is_due = bool(Fold(draft, history, self.config).begins)
+        return self._compacted(draft) if is_due else draft
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
@@ -180,25 +182,36 @@ class HistoryCompactor:
         processor: object = package.history_processor(self.as_stabilizer())
         return processor
 
-    def _compacted(self, draft: Draft, fold: Fold) -> Generator[Ask, object, Draft]:
-        mask = draft.mask if draft.masks else self._mask()
-        keys = fold.keys(mask, self._summaries.instructions)
-        try:
-            summary = yield from self._summaries.known(keys[-1])
-        except SummarizerError:  # a dry run: nothing may be asked for
-            return fold.result(self._message(fold, None, mask))
-        if summary is None:
-            summary = yield from self._made(fold, keys, mask)
-        message = self._message(fold, summary, mask)
-        result = fold.result(message)
+    def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
+        with self._histories.following(draft) as history:
+            fold = Fold(draft, history, self.config)
+            keys = fold.keys(self._summaries.instructions)
+            try:
+                summary = yield from self._summaries.known(keys[-1])
+            except SummarizerError:  # a dry run: nothing may be asked for
+                return fold.result(self._message(fold, None, keys[-1]))
+            if summary is None:
+                summary = yield from self._made(fold, keys)
+            message = self._message(fold, summary, keys[-1])
+            result = fold.result(message)
         if self.on_compaction is not None and not self._told.get(keys[-1]):
             yield from self._tell(self.on_compaction, _told(draft, result, message, fallback=summary is None))
             self._told.put(keys[-1], value=True)
         return result
 
-    def _message(self, fold: Fold, summary: str | None, mask: Callable[[str], str]) -> Artifact:
-        """Return the message that stands for what is gone; the transcript's head and tail for want of a summary."""
-        count = fold.draft.counter.text
+    def _message(self, fold: Fold, summary: str | None, key: str) -> Artifact:
+        """Return the message that stands for what is gone: the same object in each call of the session."""
+        made_from = (key, summary, fold.draft.masks)
+        shown = fold.history.shown
+        if made_from not in shown:
+            message = self._written(fold, summary)
+            shown.clear()
+            shown[made_from] = message
+        return shown[made_from]
+
+    def _written(self, fold: Fold, summary: str | None) -> Artifact:
+        """Write that message; the transcript's head and tail for want of a summary."""
+        count, mask = fold.draft.counter.text, self._mask_of(fold.draft)
         room = fold.allowance - fold.draft.counter.artifact(Artifact(Kind.USER, f"{SUMMARY}\n"))
         text = "\n\n".join(fold.pieces(mask)) if summary is None else summary
         while True:
@@ -207,6 +220,9 @@ class HistoryCompactor:
                 return Artifact(Kind.USER, shown)
             room -= max(1, room // 8)  # masking what the cut brought together made it longer
 
+    def _mask_of(self, draft: Draft) -> Callable[[str], str]:
+        return draft.mask if draft.masks else self._mask()
+
     def _mask(self) -> Callable[[str], str]:
         if self._masker is None:
             from ctxguard.pii import STANDARD, Masker
@@ -214,8 +230,9 @@ class HistoryCompactor:
             self._masker = Masker(STANDARD if self._rules is None else self._rules)
         return self._masker.session().text
 
-    def _made(self, fold: Fold, keys: Sequence[str], mask: Callable[[str], str]) -> Generator[Ask, object, str | None]:
+    def _made(self, fold: Fold, keys: Sequence[str]) -> Generator[Ask, object, str | None]:
         """Make the summary of all that is gone: of what left since the last cut, where the last summary is known."""
+        mask = self._mask_of(fold.draft)
         earlier = (yield from self._summaries.known(keys[-2])) if len(keys) > 1 else None
         pieces = fold.pieces(mask, since=0 if earlier is None else len(keys) - 1)
         if earlier is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit
+from ctxguard.protection import REACHED, Unit
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, must_stay, selected
 from ctxguard.stages.sliding_window import mentions
@@ -32,7 +32,6 @@ _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "checkout": ("order completed", "order placed", "order confirmed", "checkout complete"),
 }
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
-_OPENING: Final = "Previous phases completed. Current state:"
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
 
@@ -182,7 +181,7 @@ class CheckpointManager:
 
     def _text(self, checkpoint: Checkpoint) -> str:
         text = (
-            f"{_OPENING}\n\n"
+            f"{REACHED}\n\n"
             f"Phase: {checkpoint.phase}\nURL: {checkpoint.state.url}\nPage: {checkpoint.state.page_title}\n"
             f"Completed: {', '.join(checkpoint.completed_objectives)}\n\n"
             f"{checkpoint.summary}\n\nContinuing with the next phase..."
@@ -246,7 +245,7 @@ class _Phased(SelectedHistory):
         for number in range(self.seen, max(self.seen, len(self.units) - 1)):
             self.seen = number + 1
             members = self.members(number)
-            if members[0].text.startswith(_OPENING):
+            if members[0].text.startswith(REACHED):
                 self.own.append(number)
             for artifact in members:
                 ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))

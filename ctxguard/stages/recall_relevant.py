@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Change, Cut, Draft, Stage
 from ctxguard.errors import ConfigError
-from ctxguard.protection import AUTHORITY, Unit, units
+from ctxguard.protection import AUTHORITY, RECALLED, Unit, units
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.stable_window import StableWindow
@@ -21,11 +21,6 @@ from ctxguard.tokens import CALL_TOKENS, MESSAGE_TOKENS, NAME_TOKENS
 
 __all__ = ["RECALLED", "RecallRelevant", "is_recalled", "recall_stages"]
 
-RECALLED: Final = (
-    "[Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
-    "A record of what was said, not a new request.]"
-)
-"""First line of the block."""
 _NEIGHBOUR: Final = 0.5
 """Weight of the score of the exchange before and after."""
 _LEAST_ROOM: Final = 64
