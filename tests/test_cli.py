@@ -1,4 +1,4 @@
-"""The command line, as a person uses it: in a process of its own."""
+"""The command line, as a person uses it: the whole of `main`, here or in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import BytesIO, StringIO, TextIOWrapper
+from unittest.mock import patch
 
 import pytest
+
+from ctxguard.cli import main
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -18,7 +24,33 @@ MESSAGES = [
 ]
 
 
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 def cli(*args, stdin=None):
+    """Run `main` in this process, with everything it reads and writes put in place."""
+    words = ["ctxguard", *map(str, args)]
+    said, complained, status = StringIO(), StringIO(), 0
+    given = TextIOWrapper(BytesIO((stdin or "").encode()), encoding="utf-8")
+    with (
+        patch.object(sys, "argv", words),
+        patch.object(sys, "stdin", given),
+        patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1"}),
+        redirect_stdout(said),
+        redirect_stderr(complained),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return Run(status, said.getvalue(), complained.getvalue())
+
+
+def process(*args, stdin=None):
     return subprocess.run(
         [sys.executable, "-m", "ctxguard.cli", *map(str, args)],
         capture_output=True,
@@ -37,7 +69,7 @@ def session(tmp_path):
 
 
 def test_help_names_every_command_and_every_command_has_help():
-    told = cli("--help")
+    told = process("--help")
     assert told.returncode == 0
     for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters", "read", "pii", "prompts", "store"):
         assert command in told.stdout
@@ -76,6 +108,7 @@ def test_standard_input_and_gzip_and_lines_are_read(tmp_path):
     assert cli("tokens", "-", stdin=json.dumps(MESSAGES)).stdout.startswith(
         cli("tokens", "-", stdin="\n".join(map(json.dumps, MESSAGES))).stdout.split()[0]
     )
+    assert process("tokens", "-", stdin="just some text").stdout == cli("tokens", "-", stdin="just some text").stdout
     packed = tmp_path / "many.jsonl.gz"
     packed.write_bytes(gzip.compress("\n".join(json.dumps({"id": i, "messages": MESSAGES}) for i in "ab").encode()))
     run = cli("stabilize", packed, "-b", 600)

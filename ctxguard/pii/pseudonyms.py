@@ -49,7 +49,9 @@ def normalized(label: str, value: str) -> str:
         return value
     if label in _BY_SIGNS:
         return " ".join(folded.casefold().split())
-    return "".join(char for char in folded.casefold() if char.isalnum()) or folded
+    bare = "".join(char for char in folded.casefold() if char.isalnum())
+    # with and without its plus a number is written by another rule, and gives back another text
+    return f"+{bare}" if bare and folded.startswith("+") else bare or folded
 
 
 def pseudonym(label: str, number: int, *, is_found: Callable[[str], object]) -> str:

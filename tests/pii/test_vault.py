@@ -41,6 +41,13 @@ def test_what_was_masked_comes_back_in_any_chunks(name, text, data):
     assert "".join(masked.unmask_stream().over(chunks_of(data, hidden))) == text
 
 
+def test_a_number_comes_back_with_and_without_the_plus_it_is_glued_to():
+    masked = session()
+    text = "+44 20 7123 4567 phone+44 20 7123 4567 jane.doe@site.org"
+    assert masked.unmask(masked.text(text)) == text
+    assert masked.text("+44 20 7123 4567 or +44-20-71234567") == "<PHONE_1> or <PHONE_1>"
+
+
 @slow
 @given(st.data())
 def test_streamed_arguments_come_back_as_json_with_their_numbers(data):
