@@ -36,7 +36,7 @@ def run(policy, budget, history):
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"pattern"}))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(history=histories(), budget=BUDGETS)
 def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
     stabilizer, result = run(policy, budget, history)
@@ -59,7 +59,7 @@ def test_broken_histories_come_out_whole(history, budget):
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(history=histories(), budget=BUDGETS)
 def test_determinism_and_idempotence(policy, history, budget):
     stabilizer, result = run(policy, budget, history)

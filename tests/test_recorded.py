@@ -26,7 +26,7 @@ def sessions(folder, every):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines):
                 record = json.loads(line)
-                long = len(line) > 60_000
+                long = len(line) > 150_000
                 if ALL or long or zlib.crc32(record["id"].encode()) % every == 0:
                     yield f"{path.stem}:{record['id']}", record, number
 
@@ -81,7 +81,7 @@ def judge(history, out, report, budget):
 def test_the_laws_hold_at_every_model_call(transcripts, budget):
     stabilizer = Stabilizer(budget)
     calls = refused = extended = successors = 0
-    for name, record, _ in sessions(transcripts, every=40 if budget in (2_000, 8_000) else 120):
+    for name, record, _ in sessions(transcripts, every=60 if budget in (2_000, 8_000) else 160):
         messages, previous, over = record["messages"], None, False
         own = [0, 0]
         for end in range(1, len(messages)):
