@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapters import minding_thinking
@@ -14,6 +14,7 @@ from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
 from ctxguard.draft import Draft, Stage
 from ctxguard.metrics import ContextMetrics
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
     CheckpointManager,
@@ -27,7 +28,6 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
-from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
@@ -97,7 +97,8 @@ class ContextManager:
         self.metrics = ContextMetrics(counter=config.stabilizer.counter)
         self.report: Report | None = None
         self._phase: str | None = None
-        self._texts: TextCache[str] = TextCache()
+        self._recorded: set[str] = set()
+        self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
         self._stabilizer = self._built(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
@@ -140,22 +141,25 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _compress(self, draft: Draft) -> Draft:
-        """Compress every message by itself, each text once."""
-        names = {call.id: call.name for artifact in draft.artifacts for call in artifact.calls}
-        artifacts = (self._one(a, a.name or names.get(a.answers) or "") for a in draft.artifacts)
-        return draft.revise(artifacts, action="bounded", reason=f"compressed at level {self.compressor.level}")
+        """Compress every message by itself, going on where the last call of the session ended."""
+        artifacts = draft.artifacts
+        found = self._known.find(artifacts)
+        begin, known = (found.length, found.value) if found else (0, ())
+        if begin < len(artifacts):
+            known += tuple(self._one(*each) for each in _with_tools(artifacts, begin))
+            self._known.keep(artifacts, known, after=found)
+        return draft.revise(known, action="bounded", reason=f"compressed at level {self.compressor.level}")
 
     def _one(self, artifact: Artifact, tool: str) -> Artifact:
         if artifact.pinned or artifact.kind not in (Kind.TOOL, Kind.ASSISTANT) or not artifact.text:
             return artifact
-        if not isinstance(artifact.content, str):
-            return self._compressed(artifact, tool)
-        key = f"{artifact.kind} {tool}\0{artifact.content}"
-        text = self._texts.get(key)
-        if text is None:
-            text = self._compressed(artifact, tool).text
-            self._texts.put(key, text)
-        return artifact if text == artifact.content else artifact.revised(content=text)
+        key = (self.compressor, tool)
+        known = artifact.memo.get(key, artifact)
+        if known is artifact:
+            made = self._compressed(artifact, tool)
+            known = None if made is artifact else made
+            artifact.memo.keep(key, known)
+        return artifact if known is None else cast("Artifact", known)
 
     def _compressed(self, artifact: Artifact, tool: str) -> Artifact:
         if not self.config.summarize_console and _is_console(artifact, tool):
@@ -182,9 +186,25 @@ class ContextManager:
         found = report.details.get(CheckpointManager.name)
         reached = cast("list[str]", found["reached"]) if isinstance(found, dict) else []
         for number, phase in enumerate(reached):
+            if phase in self._recorded:
+                continue
+            self._recorded.add(phase)
             if phase not in self.checkpoints.checkpoints:
                 self.checkpoints.create_checkpoint(phase, state_of(artifacts), reached[: number + 1])
                 self.metrics.record_checkpoint(phase)
+
+
+def _with_tools(artifacts: Sequence[Artifact], begin: int) -> Iterator[tuple[Artifact, str]]:
+    """Walk artifacts from a position on, each result with the name of the tool it comes from."""
+    caller = begin
+    while caller and artifacts[caller].kind is Kind.TOOL:
+        caller -= 1
+    names: dict[str | None, str] = {}
+    for position in range(caller, len(artifacts)):
+        artifact = artifacts[position]
+        names.update((call.id, call.name) for call in artifact.calls)
+        if position >= begin:
+            yield artifact, artifact.name or names.get(artifact.answers) or ""
 
 
 def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:

@@ -28,7 +28,7 @@ _WORD: Final = re.compile(
 """A character of a script that writes no spaces, else a run of letters and digits."""
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
-_MOST_FOUND: Final = 4_000
+_MOST_FOUND: Final = 2_000
 """Documents that the terms of a query may stand in, added up: the common ones among very many tell nothing apart."""
 
 

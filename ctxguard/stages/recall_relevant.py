@@ -6,15 +6,17 @@ them, windows of neighbours keep the evidence of more questions than single mess
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Change, Cut, Draft, Stage
 from ctxguard.errors import ConfigError
-from ctxguard.protection import AUTHORITY, RECALLED, Unit, units
+from ctxguard.protection import AUTHORITY, RECALLED, Unit
 from ctxguard.stages.bound_tool_output import bounded_text
+from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.tokens import CALL_TOKENS, MESSAGE_TOKENS, NAME_TOKENS
@@ -52,6 +54,7 @@ class RecallRelevant:
             raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
         self.share = share
         self.index = LexicalIndex() if index is None else index
+        self._histories = Followed(_Past)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
@@ -66,22 +69,40 @@ class RecallRelevant:
         return replace(draft, cut=_moved(draft, place))
 
     def _block(self, draft: Draft, question: Artifact) -> Artifact | None:
-        past = _past(draft, question, self.share)
-        if past is None or not past.gone or past.room < _LEAST_ROOM:
+        """Return the block, looking at the exchanges as the cutting stage found them: masked and bounded."""
+        noted = draft.details.get(StableWindow.name)
+        note = noted if isinstance(noted, Mapping) else None
+        change = _cutting_change(draft, StableWindow.name if note else None)
+        if change is None:
             return None
-        own = self.index.scores([unit.document for unit in past.units], question.text)
-        scores = _with_neighbours(own)
-        order = sorted((n for n in past.gone if scores[n] > 0), key=lambda n: (-scores[n], -n))
+        with self._histories.following(replace(draft, artifacts=change.before)) as past:
+            asked = past.number_of(question)
+            if asked is None:
+                return None
+            past.read()
+            gone = _gone_by_note(past, note, asked) if note else _gone_by_now(past, draft, asked)
+            room = note["reserved"] if note else _room(draft, self.share)
+            if not gone or room < _LEAST_ROOM:
+                return None
+            made_from = (asked, gone, room, draft.masks)
+            if made_from not in past.blocks:
+                past.blocks = {made_from: self._made(draft, past, asked, gone, room)}
+            return past.blocks[made_from]
+
+    def _made(self, draft: Draft, past: _Past, asked: int, gone: frozenset[int], room: int) -> Artifact | None:
+        question = past.members(asked)[0].text
+        scores = _with_neighbours(self.index.matches(past.documents[:asked], question))
+        order = sorted((n for n in scores if n in gone and past.documents[n]), key=lambda n: (-scores[n], -n))
         chosen: dict[int, str] = {}
-        room = past.room - draft.counter.artifact(Artifact(Kind.USER, RECALLED))
+        left = room - draft.counter.artifact(Artifact(Kind.USER, RECALLED))
         for number in order:
-            piece = _piece(draft, past.units[number], room, excerpt=number == order[0])
+            piece = _piece(draft, past, number, left, excerpt=number == order[0])
             if piece is not None:
                 chosen[number] = piece
-                room -= draft.counter.text(piece) + 1
-            if room < _LEAST_ROOM // 4:
+                left -= draft.counter.text(piece) + 1
+            if left < _LEAST_ROOM // 4:
                 break
-        return _fitted(draft, past.room, chosen)
+        return _fitted(draft, room, chosen)
 
 
 def _asks(artifact: Artifact) -> bool:
@@ -93,50 +114,41 @@ def is_recalled(artifact: Artifact) -> bool:
     return artifact.kind is Kind.USER and artifact.text.startswith(RECALLED)
 
 
-@dataclass(frozen=True, slots=True)
-class _PastUnit:
-    """Hold an exchange of the past: what is ranked, how it reads in the block, what its texts cost at least."""
-
-    document: Document
-    artifacts: tuple[Artifact, ...]
-    turn: int
-    tokens: int
-
-    @property
-    def rendered(self) -> str:
-        return "\n".join(_lines(self.artifacts, self.turn))
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """Hold what came before the last user message.
+@dataclass(slots=True)
+class _Past(GrowingHistory):
+    """Hold a history: what is ranked of each exchange but the last, and the block of the turn.
 
     Attributes:
-        units: the exchanges, what has authority and earlier blocks left out.
-        gone: numbers of those that had been cut when the message came.
-        room: tokens that the block may take.
+        documents: the texts of each exchange; nothing for an earlier block.
+        turns: the turn each stands in, counted from 1.
+        blocks: the block made last, by what it was made from; None where there is none.
     """
 
-    units: list[_PastUnit]
-    gone: list[int]
-    room: int
+    documents: list[Document] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    blocks: dict[object, Artifact | None] = field(default_factory=dict)
 
+    def read(self) -> None:
+        for number in range(len(self.documents), len(self.units) - 1):
+            members = self.members(number)
+            block = is_recalled(members[0])
+            self.documents.append(() if block else _document(members))
+            self.turns.append((self.turns[-1] if self.turns else 0) + (self.units[number].user and not block))
 
-def _past(draft: Draft, question: Artifact, share: float) -> _Past | None:
-    """Look at the exchanges before the question as the cutting stage found them: masked and bounded."""
-    noted = draft.details.get(StableWindow.name)
-    note = noted if isinstance(noted, Mapping) else None
-    change = _cutting_change(draft, StableWindow.name if note else None)
-    if change is None:
-        return None
-    before = replace(draft, artifacts=change.before)
-    end = next((p for p, a in enumerate(change.before) if a.root is question.root), None)
-    if end is None:
-        return None
-    found = [u for u in units(before) if u.start < end and not is_recalled(change.before[u.start])]
-    gone = _gone_by_note(found, note) if note else _gone_by_now(found, draft, change.before)
-    room = note["reserved"] if note else _room(draft, share)
-    return _Past(_past_units(found, change.before), gone, room)
+    def number_of(self, question: Artifact) -> int | None:
+        """Return the number of a user message, by the artifact it was read as."""
+        root = question.root
+        return next((n for n in reversed(self.users) if self.members(n)[0].root is root), None)
+
+    def rendered(self, number: int) -> str:
+        """Return an exchange as it reads in the block."""
+        return "\n".join(_lines(self.members(number), self.turns[number]))
+
+    def least(self, number: int) -> int:
+        """Return what the texts of an exchange cost at least."""
+        members = self.members(number)
+        framing = (MESSAGE_TOKENS + NAME_TOKENS) * len(members) + CALL_TOKENS * len(members[0].calls)
+        return self.units[number].tokens - framing
 
 
 def _cutting_change(draft: Draft, stage: str | None) -> Change | None:
@@ -152,33 +164,27 @@ def _drops(change: Change) -> bool:
     return any(id(a.root) not in left for a in change.before)
 
 
-def _gone_by_note(found: Sequence[Unit], note: Mapping[str, int]) -> list[int]:
-    return [
-        n
-        for n, u in enumerate(found)
-        if u.start < note["gone_before"] and not u.pinned and u.start != note["kept_opening"]
-    ]
+def _gone_by_note(past: _Past, note: Mapping[str, int], asked: int) -> frozenset[int]:
+    """Return what had left the window when the question came, as the window says."""
+    end = min(asked, bisect_left(past.units, note["gone_before"], key=_start))
+    opening = bisect_left(past.units, note["kept_opening"], key=_start) if note["kept_opening"] is not None else -1
+    return frozenset(range(end)).difference(past.pinned, (opening,))
 
 
-def _gone_by_now(found: Sequence[Unit], draft: Draft, before: Sequence[Artifact]) -> list[int]:
+def _gone_by_now(past: _Past, draft: Draft, asked: int) -> frozenset[int]:
+    """Return what an earlier stage has dropped."""
     there = {id(artifact.root) for artifact in draft.artifacts}
-    return [n for n, u in enumerate(found) if id(before[u.start].root) not in there]
+    return frozenset(n for n in range(asked) if id(past.members(n)[0].root) not in there)
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
 
 
 def _room(draft: Draft, share: float) -> int:
     kept = (a for a in draft.artifacts if a.kind in AUTHORITY or a.pinned)
     fixed = draft.overhead + draft.counter.artifacts(kept)
     return min(int(share * max(0, draft.budget - fixed)), draft.budget - draft.tokens)
-
-
-def _past_units(found: Sequence[Unit], artifacts: Sequence[Artifact]) -> list[_PastUnit]:
-    past, turn = [], 0
-    for unit in found:
-        turn += unit.user
-        members = tuple(artifacts[unit.start : unit.end])
-        framing = (MESSAGE_TOKENS + NAME_TOKENS) * len(members) + CALL_TOKENS * len(members[0].calls)
-        past.append(_PastUnit(_document(members), members, turn, unit.tokens - framing))
-    return past
 
 
 def _document(artifacts: Sequence[Artifact]) -> Document:
@@ -196,9 +202,10 @@ def _texts(artifacts: Sequence[Artifact]) -> Iterator[str]:
         yield from (text for call in artifact.calls for text in (call.name, call.arguments))
 
 
-def _with_neighbours(own: Sequence[float]) -> list[float]:
-    padded = [0.0, *own, 0.0]
-    return [padded[n] + _NEIGHBOUR * (padded[n - 1] + padded[n + 1]) for n in range(1, len(own) + 1)]
+def _with_neighbours(own: Mapping[int, float]) -> dict[int, float]:
+    """Return the scores with half of that of the exchange before and after; those far from any match are left out."""
+    near = {number + step for number in own for step in (-1, 0, 1)}
+    return {n: own.get(n, 0.0) + _NEIGHBOUR * (own.get(n - 1, 0.0) + own.get(n + 1, 0.0)) for n in near if n >= 0}
 
 
 def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
@@ -210,11 +217,15 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, unit: _PastUnit, room: int, *, excerpt: bool) -> str | None:
+def _piece(draft: Draft, past: _Past, number: int, room: int, *, excerpt: bool) -> str | None:
     """Return an exchange as it stands in the block, within `room` tokens, or in part where an excerpt will do."""
-    if unit.tokens <= room and draft.counter.text(unit.rendered) < room:
-        return unit.rendered
-    return bounded_text(unit.rendered, room // 2, draft) or None if excerpt else None
+    fits = past.least(number) <= room
+    if not fits and not excerpt:
+        return None
+    text = past.rendered(number)
+    if fits and draft.counter.text(text) < room:
+        return text
+    return bounded_text(text, room // 2, draft) or None if excerpt else None
 
 
 def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
