@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from threading import Lock
@@ -29,7 +29,7 @@ _WORD: Final = re.compile(
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Documents that the terms of a query may stand in, added up: the common ones among very many tell nothing apart."""
+"""Documents that the terms of a query may stand in, added up, where there are more of them than that."""
 
 
 def words(text: str) -> list[str]:
@@ -93,7 +93,7 @@ class _Table:
             self._connection.execute("CREATE VIRTUAL TABLE texts USING fts5(words, content='')")
         except sqlite3.OperationalError as error:
             raise ConfigError(f"this Python's SQLite has no full-text search ({error}); use another build") from error
-        self._connection.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(texts, 'row')")
+        self._frequency: Counter[str] = Counter()
 
     def extend(self, documents: Iterable[Document]) -> None:
         begin = len(self.documents)
@@ -101,9 +101,13 @@ class _Table:
         new = self.documents[begin:]
         if not new:
             return
-        rows = ((begin + n, " ".join(w for text in d for w in words(text))) for n, d in enumerate(new))
+        rows = [(begin + n, [w for text in d for w in words(text)]) for n, d in enumerate(new)]
+        for _, found in rows:
+            self._frequency.update(set(found))
         self._connection.execute("BEGIN")
-        self._connection.executemany("INSERT INTO texts(rowid, words) VALUES (?, ?)", rows)
+        self._connection.executemany(
+            "INSERT INTO texts(rowid, words) VALUES (?, ?)", ((n, " ".join(found)) for n, found in rows)
+        )
         self._connection.execute("COMMIT")
 
     def scores(self, terms: Sequence[str]) -> dict[int, float]:
@@ -116,9 +120,9 @@ class _Table:
 
     def _rarest(self, terms: Sequence[str]) -> list[str]:
         """Return the rarest terms that are known, as many as may be looked up; the very rarest always."""
-        count = "SELECT doc FROM terms WHERE term = ?"
-        found = ((term, self._connection.execute(count, (term,)).fetchone()) for term in terms)
-        known = sorted((row[0], term) for term, row in found if row)[:_MOST_TERMS]
+        if len(terms) <= _MOST_TERMS and len(self.documents) <= _MOST_FOUND:
+            return list(terms)
+        known = sorted((self._frequency[term], term) for term in terms if term in self._frequency)[:_MOST_TERMS]
         sums = accumulate(documents for documents, _ in known)
         return [
             term
