@@ -5,7 +5,8 @@
 Prices are those of provider caches (`ctxguard.harness.pricing`): a cached token costs a tenth, prefixes are cached from
 1,024 tokens on in steps of 128. Rolling is the longest valid tail that fits, cut anew at each call: system first, then
 whole exchanges, the user message that opened the turn before them. Only sessions count that exceed the budget and whose
-every call rolling can serve. The default chain uses no summarizer, so it has no tokens of one to add.
+every call rolling can serve. The default chain uses no summarizer, so it has no tokens of one to add. The plain cut is
+the chain's own window alone, down to half at each hit: what masking and bounding add to it shows in the next rows.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def compare(budget, targets, masker):
     print("| target | bill / rolling | bill / full history | share of the budget used | calls that cut |")
     print("|---|---|---|---|---|")
     show("rolling", base, base, budget)
+    plain = Stabilizer(budget, stages=[RepairExchanges(), StableWindow(target=0.5), OrderByAuthority()], checks=())
+    show("plain cut to half", [billed(session, plain) for _, session, _ in served], base, budget)
     for target in targets:
         stabilizer = Stabilizer(budget, stages=chain(masker, target), checks=())
         own = [billed(session, stabilizer) for _, session, _ in served]
