@@ -58,8 +58,10 @@ class Stabilizer:
         model: name of the model, to choose the vocabulary.
         reserve: tokens of the budget to leave for the reply.
         calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
-            and they were more than ours, leave that much more room from there on: at most 2.5 times, and only where
-            at least 500 tokens were sent. The report's details state the error. It depends on the history alone.
+            and they were more than ours, leave that much more room from there on: at most 2.5 times, only where at
+            least 500 tokens were sent, and never so that what fits is refused. Where they exceed ours by more than a
+            fifth of the budget, it is their growth from reply to reply that counts: such a prompt may have held more
+            than this history does. The report's details state the error. It depends on the history alone.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
 
     Raises:

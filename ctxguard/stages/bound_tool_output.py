@@ -92,7 +92,6 @@ class BoundToolOutput:
         self.store = store
         self._stored: TextCache[bool] = TextCache(4_000_000)
         self._folds: PrefixMemory[_Fold] = PrefixMemory()
-        self._authority: PrefixMemory[int] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
         """Return the new draft."""
@@ -106,10 +105,9 @@ class BoundToolOutput:
 
     def _folded(self, draft: Draft) -> _Fold:
         """Take in every artifact, going on where the last call of the session ended."""
-        fixed = draft.overhead + self._authority_tokens(draft)
-        settings = (fixed, draft.budget, draft.counter, draft.masks)
+        settings = (draft.overhead, draft.budget, draft.counter, draft.masks)
         found = self._folds.find(draft.artifacts, settings)
-        fold = found.value.copy() if found else _Fold(fixed)
+        fold = found.value.copy() if found else _Fold(draft.overhead)
         begin = len(fold.artifacts)
         for artifact in islice(draft.artifacts, begin, None):
             fold.artifacts.append(self._taken(artifact, fold, draft))
@@ -117,20 +115,11 @@ class BoundToolOutput:
             self._folds.keep(draft.artifacts, fold, settings, after=found)
         return fold
 
-    def _authority_tokens(self, draft: Draft) -> int:
-        found = self._authority.find(draft.artifacts, draft.counter)
-        begin, tokens = (found.length, found.value) if found else (0, 0)
-        fresh = islice(draft.artifacts, begin, None)
-        tokens += sum(draft.counter.artifact(artifact) for artifact in fresh if artifact.kind in AUTHORITY)
-        if begin < len(draft.artifacts):
-            self._authority.keep(draft.artifacts, tokens, draft.counter, after=found)
-        return tokens
-
     def _taken(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
         """Return what becomes of the next artifact, and note in the fold what it means for those behind it."""
         if artifact.kind is Kind.TOOL:
             return self._tool_output(artifact, fold, draft)
-        if artifact.pinned and artifact.kind not in AUTHORITY:
+        if artifact.pinned or artifact.kind in AUTHORITY:
             fold.fixed += draft.counter.artifact(artifact)
         if artifact.calls:
             fold.names = {call.id: call.name for call in artifact.calls}
@@ -173,7 +162,7 @@ class _Fold:
     """Hold how far a history was looked at: what became of it, and what the limits of the next outputs depend on.
 
     Attributes:
-        fixed: tokens that outputs must leave: overhead, authority, pins so far.
+        fixed: tokens that outputs must leave: overhead, authority and pins so far.
         artifacts: what became of each artifact so far.
         reasons: why outputs were bounded, by `id()`.
         whole: bounded outputs by the handle of their full text.

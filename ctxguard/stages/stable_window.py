@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from math import ceil
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -20,6 +19,7 @@ from ctxguard.draft import Cut, Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY, Unit, task_of, units
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.squeezing import squeezed_to, water_level
 
 __all__ = ["StableWindow"]
@@ -28,11 +28,14 @@ _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
 _LEAST_CALIBRATED: Final = 500
 _MOST_CORRECTION: Final = 2.5
+_PLAIN_EXCESS: Final = 0.2
+"""Share of the budget by which a reported count may exceed ours and still be that of the same prompt for certain."""
 _STATE: Final = (
     "units",
     "squeezed",
     "begin",
     "left_at",
+    "sent_at",
     "cut_at",
     "given_up",
     "fixed",
@@ -40,6 +43,7 @@ _STATE: Final = (
     "turn",
     "correction",
     "compared",
+    "anchor",
     "_last_user",
     "_messages",
     "_staying",
@@ -98,7 +102,7 @@ def _settings_of(draft: Draft) -> Hashable:
         draft.keep_recent,
         draft.keep_task,
         draft.calibrate,
-        draft.counter.counter.name,
+        draft.counter,
     )
 
 
@@ -113,6 +117,7 @@ class _Window:
     squeezed: dict[int, Artifact] = field(default_factory=dict)
     begin: int = 0
     left_at: int = 0
+    sent_at: int = 0
     cut_at: int | None = None
     given_up: set[int] = field(default_factory=set)
     fixed: int = 0
@@ -120,6 +125,7 @@ class _Window:
     turn: tuple[int, int] = (0, 0)
     correction: float = 1.0
     compared: tuple[int, int] | None = None
+    anchor: tuple[int, int] | None = None
     _last_user: list[int | None] = field(default_factory=list)
     _messages: list[int] = field(default_factory=list)
     _staying: list[int] = field(default_factory=list)
@@ -158,12 +164,14 @@ class _Window:
         self.fixed += authority[-1]
         if self._total() > self._limit() and self.units:
             self._cut(len(self.units) - 1)
-        if self._total() > self._budget():
+        if self._total() > self.draft.budget:
             raise self._exceeded()
 
     def _take(self, unit: Unit) -> None:
         """Take one more unit in, and cut if it does not fit."""
         self._calibrate(unit)
+        if self._kind(unit.start) is Kind.ASSISTANT:
+            self.sent_at = self.begin
         number = len(self.units)
         self.units.append(unit)
         self._last_user.append(self._user)
@@ -216,13 +224,23 @@ class _Window:
         return int(self.draft.budget / self.correction)
 
     def _calibrate(self, unit: Unit) -> None:
-        """Compare what the provider counted for the call that this reply answers with what we count of it."""
+        """Compare what the provider counted for the call that this reply answers with what we count of it.
+
+        A little more than ours is taken as it stands: a tokenizer or framing that differs. Much more may as well be
+        the count of another prompt, of a longer history that was sent unguarded or was cut since; then only the growth
+        from one reply to another tells how the provider counts.
+        """
         reported = self.draft.artifacts[unit.start].reported
         counted = self._total()
         if reported is None or not self.draft.calibrate or counted < _LEAST_CALIBRATED:
             return
-        self.correction = min(_MOST_CORRECTION, max(1.0, reported / counted))
         self.compared = (reported, counted)
+        if reported - counted <= _PLAIN_EXCESS * self.draft.budget:
+            self.correction = min(_MOST_CORRECTION, max(1.0, reported / counted))
+        elif self.anchor is not None and counted - self.anchor[1] >= _LEAST_CALIBRATED:
+            growth = (reported - self.anchor[0]) / (counted - self.anchor[1])
+            self.correction = min(_MOST_CORRECTION, max(1.0, growth))
+        self.anchor = self.anchor or (reported, counted)
 
     def _limit(self) -> int:
         """Return the tokens that the window may take: all of the budget until there is something to bring back."""
@@ -234,16 +252,16 @@ class _Window:
         recent = self._messages[-keep] if 0 < keep <= len(self._messages) else (0 if keep else number)
         limit = min(number, recent) if len(self._messages) >= keep else 0
         goal = int(self.target * (self._budget() - self._reserved()))
-        left = self.begin
+        before = self.begin
         while self.begin < limit and (self._total() > goal or self._starts_badly()):
             if not self.units[self.begin].pinned:
                 self.tokens -= self.units[self.begin].tokens
             self.begin += 1
-        if self.begin != left:
-            self.left_at, self.cut_at = left, number
-        if self._total() > self._limit():
+        squeezes = self._total() > self._limit()
+        if squeezes:
             self._squeeze(number)
-            self.left_at, self.cut_at = left, number
+        if squeezes or self.begin != before:
+            self.left_at, self.cut_at, self.anchor = self.sent_at, number, None
 
     def _starts_badly(self) -> bool:
         return not self.units[self.begin].user and self._anchor(self.begin) is None
@@ -336,7 +354,6 @@ class _Window:
                 parts["last exchange"] += tokens
             else:
                 parts["recent messages"] += tokens
-        parts["the provider's higher count"] = ceil(sum(parts.values()) * (self.correction - 1))
         return BudgetExceededError(sum(parts.values()), draft.budget, parts)
 
     def _kept(self) -> Iterable[tuple[int, Artifact]]:
@@ -359,9 +376,8 @@ class _Window:
             (a for _, a in kept), action="bounded", reason=squeezed, otherwise="older than the window"
         )
         details = {**draft.details, StableWindow.name: self._gone_at_turn()} if self.reserve else draft.details
-        return replace(
-            fitted, cut=self._noted(self.cut_at, [p for p, _ in kept], [a for _, a in kept]), details=details
-        )
+        cut = self._noted(self.cut_at, [p for p, _ in kept], [a for _, a in kept])
+        return with_cut(draft, replace(fitted, details=details), cut)
 
     def _told_error(self) -> Draft:
         """Note in the draft how far off our count of the last reported call was."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
+from ctxguard.policies import agent_stages
 from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
 
 
-def stabilizer(budget=200, *, target=0.5, **settings):
+def stabilizer(budget=200, *, target=0.5, **more):
     chain = [RepairExchanges(), StableWindow(target=target), OrderByAuthority()]
-    return Stabilizer(budget, stages=chain, counter="estimate", **settings)
+    return Stabilizer(budget, stages=chain, counter="estimate", **more)
 
 
-def user(text, tokens=10, **settings):
-    return Artifact("user", text, tokens, **settings)
+def user(text, tokens=10, **more):
+    return Artifact("user", text, tokens, **more)
 
 
-def assistant(text, tokens=10, **settings):
-    return Artifact("assistant", text, tokens, **settings)
+def assistant(text, tokens=10, **more):
+    return Artifact("assistant", text, tokens, **more)
 
 
 def step(name, tokens=10, result=30):
@@ -136,15 +139,92 @@ def test_the_report_says_where_the_prompt_changed_and_what_it_costs():
         pytest.fail("nothing was cut")
 
 
-def test_what_the_provider_counted_leaves_more_room():
-    turns = [m for n in range(20) for m in (user(f"u{n}", 50), assistant(f"a{n}", 50))]
-    told = [Artifact("assistant", a.text, 50, reported=1_500) if n == 21 else a for n, a in enumerate(turns)]
+def session_with_a_provider_that_counts(ratio, guard, turns=40):
+    """Run a session; return its history and what the provider counted of each prompt that it was sent."""
+    history, counts = [], []
+    for n in range(turns):
+        history.append(user(f"u{n}", 50))
+        counts.append(round(ratio * guard.stabilize(history).report.tokens_after))
+        history.append(Artifact("assistant", f"a{n}", 50, reported=counts[-1]))
+    return history, counts
 
-    def largest(guard, history):
-        return max(guard.stabilize(history[:end]).report.tokens_after for end in range(23, len(history) + 1))
 
-    report = stabilizer(1_200).stabilize(told).report
-    assert report.details["calibration"] == {"reported": 1_500, "counted": 1_050, "error": -0.3}
-    assert largest(stabilizer(1_200), turns) == 1_200
-    assert largest(stabilizer(1_200), told) == 800
-    assert largest(stabilizer(1_200, calibrate=False), told) == 1_200
+def test_what_the_provider_counts_never_exceeds_the_budget_once_it_has_said_how_it_counts():
+    _, counts = session_with_a_provider_that_counts(1.4, stabilizer(1_200))
+    assert max(counts) <= 1_200
+    _, counts = session_with_a_provider_that_counts(1.4, stabilizer(1_200, calibrate=False))
+    assert max(counts) > 1_600
+    history, _ = session_with_a_provider_that_counts(1.4, stabilizer(1_200))
+    error = stabilizer(1_200).stabilize([*history, user("last", 50)]).report.details["calibration"]
+    assert error["error"] == pytest.approx(1 / 1.4 - 1, abs=0.01)
+
+
+def test_with_a_provider_that_counts_as_we_do_the_result_is_its_own_result():
+    guard = stabilizer(2_000)
+    history, _ = session_with_a_provider_that_counts(1.0, guard, turns=60)
+    for end in range(1, len(history) + 1, 2):
+        once = guard.stabilize(history[:end]).artifacts
+        assert guard.stabilize(once).artifacts == once
+
+
+def test_counts_of_prompts_that_were_sent_unguarded_before_say_nothing_of_ours():
+    history, sent = [], 0
+    for n in range(100):
+        history += [user(f"u{n}", 50), Artifact("assistant", f"a{n}", 50, reported=sent + 50)]
+        sent += 100
+    history.append(user("now with a guard", 50))
+    told = stabilizer(2_000).stabilize(history).report
+    assert told.tokens_after == stabilizer(2_000, calibrate=False).stabilize(history).report.tokens_after
+    assert told.details["calibration"]["reported"] == 9_950
+
+
+def test_a_higher_count_alone_never_refuses_what_fits():
+    history = [
+        Artifact("system", "s", 400),
+        user("u", 600),
+        Artifact("assistant", "a", 50, reported=1_200),
+        user("q", 200),
+    ]
+    assert 1_000 < stabilizer(1_300).stabilize(history).report.tokens_after <= 1_300
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=3, max_size=30), st.integers(300, 500))
+def test_the_place_of_a_cut_is_where_the_prompt_differs_from_the_one_before(turns, budget):
+    guard, history, before = stabilizer(budget), [Artifact("system", "s", 10)], None
+    for number, (question, answer) in enumerate(turns):
+        history.append(user(f"u{number}", question))
+        result = guard.stabilize(history)
+        cut, sent = result.report.cut, [a.content for a in result.artifacts]
+        if before is not None and sent[: len(before)] != before:
+            assert cut is not None
+            assert cut.fresh
+            assert sent[: cut.position] == before[: cut.position]
+        before = sent
+        history.append(assistant(f"a{number}", answer))
+
+
+def test_stages_that_two_counters_share_do_not_mix_what_they_remember():
+    stages = agent_stages()
+    history = [Artifact("assistant" if n % 2 else "user", "word word word " * 10) for n in range(101)]
+    Stabilizer(2_000, stages=stages, counter=lambda text: len(text) // 4).stabilize(history)
+    shared = Stabilizer(2_000, stages=stages, counter=lambda text: len(text) + 0).stabilize(history)
+    alone = Stabilizer(2_000, counter=lambda text: len(text) + 0).stabilize(history)
+    assert shared.artifacts == alone.artifacts
+
+
+def test_a_system_message_in_the_middle_changes_no_output_that_was_sent_before():
+    history = [
+        Artifact("system", "be brief"),
+        Artifact("user", "q"),
+        Artifact("assistant", "", calls=(ToolCall("f", "{}", "1"),)),
+        Artifact("tool", "w " * 900, answers="1"),
+        Artifact("assistant", "done"),
+        Artifact("user", "q2"),
+    ]
+    guard = Stabilizer(700, counter="estimate")
+    first = guard.stabilize(history).artifacts
+    more = [Artifact("assistant", "a2"), Artifact("system", "note " * 40), Artifact("user", "q3")]
+    second = guard.stabilize([*history, *more])
+    output = next(a for a in first if a.kind == "tool").content
+    assert [a.content for a in second.artifacts if a.kind == "tool"] in ([output], [])
