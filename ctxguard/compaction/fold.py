@@ -14,6 +14,7 @@ from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
 from ctxguard.draft import Cut, Draft
 from ctxguard.protection import task_of
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 
 __all__ = ["Fold", "FoldedHistory"]
@@ -192,7 +193,7 @@ class Fold:
             fresh=bool(history.replies) and hit >= history.start(history.replies[-1]),
             rebilled=draft.counter.artifacts((summary, *tail)),
         )
-        return replace(compacted, cut=cut)
+        return with_cut(draft, compacted, cut)
 
     def _kept_before(self, begin: int, anchor: int | None) -> Iterable[int]:
         """Walk the positions that stay of what stands before the beginning."""

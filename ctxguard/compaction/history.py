@@ -25,6 +25,7 @@ from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.protection import SUMMARY
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
@@ -133,7 +134,7 @@ class HistoryCompactor:
         """Return the draft where nothing is to be done, else a generator that asks for the summary."""
         with self._histories.following(draft) as history:
             is_due = bool(Fold(draft, history, self.config).begins)
-        return self._compacted(draft) if is_due else draft
+        return self._compacted(draft) if is_due else with_cut(draft, draft, None)
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""

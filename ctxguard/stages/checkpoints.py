@@ -15,6 +15,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import REACHED, Unit
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, must_stay, selected
 from ctxguard.stages.sliding_window import mentions
@@ -199,7 +200,7 @@ class CheckpointManager:
             history.watch(self.phases)
             reached = self._reached(history)
             if not reached:
-                return draft
+                return with_cut(draft, draft, None)
             begin = max(reached.values()) + 1
             phase = max(reached, key=reached.__getitem__)
             done = tuple(sorted(reached, key=reached.__getitem__))
@@ -265,7 +266,7 @@ class _Phased(SelectedHistory):
 def _begun(draft: Draft, history: _Phased, begin: int, text: str) -> Draft:
     """Return the draft with a checkpoint in place of what came before an exchange, but for what must stay."""
     if _stays(draft, history, begin).issuperset(range(begin)):
-        return draft  # nothing but checkpoints would go: it began from there already
+        return with_cut(draft, draft, None)  # nothing but checkpoints would go: it began from there already
     cut = selected(
         draft, history, lambda _point: (), lambda end: begin if end > begin else 0, "before the last checkpoint"
     )

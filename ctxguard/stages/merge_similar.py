@@ -11,6 +11,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.stages.alone import applied
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
 from ctxguard.text_cache import TextCache
@@ -88,7 +89,7 @@ class MergeSimilar:
             history.judge()
             merged = history.merged(draft, widening(len(history.units), self.every))
             if not merged:
-                return draft
+                return with_cut(draft, draft, None)
             kept = selected(
                 draft,
                 history,

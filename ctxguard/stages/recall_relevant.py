@@ -61,27 +61,29 @@ class RecallRelevant:
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if _asks(draft.artifacts[p])), None)
         if place is None or (place and is_recalled(draft.artifacts[place - 1])):
             return draft
-        block = self._block(draft, draft.artifacts[place])
-        if block is not None and draft.tokens + draft.counter.artifact(block) <= draft.budget:
-            artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
-            draft = draft.revise(artifacts, action="recalled", reason="shares rare words with the last user message")
-            place += 1
-        return replace(draft, cut=_moved(draft, place))
-
-    def _block(self, draft: Draft, question: Artifact) -> Artifact | None:
-        """Return the block, looking at the exchanges as the cutting stage found them: masked and bounded."""
         noted = draft.details.get(StableWindow.name)
         note = noted if isinstance(noted, Mapping) else None
         change = _cutting_change(draft, StableWindow.name if note else None)
         if change is None:
-            return None
+            return draft
+        block = self._block(draft, place, change, note)
+        if block is None:
+            return replace(draft, cut=_moved(draft, place))
+        if draft.tokens + draft.counter.artifact(block) > draft.budget:
+            return replace(draft, cut=_gone_again(draft, place, block) or _moved(draft, place))
+        artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
+        draft = draft.revise(artifacts, action="recalled", reason="shares rare words with the last user message")
+        return replace(draft, cut=_moved(draft, place + 1))
+
+    def _block(self, draft: Draft, place: int, change: Change, note: Mapping[str, int] | None) -> Artifact | None:
+        """Return the block, looking at the exchanges as the cutting stage found them: masked and bounded."""
         with self._histories.following(replace(draft, artifacts=change.before)) as past:
-            asked = past.number_of(question)
+            asked = past.number_of(draft.artifacts[place])
             if asked is None:
                 return None
             past.read()
             gone = _gone_by_note(past, note, asked) if note else _gone_by_now(past, draft, asked)
-            room = note["reserved"] if note else _room(draft, self.share)
+            room = note["reserved"] if note else _room(draft, place, self.share)
             if not gone or room < _LEAST_ROOM:
                 return None
             made_from = (asked, gone, room, draft.masks)
@@ -181,10 +183,13 @@ def _start(unit: Unit) -> int:
     return unit.start
 
 
-def _room(draft: Draft, share: float) -> int:
+def _room(draft: Draft, place: int, share: float) -> int:
+    """Return the tokens that the block may take; what came since the question does not change them."""
+    asked = draft.artifacts[: place + 1]
     kept = (a for a in draft.artifacts if a.kind in AUTHORITY or a.pinned)
     fixed = draft.overhead + draft.counter.artifacts(kept)
-    return min(int(share * max(0, draft.budget - fixed)), draft.budget - draft.tokens)
+    left = draft.budget - draft.overhead - draft.counter.artifacts(asked)
+    return min(int(share * max(0, draft.budget - fixed)), left)
 
 
 def _document(artifacts: Sequence[Artifact]) -> Document:
@@ -239,19 +244,32 @@ def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
     return None
 
 
+def _gone_again(draft: Draft, place: int, block: Artifact) -> Cut | None:
+    """Note that the block leaves in the middle of its turn: it still fitted when the last reply was asked for."""
+    artifacts = draft.artifacts
+    reply = max((p for p, a in enumerate(artifacts) if a.kind is Kind.ASSISTANT), default=0)
+    before = draft.overhead + draft.counter.artifacts((block, *artifacts[:reply]))
+    if reply <= place or before > draft.budget:
+        return None
+    position = min(place, draft.cut.position) if draft.cut is not None and draft.cut.fresh else place
+    at = position if draft.cut is None else draft.cut.at
+    return Cut(at=at, position=position, fresh=True, rebilled=draft.counter.artifacts(artifacts[position:]))
+
+
 def _moved(draft: Draft, question: int) -> Cut | None:
     """Note where the prompt changes as a turn begins: where the block of the turn before stood, if it had one."""
     cut, artifacts = draft.cut, draft.artifacts
     block = question and is_recalled(artifacts[question - 1])
-    if cut is None or any(a.kind is not Kind.USER for a in artifacts[question + 1 :]):
+    if any(a.kind is not Kind.USER for a in artifacts[question + 1 :]):
         shift = bool(block) and cut is not None and cut.position >= question
         return replace(cut, position=cut.position + 1) if cut is not None and shift else cut
     reply = next((p for p in range(question - 1, -1, -1) if artifacts[p].kind is Kind.ASSISTANT), None)
     if reply is None:
         return cut
     asked = next((p for p in range(reply, -1, -1) if artifacts[p].kind is Kind.USER), reply)
-    position = min(asked, cut.position) if cut.fresh else asked
-    return replace(cut, position=position, fresh=True, rebilled=draft.counter.artifacts(artifacts[position:]))
+    position = min(asked, cut.position) if cut is not None and cut.fresh else asked
+    at = cut.at if cut is not None else position
+    return Cut(at=at, position=position, fresh=True, rebilled=draft.counter.artifacts(artifacts[position:]))
 
 
 def recall_stages(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final, TypeAlias
 
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 
 __all__ = ["Choose", "SelectedHistory", "check_every", "must_stay", "selected", "settled", "widening"]
@@ -112,9 +113,9 @@ def selected(
     """Return the draft with the chosen exchanges, and the cut noted where this call made one."""
     flags = _kept(draft, history, choose, settle, len(history.units))
     if 0 not in flags:
-        return draft
+        return with_cut(draft, draft, None)
     result = draft.revise(compress(draft.artifacts, flags), reason=reason)
-    return replace(result, cut=_cut(draft, history, flags, choose, settle) or draft.cut)
+    return with_cut(draft, result, _cut(draft, history, flags, choose, settle))
 
 
 def _kept(draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, end: int) -> bytearray:

@@ -13,6 +13,7 @@ from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit
 from ctxguard.stages.alone import applied
+from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.selection import SelectedHistory, check_every, selected
 from ctxguard.text_cache import TextCache
@@ -208,7 +209,7 @@ class SlidingWindow:
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with the window and what is kept outside of it."""
         if len(draft.artifacts) <= self.window_size:
-            return draft
+            return with_cut(draft, draft, None)
         with self._histories.following(draft) as history:
             task = history.task(draft)
             history.slide(self.rules, self.window_size, self.every, task)

@@ -369,7 +369,7 @@ class _Window:
         """Return the draft that the window leaves, with the last cut noted."""
         draft = self._told_error()
         if self.cut_at is None:
-            return draft
+            return with_cut(draft, draft, None)
         kept = list(self._kept())
         squeezed = {id(draft.artifacts[p]): "what must stay did not fit" for p in self.squeezed}
         fitted = draft.revise(

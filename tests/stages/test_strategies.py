@@ -347,6 +347,26 @@ def test_what_is_remembered_between_calls_never_changes_a_result(history, names,
         assert with_memory.report.to_dict() == alone.report.to_dict()
 
 
+@settings(max_examples=40)
+@given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
+def test_prompts_only_grow_but_where_the_report_says_so(history, names, budget):
+    stabilizer, previous = chain(names, budget, counter="estimate"), None
+    ends = [p for p, a in enumerate(history) if a.kind is Kind.ASSISTANT and p] + [len(history)]
+    for end in ends:
+        try:
+            result = stabilizer.stabilize(history[:end])
+        except BudgetExceededError:
+            previous = None
+            continue
+        now = [(a.kind, a.content, a.calls) for a in result.artifacts]
+        if previous is not None and now[: len(previous)] != previous:
+            cut = result.report.cut
+            assert cut is not None
+            assert cut.fresh, "the prefix changed without a cut"
+            assert now[: cut.position] == previous[: cut.position]
+        previous = now
+
+
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 def test_the_laws_hold_on_recorded_sessions(transcripts, budget):
     sessions = [s for path in sorted(transcripts.glob("*.jsonl.gz")) for s in islice(read_sessions(path), 0, 30, 15)]
