@@ -105,6 +105,8 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
                     own[0] += 1
                 else:
                     assert report.cut is None or report.cut.fresh, f"{name} at {end}: the prefix changed without a cut"
+                    same = 0 if report.cut is None else report.cut.position
+                    assert out[:same] == previous[:same], f"{name} at {end}: the prefix changed before the cut's place"
             previous = out
         if over:
             extended, successors = extended + own[0], successors + own[1]
