@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.errors import AdapterError
+from ctxguard.errors import AdapterError, ConfigError
 from ctxguard.lens import is_list
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.read_cache import ReadCache
@@ -33,6 +33,7 @@ __all__ = [
     "stabilize_native",
     "tool_step",
     "unmasked_arguments",
+    "wanted_stabilizer",
 ]
 
 Native = TypeVar("Native")
@@ -92,6 +93,7 @@ def stabilize_native(
         window: the model's context window in tokens, where the budget is a share of it.
         keep_thinking: leave signed thinking from before a cut in, see `DropStaleThinking`.
     """
+    wanted_stabilizer(stabilizer)
     artifacts = adapter.read(native)
     chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
     overhead = _overhead(stabilizer, instructions)
@@ -110,11 +112,23 @@ async def astabilize_native(
     keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does where summarizers or stores are async."""
+    wanted_stabilizer(stabilizer)
     artifacts = adapter.read(native)
     chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
     overhead = _overhead(stabilizer, instructions)
     result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
+
+
+def wanted_stabilizer(given: object) -> Stabilizer:
+    """Return a stabilizer that was handed over.
+
+    Raises:
+        ConfigError: it is something else, a budget for example.
+    """
+    if not isinstance(given, Stabilizer):
+        raise ConfigError(f"a Stabilizer is wanted, not {given!r}; write Stabilizer(budget=…)", setting="stabilizer")
+    return given
 
 
 def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:

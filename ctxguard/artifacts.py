@@ -74,11 +74,21 @@ class ToolCall:
         name: name of the tool.
         arguments: the arguments exactly as the model wrote them, as a rule a JSON text.
         id: what the result refers to; None where the recording has none.
+
+    Raises:
+        ConfigError: `arguments` is no text.
     """
 
     name: str
     arguments: str = ""
     id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.arguments, str):
+            raise ConfigError(
+                f"arguments are the text that the model wrote, not {type(self.arguments).__name__}; use json.dumps",
+                setting="arguments",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,8 @@ class Lifetime:
     def __post_init__(self) -> None:
         if self.turns is None and self.until is None:
             raise ConfigError("a lifetime needs turns=N or until='event'", setting="lifetime")
+        if self.turns is not None and not isinstance(self.turns, int):
+            raise ConfigError(f"turns is a whole number, not {self.turns!r}", setting="turns")
         if self.turns is not None and self.turns < 1:
             raise ConfigError(f"a lifetime of {self.turns} turns is no lifetime; use 1 or more", setting="turns")
 
@@ -144,7 +156,7 @@ class Artifact:
         memo: what was worked out from it; changes speed, never results. Not compared.
 
     Raises:
-        ConfigError: `kind` is none of the known ones.
+        ConfigError: `kind` is none of the known ones, or `content` neither a text nor a tuple.
     """
 
     kind: Kind
@@ -169,6 +181,10 @@ class Artifact:
             except ValueError:
                 known = ", ".join(Kind)
                 raise ConfigError(f"unknown kind {self.kind!r}; known are {known}", setting="kind") from None
+        if type(self.content) is not str and not isinstance(self.content, (str, tuple)):
+            raise ConfigError(
+                f"content is a text or a tuple of parts, not {type(self.content).__name__}", setting="content"
+            )
 
     @property
     def text(self) -> str:

@@ -24,6 +24,7 @@ Every error carries its data as attributes; its message says what is wrong, wher
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 __all__ = [
     "AdapterError",
@@ -48,6 +49,19 @@ class CtxguardError(Exception):
     """Stand at the root of every error that ctxguard raises on purpose."""
 
 
+_REMEDIES: Final = {
+    "system": "shorten the system prompt",
+    "pinned": "unpin something",
+    "task": "shorten the first user message, or set keep_task=False",
+    "last user message": "shorten the last user message",
+    "user": "shorten the last user message",
+    "recent messages": "lower keep_recent",
+    "tools and framing": "send fewer or shorter tool schemas",
+    "overhead": "send fewer or shorter tool schemas",
+}
+"""What helps, by the largest part."""
+
+
 class BudgetExceededError(CtxguardError):
     """Say that what must stay needs more tokens than the budget has.
 
@@ -63,9 +77,10 @@ class BudgetExceededError(CtxguardError):
         self.budget = budget
         self.parts = dict(parts)
         listed = ", ".join(f"{name} {tokens}" for name, tokens in self.parts.items() if tokens)
+        largest = max(self.parts, key=lambda name: self.parts[name], default="")
         super().__init__(
             f"what must stay needs {needed} tokens and the budget is {budget} ({listed}); "
-            "raise the budget, shorten the system prompt, or unpin something"
+            f"raise the budget or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
 
     def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[int, int, dict[str, int]]]:

@@ -6,7 +6,7 @@ The core is a generator that asks for what needs I/O and never does it itself; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +18,7 @@ from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
 from ctxguard.intake import Intake
 from ctxguard.report import CheckResult, Report
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.validation import callables, valid_budget, whole_number
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
@@ -88,19 +89,15 @@ class Stabilizer:
         from ctxguard.checks import ALL_CHECKS, provider_profile
         from ctxguard.policies import agent_stages
 
-        self.budget = _valid_budget(budget)
-        if keep_recent < 0:
-            raise ConfigError(f"keep_recent must be 0 or more, not {keep_recent}", setting="keep_recent")
-        if reserve < 0:
-            raise ConfigError(f"reserve must be 0 or more tokens, not {reserve}", setting="reserve")
+        self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
-        self.stages: tuple[Stage, ...] = tuple(agent_stages(target=target) if stages is None else stages)
+        self.stages: tuple[Stage, ...] = callables(agent_stages(target=target) if stages is None else stages, "stages")
         profile = () if provider is None else (provider_profile(provider),)
-        self.checks: tuple[Check, ...] = (*(ALL_CHECKS if checks is None else checks), *profile)
-        self.keep_recent = keep_recent
+        self.checks: tuple[Check, ...] = (*callables(ALL_CHECKS if checks is None else checks, "checks"), *profile)
+        self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
-        self.reserve = reserve
+        self.reserve = whole_number(reserve, "reserve", unit="tokens")
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
@@ -202,7 +199,7 @@ class Stabilizer:
                 setting="budget",
             )
         else:
-            tokens = int(window * float(self.budget[:-1]) / 100)
+            tokens = int(whole_number(window, "window", unit="tokens", least=1) * float(self.budget[:-1]) / 100)
         if tokens <= self.reserve:
             raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
         return tokens - self.reserve
@@ -232,7 +229,7 @@ class Stabilizer:
             before = len(draft.changes)
             outcome = stage(draft)
             draft = (yield from outcome) if isinstance(outcome, Generator) else outcome
-            draft = _named(draft, before, stage)
+            draft = _named(_drafted(draft, stage), before, stage)
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft, tokens)
@@ -251,31 +248,24 @@ def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
     return replace(artifact, token_count=counter.artifact(artifact))
 
 
+def _drafted(outcome: object, stage: Stage) -> Draft:
+    if isinstance(outcome, Draft):
+        return outcome
+    if isinstance(outcome, Coroutine):
+        outcome.close()
+    raise ConfigError(
+        f"the stage {stage_name(stage)} gave {type(outcome).__name__}, not a Draft; it returns draft.revise(…), "
+        "and yields Ask(function, args) for what is async",
+        setting="stages",
+    )
+
+
 def _named(draft: Draft, before: int, stage: Stage) -> Draft:
     if len(draft.changes) == before:
         return draft
     name = stage_name(stage)
     changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[before:])
     return replace(draft, changes=draft.changes[:before] + changes)
-
-
-def _valid_budget(budget: int | str) -> int | str:
-    if isinstance(budget, str):
-        share = budget.strip()
-        try:
-            value = float(share.removesuffix("%"))
-        except ValueError:
-            value = 0.0
-        if not share.endswith("%") or not 0 < value <= 100:
-            raise ConfigError(
-                f"a budget is a number of tokens or a share such as '80%', not {budget!r}", setting="budget"
-            )
-        return share
-    if isinstance(budget, bool) or not isinstance(budget, int):
-        raise ConfigError(f"a budget is a whole number of tokens, not {budget!r}", setting="budget")
-    if budget < 1:
-        raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
-    return budget
 
 
 def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:

@@ -271,7 +271,10 @@ class _CallableCounter:
         self.name = getattr(function, "__name__", type(function).__name__)
 
     def count(self, text: str) -> int:
-        return int(self._function(text))
+        count = self._function(text)
+        if isinstance(count, bool) or not isinstance(count, (int, float)):
+            raise TokenizerError(f"the counter {self.name} gave {count!r} for a text; it must give a number of tokens")
+        return int(count)
 
 
 def find_counter(

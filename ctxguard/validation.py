@@ -1,0 +1,68 @@
+"""Refuse settings that cannot work when they are given, each in one line that says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ctxguard.errors import ConfigError
+
+__all__ = ["callables", "valid_budget", "whole_number"]
+
+C = TypeVar("C", bound=Callable[..., object])
+
+
+def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
+    """Return a whole number that is not below the least one allowed.
+
+    Raises:
+        ConfigError: it is none; the setting and the value are named.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {value!r}", setting=setting)
+    if value < least:
+        raise ConfigError(f"{setting} must be {least} or more{unit and ' ' + unit}, not {value}", setting=setting)
+    return value
+
+
+def valid_budget(budget: object) -> int | str:
+    """Return a budget: a number of tokens from 1 on, or a share of the window such as `80%`.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if not isinstance(budget, str):
+        if isinstance(budget, int) and not isinstance(budget, bool) and budget < 1:
+            raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
+        return whole_number(budget, "budget", unit="tokens", least=1)
+    share = budget.strip()
+    if share.isdecimal():
+        raise ConfigError(
+            f"a budget of {budget!r} is a text: write {share} for tokens, or '{share}%' for a share of the window",
+            setting="budget",
+        )
+    try:
+        value = float(share.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not share.endswith("%") or not 0 < value <= 100:
+        raise ConfigError(f"a budget is a number of tokens or a share such as '80%', not {budget!r}", setting="budget")
+    return share
+
+
+def callables(given: Sequence[C], setting: str) -> tuple[C, ...]:
+    """Return stages or checks as a tuple.
+
+    Raises:
+        ConfigError: they are no list, or one of them is a class or cannot be called; it is named.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"{setting} is a list of callables, not {given!r}", setting=setting)
+    for member in given:
+        if isinstance(member, type):
+            raise ConfigError(
+                f"{setting} holds the class {member.__name__}; write {member.__name__}()", setting=setting
+            )
+        if not callable(member):
+            raise ConfigError(f"{setting} holds {member!r}, which cannot be called", setting=setting)
+    return tuple(given)

@@ -1,0 +1,66 @@
+"""What cannot work is refused when it is given, in one line that says what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
+from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.stages import MaskPII
+from ctxguard_openai import stabilize_messages
+
+
+async def of_coroutine(draft):
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Stabilizer("8000"), "write 8000 for tokens, or '8000%'"),
+        (lambda: Stabilizer(0), "holds nothing"),
+        (lambda: Stabilizer(1_000.5), "budget is a whole number of tokens, not 1000.5"),
+        (lambda: Stabilizer(100, reserve="10%"), "reserve is a whole number of tokens, not '10%'"),
+        (lambda: Stabilizer(100, keep_recent="2"), "keep_recent is a whole number of messages, not '2'"),
+        (lambda: Stabilizer(100, keep_recent=-1), "keep_recent must be 0 or more messages, not -1"),
+        (lambda: Stabilizer("50%").budget_for("1000"), "window is a whole number of tokens, not '1000'"),
+        (lambda: Stabilizer(100, stages="agent"), "stages is a list of callables, not 'agent'"),
+        (lambda: Stabilizer(100, stages=[1]), "stages holds 1, which cannot be called"),
+        (lambda: Stabilizer(100, stages=[MaskPII]), "stages holds the class MaskPII; write MaskPII()"),
+        (lambda: Stabilizer(100, checks=["NoPII"]), "checks holds 'NoPII', which cannot be called"),
+        (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
+        (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),
+        (lambda: Lifetime(turns="2"), "turns is a whole number, not '2'"),
+        (lambda: stabilize_messages([{"role": "user", "content": "hi"}], 500), "a Stabilizer is wanted, not 500"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("stage", [lambda draft: None, lambda draft: list(draft.artifacts), of_coroutine])
+def test_a_stage_that_gives_no_draft_is_named(stage):
+    with pytest.raises(ConfigError, match=r"the stage .* gave .*, not a Draft"):
+        Stabilizer(100, stages=[stage]).stabilize([Artifact("user", "hi")])
+
+
+def test_a_counter_that_gives_no_number_is_named():
+    with pytest.raises(TokenizerError, match="must give a number of tokens"):
+        Stabilizer(100, counter=lambda text: text).stabilize([Artifact("user", "hi")])
+
+
+@pytest.mark.parametrize(
+    ("history", "remedy"),
+    [
+        ([Artifact("system", "s", 900), Artifact("user", "u", 10)], "shorten the system prompt"),
+        ([Artifact("user", "u", 10), Artifact("user", "v", 900)], "shorten the last user message"),
+        ([Artifact("user", "p", 900, pinned=True), Artifact("user", "u", 10)], "unpin something"),
+    ],
+)
+def test_the_remedy_is_that_of_the_largest_part(history, remedy):
+    with pytest.raises(BudgetExceededError, match=remedy):
+        Stabilizer(200, counter="estimate").stabilize(history)
