@@ -6,6 +6,7 @@ import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.pii import DIGITS, STANDARD, Masker
 from ctxguard.stages import MaskPII
 from ctxguard_openai import stabilize_messages
 
@@ -27,6 +28,8 @@ async def of_coroutine(draft):
         (lambda: Stabilizer(100, stages="agent"), "stages is a list of callables, not 'agent'"),
         (lambda: Stabilizer(100, stages=[1]), "stages holds 1, which cannot be called"),
         (lambda: Stabilizer(100, stages=[MaskPII]), "stages holds the class MaskPII; write MaskPII()"),
+        (lambda: MaskPII("standard"), "rules are detectors such as ctxguard.pii.STANDARD, not 'standard'"),
+        (lambda: MaskPII(DIGITS, masker=Masker(STANDARD)), "give rules or a masker, not both"),
         (lambda: Stabilizer(100, checks=["NoPII"]), "checks holds 'NoPII', which cannot be called"),
         (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
         (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),

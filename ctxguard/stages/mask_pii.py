@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact, Kind, Slot
 from ctxguard.draft import Draft
+from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 
 if TYPE_CHECKING:
@@ -27,12 +28,17 @@ class MaskPII:
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
         masker: a masker of one's own (strategies, vault), in place of `rules`.
+
+    Raises:
+        ConfigError: both are given, or one of the rules is no detector.
     """
 
     name = "MaskPII"
 
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
-        self._rules = rules
+        if rules is not None and masker is not None:
+            raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
+        self._rules = _detectors(rules)
         self._masker = masker
         self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
 
@@ -42,8 +48,7 @@ class MaskPII:
         if self._masker is None:
             from ctxguard.pii import STANDARD
 
-            rules = STANDARD if self._rules is None else self._rules
-            self._masker = _shared_masker(tuple(rules) if isinstance(rules, Sequence) else (rules,))
+            self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
 
     def __call__(self, draft: Draft, /) -> Draft:
@@ -70,6 +75,20 @@ class MaskPII:
         fresh = tuple(_remembered(artifact, masker, session) for artifact in artifacts[begin:])
         self._known.keep(artifacts, known + fresh, after=found)
         return known + fresh
+
+
+def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
+    if rules is None:
+        return None
+    given = rules if isinstance(rules, (list, tuple)) else (rules,)
+    for rule in given:
+        if isinstance(rule, str) or not callable(getattr(rule, "find", None)):
+            raise ConfigError(
+                f"rules are detectors such as ctxguard.pii.STANDARD, not {rule!r}; a plain function goes into "
+                "CallableDetector",
+                setting="rules",
+            )
+    return tuple(given)
 
 
 @lru_cache(maxsize=16)
