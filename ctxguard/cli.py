@@ -123,6 +123,10 @@ def _out(text: str, output: Path | None = None) -> None:
         output.write_text(text + "\n", encoding="utf-8")
 
 
+def _note(line: str) -> None:
+    sys.stderr.write(f"ctxguard: {line}\n")
+
+
 def _show(report: Report, form: ReportFormat) -> str:
     shown: dict[ReportFormat, Callable[[], str]] = {
         ReportFormat.TEXT: lambda: str(report),
@@ -268,11 +272,18 @@ def replay(
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")
     ] = None,
+    allow_refused: Annotated[
+        bool, typer.Option("--allow-refused", help="Exit with 0 also where calls are refused for their budget.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the figures to this file, as JSON.")
     ] = None,
 ) -> None:
-    """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call."""
+    """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call.
+
+    The figures are printed as JSON, advice goes to standard error. Exit with 1 where a check fails, a call is refused
+    because what must stay exceeds the budget, or a figure is worse than the baseline's.
+    """
     from ctxguard.harness.replay import compare, load_baseline, replay_sessions
 
     known = None if baseline is None else load_baseline(baseline)
@@ -282,10 +293,10 @@ def replay(
     _out(figures)
     if output is not None:
         _out(figures, output)
-    worse = [] if known is None else compare(told, known)
-    for line in worse:
-        sys.stderr.write(f"ctxguard: worse than the baseline: {line}\n")
-    if worse or not told.ok:
+    worse = [f"worse than the baseline: {line}" for line in ([] if known is None else compare(told, known))]
+    for line in (*told.advice(stabilizer.budget_for()), *worse):
+        _note(line)
+    if worse or not told.ok or (told.refused and not allow_refused):
         raise typer.Exit(1)
 
 

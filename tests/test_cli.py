@@ -244,6 +244,27 @@ def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_
     assert "worse than the baseline: tokens_after was" in worse.stderr
 
 
+def test_replay_fails_where_calls_are_refused_unless_that_is_allowed(session):
+    run = cli("replay", session, "--budget", 40)
+    told = json.loads(run.stdout)
+    assert (told["calls"], told["refused"], told["pressed"]) == (21, 20, 20)
+    assert run.returncode == 1
+    assert "20 of 21 calls are refused" in run.stderr
+    assert f"up to {told['needed']} tokens" in run.stderr
+    assert "the budget is 40" in run.stderr
+    allowed = cli("replay", session, "--budget", 40, "--allow-refused")
+    assert allowed.returncode == 0
+    assert "20 of 21 calls are refused" in allowed.stderr
+
+
+def test_replay_advises_where_the_budget_is_close_to_what_must_stay(session):
+    tight, wide = (cli("replay", session, "--budget", budget) for budget in (300, 2_000))
+    assert json.loads(tight.stdout)["cut_share"] > 1 / 3
+    assert "of the calls cut: the budget is close to what must stay; raise it or lower target" in tight.stderr
+    assert json.loads(wide.stdout)["cut_share"] < 1 / 3
+    assert wide.stderr == ""
+
+
 def test_a_baseline_that_cannot_be_read_is_one_line(session, tmp_path):
     broken = tmp_path / "b.json"
     broken.write_text("[]")

@@ -17,6 +17,9 @@ from ctxguard.tokens import REPLY_TOKENS
 
 __all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
 
+MANY_CUTS: Final = 1 / 3
+"""Share of cutting calls above which the provider's cache is of little use."""
+
 
 @dataclass(slots=True)
 class Replay:
@@ -27,6 +30,7 @@ class Replay:
         calls: model calls in them: the history up to each assistant message.
         pressed: calls whose history exceeds the budget.
         refused: calls for which what must stay does not fit (`BudgetExceededError`).
+        needed: the most tokens that what must stay took at one of them, 0 where there are none.
         tokens_before: tokens of the histories, over all calls that were served.
         tokens_after: tokens of the contexts, over the same calls.
         successors: calls that follow a served call, in sessions that exceed the budget.
@@ -41,6 +45,7 @@ class Replay:
     calls: int = 0
     pressed: int = 0
     refused: int = 0
+    needed: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
     successors: int = 0
@@ -51,14 +56,22 @@ class Replay:
     findings: dict[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Replay) -> Replay:
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "findings"}
-        names = {*self.findings, *other.findings}
-        return Replay(**sums, findings={n: self.findings.get(n, 0) + other.findings.get(n, 0) for n in sorted(names)})
+        summed = [f.name for f in fields(self) if f.name not in ("needed", "findings")]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in summed}
+        names = sorted({*self.findings, *other.findings})
+        findings = {name: self.findings.get(name, 0) + other.findings.get(name, 0) for name in names}
+        return Replay(**sums, needed=max(self.needed, other.needed), findings=findings)
 
     @property
     def ok(self) -> bool:
-        """Whether every check held at every call."""
+        """Whether every check held at every call that was served."""
         return not self.findings
+
+    @property
+    def cut_share(self) -> float:
+        """Share of the served calls that cut the window; 0.0 if none was served."""
+        served = self.calls - self.refused
+        return self.cuts / served if served else 0.0
 
     @property
     def prefix_share(self) -> float:
@@ -73,7 +86,28 @@ class Replay:
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON values."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**own, "prefix_share": round(self.prefix_share, 4), "saved": round(self.saved, 4)}
+        prices = {name: round(own[name], 1) for name in ("price", "price_before")}
+        shares = {name: round(getattr(self, name), 4) for name in ("cut_share", "prefix_share", "saved")}
+        return {**own, **prices, **shares}
+
+    def advice(self, budget: int) -> list[str]:
+        """Return what to do about calls that were refused, or cut too often, one line each.
+
+        Args:
+            budget: tokens each call had.
+        """
+        lines = []
+        if self.refused:
+            lines.append(
+                f"{self.refused} of {self.calls} calls are refused: what must stay takes up to {self.needed} tokens "
+                f"and the budget is {budget}; raise it"
+            )
+        if self.cut_share > MANY_CUTS:
+            lines.append(
+                f"{self.cut_share:.0%} of the calls cut: the budget is close to what must stay; "
+                "raise it or lower target"
+            )
+        return lines
 
 
 def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
@@ -112,8 +146,10 @@ class _Player:
         told.calls += 1
         try:
             result = self.stabilizer.stabilize(self.artifacts[:end], tools=self.tools, overhead=REPLY_TOKENS)
-        except BudgetExceededError:
+        except BudgetExceededError as error:
             told.refused += 1
+            told.pressed += 1
+            told.needed = max(told.needed, error.needed)
             self.previous = None
             return
         report = result.report

@@ -122,3 +122,10 @@ def test_only_worse_figures_are_told():
         Replay(calls=10, tokens_after=1_200, price=500.0, successors=10, extended=5, findings={"NoPII": 1}), base
     )
     assert worse == ["tokens_after was 1000 and is 1200", "prefix_share was 0.9 and is 0.5", "NoPII fails at 1 calls"]
+
+
+def test_figures_are_rounded_and_what_refused_calls_need_is_the_most_of_them():
+    told = Replay(calls=4, refused=1, needed=70, cuts=1, price=57345.40000000004, price_before=1 / 3)
+    figures = (told + Replay(needed=50)).to_dict()
+    assert (figures["price"], figures["price_before"], figures["needed"]) == (57345.4, 0.3, 70)
+    assert figures["cut_share"] == 0.3333
