@@ -39,13 +39,18 @@ def read(
         bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")
     ] = False,
     counter: Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")] = "auto",
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Configuration file, in place of one in the working directory.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
 ) -> None:
     """Show a bounded view of any file: its type's structure kept, its size told."""
+    from ctxguard.config import load_context_config
     from ctxguard.content.reader import read_file
 
     result = read_file(
         file,
+        load_context_config(config),
         root=root,
         lines=_range(lines, "--lines"),
         rows=_range(rows, "--rows"),

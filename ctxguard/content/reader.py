@@ -17,7 +17,7 @@ from ctxguard.content.fitting import fit
 from ctxguard.content.processors.documents import converted, default_cache_dir
 from ctxguard.content.processors.images import BinaryContent, fit_image
 from ctxguard.content.processors.tables import find_delimiter, write_row
-from ctxguard.content.views import Bounded, Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ __all__ = ["FileExtractionResult", "file_limits", "read_file", "read_file_as_str
 
 _HEAD: Final = 65_536
 _WINDOW: Final = 262_144
+_MAX_ROWS: Final = 100_000
+"""Rows that are read of a range."""
 _DEFAULT_CACHE: Final = Path()
 _DOCUMENTS: Final = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx"}
 
@@ -182,7 +184,8 @@ def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, requ
         return _result(replace(bounded, file_type=file_type), known)
     if request.rows is not None:
         text = _selected_rows(file, encoding, *request.rows)
-        return _result(show(Source(text), FileType.CSV, request.max_tokens, request.count), known)
+        source = Source(text, first_row=request.rows[0])
+        return _result(show(source, FileType.CSV, request.max_tokens, request.count), known)
     window = max(_WINDOW, 16 * request.max_tokens)
     source = read_source(file, metadata.size, encoding, window, exact=request.exact_totals)
     limits = file_limits(request.config)
@@ -201,11 +204,14 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     try:
         records = (record for record in csv.reader(wrapper, delimiter=delimiter) if record)
         header = next(records, [])
-        chosen = list(islice(records, first - 1, min(last, first + 100_000)))
+        before = sum(1 for _ in islice(records, first - 1))
+        chosen = list(islice(records, min(last - first + 1, _MAX_ROWS)))
     except csv.Error as error:
         raise RefusedError(f"has no rows that can be read ({error})") from None
     finally:
         wrapper.detach()
+    if before < first - 1 or (before and not chosen):
+        raise RefusedError(f"has no rows {first}-{last}, only {before}")
     return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 
@@ -227,10 +233,9 @@ def _read_spreadsheet(
 ) -> FileExtractionResult:
     from ctxguard.content.processors.spreadsheets import read_sheets
 
-    limits = file_limits(request.config)
-    if request.rows is not None:
-        limits = replace(limits, rows_head=request.rows[1], rows_tail=0)
-    shape = read_sheets(converted(file, "spreadsheet", cache_dir=request.cache_dir), limits)
+    limits = file_limits(request.config) if request.rows is None else NO_LIMITS
+    text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
+    shape = read_sheets(text, limits, rows=request.rows)
     whole = shape.view(1 << 40)
     if not whole.text:
         return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)

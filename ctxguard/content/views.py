@@ -80,6 +80,7 @@ class Source:
         size: characters (bytes, for a sampled file) of the whole.
         lines: lines of the whole; None means: counted when needed, or estimated where there is a gap.
         handle: name under which the whole can be recalled.
+        first_row: number of the first row after the header, where the text is some rows of a larger table; else None.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Source:
     size: int = -1
     lines: int | None = None
     handle: str | None = None
+    first_row: int | None = None
 
     @property
     def total(self) -> int:

@@ -1,4 +1,4 @@
-"""Convert one document to text, in a process of its own: `python -m ctxguard.content.worker KIND < FILE`.
+"""Convert one document to text, in a process of its own: `python -m ctxguard.content.worker KIND SECONDS < FILE`.
 
 Documents come from strangers, and the libraries that read them were not written for that: a small file may ask for
 gigabytes or for hours. The process has a limit on memory and on processor time; its caller one on the clock.
@@ -13,11 +13,12 @@ import sys
 import warnings
 from collections import deque
 from importlib import import_module
-from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypedDict, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from openpyxl.worksheet.worksheet import Worksheet
 
 __all__ = ["main"]
 
@@ -29,6 +30,8 @@ MAX_ENTRIES: Final = 10_000
 MAX_SINGLE: Final = 64_000_000
 MAX_ROWS: Final = 200_000
 ENDS: Final = 200
+MAX_RANGE: Final = 100_000
+_EXCEL_ROWS: Final = 1_048_576
 _UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
@@ -41,14 +44,18 @@ def main(arguments: list[str]) -> int:
     """Convert standard input to text on standard output; a reason in one line on standard error and 1 if it cannot.
 
     Args:
-        arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
+        arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`; the seconds it may take, 60 where they
+            are not given; of a spreadsheet, the first and the last row that is wanted.
     """
     _limit(int(arguments[1]) if len(arguments) > 1 else 60)
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     out, sys.stdout = sys.stdout.buffer, io.StringIO()
     try:
-        text = CONVERTERS[arguments[0]](sys.stdin.buffer)
+        if arguments[2:]:
+            text = _spreadsheet(sys.stdin.buffer, (int(arguments[2]), int(arguments[3])))
+        else:
+            text = CONVERTERS[arguments[0]](sys.stdin.buffer)
     except Exception as error:  # noqa: BLE001 - whatever a library makes of a broken file is the answer
         sys.stderr.write(_reason(error) + "\n")
         return 1
@@ -114,20 +121,46 @@ def _refuse_bomb(file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _spreadsheet(file: BinaryIO) -> str:
-    """Write the sheets as JSON: name, rows there are, columns, the first and the last rows."""
+def _spreadsheet(file: BinaryIO, wanted: tuple[int, int] | None = None) -> str:
+    """Write the sheets as JSON: name, rows there are, the first and the last rows.
+
+    Where rows are `wanted`, counted from 1 after the header, these and the header are the first rows; no last are kept.
+    """
     if file.read(8) == _OLE:
-        return json.dumps(_old_sheets(file))
+        return _written(_old_sheets(file, wanted))
     _refuse_bomb(file)
     from openpyxl import load_workbook
 
     book = load_workbook(file, read_only=True, data_only=True)
-    return json.dumps(
-        [
-            _sheet(sheet.title, sheet.iter_rows(values_only=True, max_row=MAX_ROWS, max_col=1000), sheet.max_row or 0)
-            for sheet in book.worksheets[:100]
-        ]
-    )
+    return _written([_new_sheet(sheet, wanted) for sheet in book.worksheets[:100]])
+
+
+def _new_sheet(sheet: Worksheet, wanted: tuple[int, int] | None) -> _Sheet:
+    # With a last row of our own, what the sheet claims of its size is not believed.
+    rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
+    return _sheet(sheet.title, rows, sheet.max_row or 0, wanted)
+
+
+def _written(sheets: Sequence[_Sheet]) -> str:
+    """Write sheets as JSON, with as many rows of each as may be passed on."""
+    keep = max((len(sheet["head"]) for sheet in sheets), default=1)
+    while len(text := json.dumps(sheets)) > MAX_TEXT:
+        if keep == 1:
+            raise UnreadableError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
+        keep //= 2
+        sheets = [_with_ends(sheet, keep) for sheet in sheets]
+    return text
+
+
+def _with_ends(sheet: _Sheet, keep: int) -> _Sheet:
+    return {**sheet, "head": sheet["head"][:keep], "tail": sheet["tail"][-keep:]}
+
+
+class _Sheet(TypedDict):
+    name: str
+    rows: int
+    head: list[list[str]]
+    tail: list[list[str]]
 
 
 class _OldCell(Protocol):
@@ -142,17 +175,18 @@ class _OldSheet(Protocol):
     def row(self, number: int, /) -> Sequence[_OldCell]: ...
 
 
-def _old_sheets(file: BinaryIO) -> list[dict[str, object]]:
+def _old_sheets(file: BinaryIO, wanted: tuple[int, int] | None) -> list[_Sheet]:
     """Read a workbook of Excel 97 to 2003, or of 5.0 and 95."""
     xlrd: Any = import_module("xlrd")
     file.seek(0)
     with xlrd.open_workbook(file_contents=file.read(), on_demand=True, logfile=io.StringIO()) as book:
-        return [_old_sheet(book.sheet_by_index(index), book.datemode) for index in range(min(100, book.nsheets))]
+        sheets = (book.sheet_by_index(index) for index in range(min(100, book.nsheets)))
+        return [_old_sheet(sheet, book.datemode, wanted) for sheet in sheets]
 
 
-def _old_sheet(sheet: _OldSheet, datemode: int) -> dict[str, object]:
+def _old_sheet(sheet: _OldSheet, datemode: int, wanted: tuple[int, int] | None) -> _Sheet:
     rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
-    return _sheet(sheet.name, islice(rows, MAX_ROWS), sheet.nrows)
+    return _sheet(sheet.name, rows, sheet.nrows, wanted)
 
 
 def _old_value(cell: _OldCell, datemode: int) -> object:
@@ -171,21 +205,28 @@ def _old_value(cell: _OldCell, datemode: int) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int) -> dict[str, object]:
+def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, wanted: tuple[int, int] | None) -> _Sheet:
+    """Read a sheet up to a number of rows, or up to those that are wanted; empty ones do not count."""
+    first, last = (0, ENDS - 1) if wanted is None else (wanted[0], min(wanted[1], wanted[0] + MAX_RANGE - 1))
     head: list[list[str]] = []
-    tail: deque[list[str]] = deque(maxlen=ENDS)
-    count = empty = 0
-    for row in rows:
-        cells = ["" if value is None else str(value)[:32_768] for value in row]
-        while cells and not cells[-1]:
-            cells.pop()
-        if not cells:
-            empty += 1
-            continue
-        count += 1
-        (head if len(head) < ENDS else tail).append(cells)
-    total = max(count, last_row - empty) if count + empty >= MAX_ROWS else count
+    tail: deque[list[str]] = deque(maxlen=ENDS if wanted is None else 0)
+    count = seen = 0
+    for seen, row in enumerate(rows, 1):
+        if cells := _cells(row):
+            (head if count == 0 or first <= count <= last else tail).append(cells)
+            count += 1
+        if seen >= MAX_ROWS and (wanted is None or count > last):
+            break
+    total = max(count, last_row - (seen - count)) if seen >= MAX_ROWS else count
     return {"name": name, "rows": total, "head": head, "tail": list(tail)}
+
+
+def _cells(row: Iterable[object]) -> list[str]:
+    """Write the cells of a row, without the empty ones at its end."""
+    cells = ["" if value is None else str(value)[:32_768] for value in row]
+    while cells and not cells[-1]:
+        cells.pop()
+    return cells
 
 
 def _archive(file: BinaryIO) -> str:

@@ -137,6 +137,84 @@ def test_range_of_rows_keeps_the_header_and_quotes(write):
     assert rows == [["id", "text"], ["400", 'a "b"\n;400'], ["401", 'a "b"\n;401']]
 
 
+def workbook(path, **sheets):
+    """Write sheets of `id,name` and that many rows."""
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        sheet.append(["id", "name"])
+        for number in range(1, rows + 1):
+            sheet.append([number, f"name {number}"])
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 2), (3, 4), (10, 12), (250, 251), (299, 999)])
+def test_range_of_rows_of_a_spreadsheet_is_that_of_its_csv(write, tmp_path, first, last):
+    path = workbook(tmp_path / "a.xlsx", One=300)
+    table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
+    result = read(path, rows=(first, last))
+    title, content = result.content.split("\n", 1)
+    assert title == f"## Sheet One: rows {first}-{min(last, 300)} of 300"
+    assert content == read(table, rows=(first, last)).content
+    assert (result.truncation_info.rows_shown, result.truncation_info.truncated) == (min(last, 300) - first + 1, False)
+
+
+def test_range_of_rows_is_taken_of_every_sheet(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", One=500, Two=3, Three=420)
+    assert read(path, rows=(410, 411)).content == (
+        "## Sheet One: rows 410-411 of 500\nid,name\n410,name 410\n411,name 411\n\n"
+        "## Sheet Two: 3 rows, none of 410-411\nid,name\n\n"
+        "## Sheet Three: rows 410-411 of 420\nid,name\n410,name 410\n411,name 411\n"
+    )
+
+
+def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tmp_path):
+    path = workbook(tmp_path / "a.xlsx", One=300)
+    table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
+    for file in (path, table):
+        shown = read(file, rows=(100, 250), max_tokens=90).content
+        last = [line for line in shown.split("\n") if line][-1]
+        assert last.startswith("250,")
+        assert "\n100,name 100\n" in shown
+        assert " and 24" in shown
+        assert "-250 of 100-250 shown" in shown
+
+
+def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path):
+    path = workbook(tmp_path / "a.xlsx", One=30, Two=3)
+    result = read(path, rows=(40, 50))
+    assert not result.success
+    assert "has no rows 40-50; sheet One has 30, sheet Two has 3" in result.error
+    result = read(write("a.csv", "id,name\n1,x\n"), rows=(40, 50))
+    assert not result.success
+    assert "has no rows 40-50, only 1" in result.error
+
+
+def test_range_of_rows_of_an_old_workbook():
+    pytest.importorskip("xlrd", reason="the extra `files` is not installed")
+    path = next(FILES.rglob("47701.xls"), None)
+    if path is None:
+        pytest.skip("the recorded files are not there: ../shared/data/files")
+    whole = read(path).content.split("\n")
+    shown = read(path, rows=(2, 3)).content.split("\n")
+    assert shown[0] == "## Sheet Sheet1: rows 2-3 of 3"
+    assert shown[1:4] == [whole[1], *whole[3:5]]
+
+
+def test_workbook_that_is_larger_than_what_is_passed_on_is_shown(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    book = openpyxl.Workbook()
+    for number in range(300):
+        book.active.append([number, *["x" * 30_000] * 2])
+    book.save(tmp_path / "a.xlsx")
+    result = read(tmp_path / "a.xlsx", max_tokens=2000)
+    assert result.success
+    assert result.truncation_info.rows_total == 299
+
+
 def test_large_file_is_sampled_and_totals_are_estimates_unless_asked_for(write):
     lines = [f"2024-01-02 10:00:00 INFO request {n} done" for n in range(200_000)]
     path = write("big.log", "\n".join(lines) + "\n")

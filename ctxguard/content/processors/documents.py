@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["cached_at", "converted", "default_cache_dir"]
 
 TIMEOUT: Final = 60
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 _MAX_SIZE: Final = 200_000_000
 
 
-def converted(file: BinaryIO, kind: str, *, cache_dir: Path | None, timeout: int = TIMEOUT) -> str:
+def converted(
+    file: BinaryIO,
+    kind: str,
+    *,
+    cache_dir: Path | None,
+    timeout: int = TIMEOUT,
+    rows: tuple[int, int] | None = None,
+) -> str:
     """Return the text of a document.
 
     Args:
@@ -30,6 +37,7 @@ def converted(file: BinaryIO, kind: str, *, cache_dir: Path | None, timeout: int
         kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
         cache_dir: where texts are remembered by the SHA-256 of the document; None means not at all.
         timeout: seconds that the conversion may take.
+        rows: first and last row of each sheet to convert, counted from 1 after the header; None means both ends.
 
     Raises:
         RefusedError: it is too large, damaged, protected, a bomb, or takes too long.
@@ -37,10 +45,11 @@ def converted(file: BinaryIO, kind: str, *, cache_dir: Path | None, timeout: int
     """
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
         raise RefusedError(f"is larger than the {_MAX_SIZE} bytes up to which documents are converted")
-    place = None if cache_dir is None else cached_at(cache_dir, file, kind)
+    named = kind if rows is None else f"{kind}-{rows[0]}-{rows[1]}"
+    place = None if cache_dir is None else cached_at(cache_dir, file, named)
     if place is not None and place.is_file():
         return place.read_text(encoding="utf-8")
-    text = _run(file, kind, timeout)
+    text = _run(file, [kind, str(timeout), *map(str, rows or ())], timeout)
     if place is not None:
         _remember(place, text)
     return text
@@ -62,10 +71,10 @@ def _digest(file: BinaryIO) -> str:
     return hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
 
 
-def _run(file: BinaryIO, kind: str, timeout: int) -> str:
+def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     file.seek(0)
     os.lseek(file.fileno(), 0, os.SEEK_SET)
-    command = [sys.executable, "-P", "-m", "ctxguard.content.worker", kind, str(timeout)]
+    command = [sys.executable, "-P", "-m", "ctxguard.content.worker", *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - our own module; the document is data on its standard input
             command, stdin=file, capture_output=True, timeout=timeout, check=False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ctxguard.content.files import RefusedError
 from ctxguard.content.processors.tables import Record, Table, TableShape, write_row
 from ctxguard.content.processors.trees import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
@@ -17,26 +19,43 @@ __all__ = ["SheetsShape", "read_sheets"]
 _TITLE = 40
 
 
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Hold one sheet.
+
+    Attributes:
+        name: its name.
+        shape: what is shown of it.
+        rows: rows there are, the header not counted.
+        extent: the rows it has, or which of them are shown, in words.
+    """
+
+    name: str
+    shape: TableShape
+    rows: int
+    extent: str
+
+
 class SheetsShape:
     """Show sheets.
 
     Args:
-        sheets: name and shape of each that holds anything.
+        sheets: those that hold anything.
         handle: name under which the whole can be recalled.
     """
 
-    def __init__(self, sheets: Sequence[tuple[str, TableShape, int]], handle: str | None = None) -> None:
+    def __init__(self, sheets: Sequence[Sheet], handle: str | None = None) -> None:
         self._sheets = sheets
         self._handle = handle
 
     def view(self, room: int) -> View:
         """Return every sheet with its share of the room; of very many the first."""
         shown = self._sheets[: max(1, room // 80)]
-        sizes = [len(shape.view(room).text) for _, shape, _ in shown]
+        sizes = [len(sheet.shape.view(room).text) for sheet in shown]
         shares = share_out(sizes, room - len(shown) * _TITLE)
-        views = [shape.view(share) for (_, shape, _), share in zip(shown, shares, strict=True)]
+        views = [sheet.shape.view(share) for sheet, share in zip(shown, shares, strict=True)]
         parts = [
-            f"## Sheet {name}: {rows} rows\n{view.text}" for (name, _, rows), view in zip(shown, views, strict=True)
+            f"## Sheet {sheet.name}: {sheet.extent}\n{view.text}" for sheet, view in zip(shown, views, strict=True)
         ]
         missing = len(self._sheets) - len(shown)
         if missing:
@@ -45,42 +64,52 @@ class SheetsShape:
 
     def resorts(self) -> tuple[str, ...]:
         """Return the names of the sheets, then how many there are."""
-        names = ", ".join(name for name, _, _ in self._sheets)
+        names = ", ".join(sheet.name for sheet in self._sheets)
         return f"[sheets: {names}]", f"[{len(self._sheets)} sheets]", "…"
 
     def _info(self, views: Sequence[View]) -> TruncationInfo:
         infos = [view.info for view in views]
         return TruncationInfo(
             rows_shown=sum(info.rows_shown or 0 for info in infos),
-            rows_total=sum(rows for _, _, rows in self._sheets),
+            rows_total=sum(sheet.rows for sheet in self._sheets),
             columns_shown=max((info.columns_shown or 0 for info in infos), default=0),
             columns_total=max((info.columns_total or 0 for info in infos), default=0),
             cells_truncated=sum(info.cells_truncated for info in infos),
         )
 
 
-def read_sheets(converted: str, limits: Limits) -> SheetsShape:
+def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None = None) -> SheetsShape:
     """Read the sheets that the worker wrote as JSON.
 
     Args:
         converted: a list of objects with `name`, `rows`, `head` and `tail`.
         limits: what a view may show of each sheet.
+        rows: first and last row that it was asked for, counted from 1 after the header; None means all.
+
+    Raises:
+        RefusedError: no sheet has any of the rows asked for, and these do not start with the first.
     """
-    sheets = [_sheet(entry, limits) for entry in cast("list[Mapping[str, object]]", json.loads(converted))]
-    return SheetsShape([sheet for sheet in sheets if sheet is not None])
+    entries = [entry for entry in cast("list[Mapping[str, object]]", json.loads(converted)) if entry["head"]]
+    sheets = [_sheet(entry, limits, rows) for entry in entries]
+    if rows is not None and sheets and rows[0] > max(1, *(sheet.rows for sheet in sheets)):
+        there_are = ", ".join(f"sheet {sheet.name} has {sheet.rows}" for sheet in sheets[:20])
+        raise RefusedError(f"has no rows {rows[0]}-{rows[1]}; {there_are}")
+    return SheetsShape(sheets)
 
 
-def _sheet(entry: Mapping[str, object], limits: Limits) -> tuple[str, TableShape, int] | None:
+def _sheet(entry: Mapping[str, object], limits: Limits, wanted: tuple[int, int] | None) -> Sheet:
+    name, rows = cast("str", entry["name"]), cast("int", entry["rows"]) - 1
     head = [_record(cells) for cells in cast("list[list[str]]", entry["head"])]
     tail = [_record(cells) for cells in cast("list[list[str]]", entry["tail"])]
-    if not head:
-        return None
-    rows = cast("int", entry["rows"]) - 1
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
-    table = Table(head[0], head[1:], tail, rows)
     whole = "\n".join(row.raw for row in head) + "\n"
-    return cast("str", entry["name"]), TableShape(table, limits, text=whole), rows
+    if wanted is None:
+        return Sheet(name, TableShape(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows")
+    first, last = wanted[0], min(wanted[1], rows)
+    table = Table(head[0], head[1:], [], max(0, last - first + 1), first=first)
+    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{wanted[1]}"
+    return Sheet(name, TableShape(table, limits, text=whole), rows, extent)
 
 
 def _record(cells: list[str]) -> Record:

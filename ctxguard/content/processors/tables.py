@@ -50,6 +50,7 @@ class Table:
         delimiter: between cells.
         end: between records.
         exact: False where `total` is an estimate.
+        first: number of the first record after the header, where these are some rows of a larger table; else None.
     """
 
     header: Record
@@ -59,6 +60,7 @@ class Table:
     delimiter: str = ","
     end: str = "\n"
     exact: bool = True
+    first: int | None = None
 
 
 class TableShape:
@@ -166,14 +168,15 @@ class TableShape:
         return sum(len(cell) > frame.cell for row in rows for cell in row.cells[: frame.columns])
 
     def _marker(self, head: int, tail: int, frame: _Frame) -> str:
-        exact = self._table.exact
-        about = "" if exact else "about "
-        first = ("1" if head == 1 else f"1-{head}") if head else ""
+        exact, first = self._table.exact, self._table.first or 1
+        end = first + self._total - 1
+        total = f"{self._total}" if self._table.first is None else f"{first}-{end}"
+        start = _rows(first, head) if head else ""
         last = f"the last {tail}" if tail else ""
         if tail and exact:
-            last = f"{self._total}" if tail == 1 else f"{self._total - tail + 1}-{self._total}"
-        shown = " and ".join(part for part in (first, last) if part) or "none"
-        text = f"# rows {shown} of {about}{self._total} shown"
+            last = _rows(end - tail + 1, tail)
+        shown = " and ".join(part for part in (start, last) if part) or "none"
+        text = f"# rows {shown} of {'' if exact else 'about '}{total} shown"
         if frame.columns < self._columns:
             text += f" - columns 1-{frame.columns} of {self._columns}"
         if self._handle:
@@ -189,6 +192,10 @@ class TableShape:
             cells_truncated=int(cells),
             totals_exact=self._table.exact,
         )
+
+
+def _rows(first: int, count: int) -> str:
+    return f"{first}" if count == 1 else f"{first}-{first + count - 1}"
 
 
 def read_table(source: Source, limits: Limits) -> TableShape:
@@ -212,7 +219,7 @@ def read_table(source: Source, limits: Limits) -> TableShape:
     windowed = plain.gap is not None or len(plain.text) > _WHOLE
     total = _count(plain, records) if windowed else len(records) - 1
     end = "\r\n" if "\r\n" in plain.text[:_WINDOW] else "\n"
-    table = Table(records[0], records[1:], tail, total, delimiter, end, plain.exact)
+    table = Table(records[0], records[1:], tail, total, delimiter, end, plain.exact, source.first_row)
     return TableShape(table, limits, text=source.text, handle=source.handle)
 
 
