@@ -15,9 +15,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from ctxguard.errors import BudgetExceededError, CtxguardError, HistoryError, SessionFileError
+from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
 
 if TYPE_CHECKING:
+    from ctxguard.config import StabilizerConfig
     from ctxguard.harness import Session
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
@@ -70,18 +71,47 @@ SessionFile = Annotated[
     str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
 ]
 Budget = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--budget",
         "-b",
-        min=1,
-        help="Tokens that the context may take.",
-        show_default="8000, or that of the configuration",
+        metavar="N|N%",
+        help="Tokens that the context may take, or a share of --window.",
+        show_default="that of the configuration, or 8000",
     ),
+]
+CheckedBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        "-b",
+        metavar="N|N%",
+        help="Tokens that the session may take, or a share of --window.",
+        show_default="that of the configuration; without one any length is fine",
+    ),
+]
+DemoBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        "-b",
+        metavar="N",
+        help="Tokens that the context may take.",
+        show_default="that of --config, or 2500",
+    ),
+]
+Window = Annotated[
+    int | None,
+    typer.Option("--window", min=1, help="The model's window in tokens, where the budget is a share of it."),
 ]
 Policy = Annotated[
     str | None,
-    typer.Option("--policy", "-p", help="Named chain: agent, chat, long_session, pattern, …", show_default="agent"),
+    typer.Option(
+        "--policy",
+        "-p",
+        help="Named chain: chat, agent, browser, recall, long_session, pattern.",
+        show_default="that of the configuration, or agent",
+    ),
 ]
 AdapterName = Annotated[
     str | None, typer.Option("--adapter", "-a", help="Shape of the session; found out by looking unless named.")
@@ -89,11 +119,26 @@ AdapterName = Annotated[
 Provider = Annotated[
     str | None, typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")
 ]
-Counter = Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")]
-Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Configuration file; the options given here come before it.")
+CounterName = Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")]
+Counter = Annotated[
+    str | None,
+    typer.Option(
+        "--counter",
+        help="auto, estimate, o200k_base or cl100k_base.",
+        show_default="that of the configuration, or auto",
+    ),
 ]
-DEFAULT_BUDGET = 8_000
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="Configuration file; options come before it.",
+        show_default="ctxguard.yaml or config.yaml in the working directory, where there is one",
+    ),
+]
+DEFAULT_BUDGET: Final = 8_000
+DEMO_BUDGET: Final = 2_500
 
 
 class ReportFormat(StrEnum):
@@ -104,16 +149,38 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-def _stabilizer(
-    budget: int | None, policy: str | None, provider: str | None, counter: str, config: Path | None = None
-) -> Stabilizer:
+def _settings(config: Path | None) -> StabilizerConfig:
+    """Return the settings of the file and the environment, and say where they are from."""
+    from ctxguard.config import load_context_config, settings_source
+
+    section = load_context_config(config).stabilizer
+    source = settings_source(config)
+    if source is not None:
+        _note(f"settings of {source}")
+    return section
+
+
+def _in_tokens(budget: int | str, window: int | None) -> int:
     from ctxguard.stabilizer import Stabilizer
 
-    if config is not None and policy is None and budget is None:
-        return Stabilizer.from_config(config)
-    return Stabilizer.from_policy(
-        policy or "agent", budget=budget or DEFAULT_BUDGET, provider=provider, counter=counter
-    )
+    text = str(budget)
+    asked = Stabilizer(int(text) if text.lstrip("-").isdecimal() else text, counter="estimate")
+    if isinstance(asked.budget, str) and window is None:
+        raise ConfigError(
+            f"a budget of {text!r} needs the model's window; give --window N, or the budget in tokens", setting="budget"
+        )
+    return asked.budget_for(window)
+
+
+def _stabilizer(
+    config: Path | None, budget: str | None, window: int | None, *, default: int = DEFAULT_BUDGET, **given: str | None
+) -> Stabilizer:
+    """Return the stabilizer of the configuration; what was given on the command line comes before it."""
+    from ctxguard.stabilizer import Stabilizer
+
+    known = _settings(config)
+    tokens = _in_tokens(budget or known.budget or default, window)
+    return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in given.items() if v is not None})
 
 
 def _out(text: str, output: Path | None = None) -> None:
@@ -157,10 +224,11 @@ def _named(path: str, session: Session) -> Iterator[None]:
 def stabilize(
     session: SessionFile,
     budget: Budget = None,
+    window: Window = None,
     policy: Policy = None,
     adapter: AdapterName = None,
     provider: Provider = None,
-    counter: Counter = "auto",
+    counter: Counter = None,
     config: Config = None,
     report: Annotated[
         ReportFormat | None, typer.Option("--report", "-r", help="Print the report instead of the context.")
@@ -175,7 +243,7 @@ def stabilize(
     """
     from ctxguard.adapters import stabilize_native
 
-    stabilizer = _stabilizer(budget, policy, provider, counter, config)
+    stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     contexts, reports = [], []
     for one in _each(session, adapter):
         with _named(session, one):
@@ -200,10 +268,12 @@ def _plain(value: object) -> object:
 @app.command()
 def check(
     session: SessionFile,
-    budget: Budget = None,
+    budget: CheckedBudget = None,
+    window: Window = None,
     adapter: AdapterName = None,
     provider: Provider = None,
-    counter: Counter = "auto",
+    counter: Counter = None,
+    config: Config = None,
     pii: Annotated[
         bool, typer.Option("--pii/--no-pii", help="Also look for personal data: type and place, never the value.")
     ] = False,
@@ -214,10 +284,15 @@ def check(
     """
     from ctxguard.harness.checking import check_session
 
+    known = _settings(config)
+    wanted = budget or known.budget
+    tokens = None if wanted is None else _in_tokens(wanted, window)
+    provider, counter = provider or known.provider, counter or known.counter
     failed = 0
     for one in _each(session, adapter):
         with _named(session, one):
-            lines = list(check_session(one, budget=budget, provider=provider, counter=counter, pii=pii))
+            found = check_session(one, budget=tokens, provider=provider, counter=counter, model=known.model, pii=pii)
+            lines = list(found)
         failed += len(lines)
         for line in lines:
             _out(f"{one.id}: {line}")
@@ -229,7 +304,7 @@ def check(
 @app.command()
 def tokens(
     session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")],
-    counter: Counter = "auto",
+    counter: CounterName = "auto",
     model: Annotated[str | None, typer.Option("--model", help="Name of the model, to choose the vocabulary.")] = None,
 ) -> None:
     """Count the tokens of a session or a text, and say with which counter and how exact."""
@@ -249,13 +324,20 @@ def tokens(
 
 @app.command()
 def demo(
-    budget: Budget = None,
+    budget: DemoBudget = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file.")] = None,
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
     from ctxguard.demo import show_demo
+    from ctxguard.stabilizer import Stabilizer
 
-    show_demo(budget or 2_500, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
+    if config is None:  # the figures are those of the documentation, whatever lies in the working directory
+        tokens = _in_tokens(budget or DEMO_BUDGET, None)
+        stabilizer = Stabilizer.from_policy("agent", budget=tokens, provider="openai")
+    else:
+        stabilizer = _stabilizer(config, budget, None, default=DEMO_BUDGET)
+    show_demo(stabilizer, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
 
 
 @app.command()
@@ -264,10 +346,11 @@ def replay(
         list[str], typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too.")
     ],
     budget: Budget = None,
+    window: Window = None,
     policy: Policy = None,
     adapter: AdapterName = None,
     provider: Provider = None,
-    counter: Counter = "auto",
+    counter: Counter = None,
     config: Config = None,
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")
@@ -287,7 +370,7 @@ def replay(
     from ctxguard.harness.replay import compare, load_baseline, replay_sessions
 
     known = None if baseline is None else load_baseline(baseline)
-    stabilizer = _stabilizer(budget, policy, provider, counter, config)
+    stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     told = replay_sessions((one for path in sessions for one in _each(path, adapter)), stabilizer)
     figures = json.dumps(told.to_dict(), indent=2)
     _out(figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -25,6 +26,7 @@ __all__ = [
     "TruncationConfig",
     "get_truncation_config",
     "load_context_config",
+    "settings_source",
 ]
 
 Positive = Annotated[int, Field(ge=1)]
@@ -123,7 +125,8 @@ class StabilizerConfig(_Settings):
     """Set the stabilizer.
 
     Attributes:
-        budget: tokens the context may have; None means: it must be given to the stabilizer.
+        budget: tokens the context may have, or a share of the model's window such as `80%`, where the window is named
+            with each call; None means: it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
         target: share of the budget that a cut frees down to.
@@ -133,7 +136,7 @@ class StabilizerConfig(_Settings):
         store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
     """
 
-    budget: Positive | None = None
+    budget: int | str | None = None
     policy: str = "agent"
     keep_recent: Natural = 2
     target: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -141,6 +144,16 @@ class StabilizerConfig(_Settings):
     model: str | None = None
     provider: str | None = None
     store: str | None = None
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _tokens_or_share(cls, given: object) -> object:
+        text = str(given).strip()
+        if given is None or (text.isdecimal() and int(text)):
+            return given if given is None else int(text)
+        if re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
+            return text
+        raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}")
 
 
 _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -265,6 +278,26 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
     except OSError as error:
         raise ConfigError(f"{file}: {(error.strerror or 'unreadable').lower()}; name a YAML file") from None
     return _load(file.absolute(), (stat.st_mtime_ns, stat.st_size), overrides, searched=path is None)
+
+
+def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
+    """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
+
+    Args:
+        path: as for `load_context_config`.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    file = _found() if path is None else Path(path)
+    used = file is not None and (path is not None or bool(_read(file, searched=True)))
+    variables = sorted(name for name in os.environ if _is_setting(name))
+    return ", ".join([*([str(file)] if used else []), *variables]) or None
+
+
+def _is_setting(variable: str) -> bool:
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")[0]
+    return variable.startswith(ENVIRONMENT_PREFIX) and name in ContextConfig.model_fields
 
 
 def get_truncation_config(name: str = "default", *, config: ContextConfig | None = None) -> TruncationConfig:

@@ -36,11 +36,11 @@ def demo_session() -> Session:
     return parse_session(parse_records(text)[0][1], adapter="openai")
 
 
-def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Report:
-    """Print what a stabilizer of the `agent` policy makes of the demo session, and return its report.
+def show_demo(stabilizer: Stabilizer, *, html: bool = False, as_json: bool = False) -> Report:
+    """Print what a stabilizer makes of the demo session, and return its report.
 
     Args:
-        budget: tokens.
+        stabilizer: does the work.
         html: print the report as HTML in place of the tables.
         as_json: print the report as JSON in place of the tables.
 
@@ -48,7 +48,6 @@ def show_demo(budget: int, *, html: bool = False, as_json: bool = False) -> Repo
         BudgetExceededError: what must stay does not fit.
     """
     session = demo_session()
-    stabilizer = Stabilizer.from_policy("agent", budget=budget, provider="openai")
     _, report = stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)
     if html:
         sys.stdout.write(report._repr_html_() + "\n")

@@ -215,22 +215,14 @@ def from_policy(policy: str, *, budget: int | str, **settings: object) -> Stabil
     return Stabilizer(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
 
 
-def from_config(path: str | Path | None = None) -> Stabilizer:
+def from_config(path: str | Path | None = None, **settings: object) -> Stabilizer:
     """Return the stabilizer that a configuration file describes, see `Stabilizer.from_config`."""
     from ctxguard.config import load_context_config
 
-    section = load_context_config(path).stabilizer
-    if section.budget is None:
+    chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
+    if chosen["budget"] is None:
         raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
-    return from_policy(
-        section.policy,
-        budget=section.budget,
-        keep_recent=section.keep_recent,
-        counter=section.counter,
-        model=section.model,
-        provider=section.provider,
-        **({} if section.policy == "long_session" else {"target": section.target}),
-    )
+    return from_policy(**chosen)
 
 
 def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact]:

@@ -120,18 +120,19 @@ class Stabilizer:
         return from_policy(policy, budget=budget, **settings)
 
     @classmethod
-    def from_config(cls, path: str | Path | None = None) -> Stabilizer:
+    def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
         """Return the stabilizer that a configuration file describes.
 
         Args:
             path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
+            settings: as for `from_policy`, `budget` and `policy` too; they come before those of the file.
 
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
         from ctxguard.policies import from_config
 
-        return from_config(path)
+        return from_config(path, **settings)
 
     def stabilize(
         self,

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from ctxguard.cli import main
+from ctxguard.policies import POLICIES
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -76,6 +77,11 @@ def test_help_names_every_command_and_every_command_has_help():
         own = cli(command, "--help")
         assert own.returncode == 0
         assert "Usage" in own.stdout
+
+
+def test_help_names_every_policy():
+    for command in ("stabilize", "replay"):
+        assert ", ".join(POLICIES) in " ".join(cli(command, "--help").stdout.replace("│", " ").split())
 
 
 def test_stabilize_prints_the_context(session):
@@ -263,6 +269,56 @@ def test_replay_advises_where_the_budget_is_close_to_what_must_stay(session):
     assert "of the calls cut: the budget is close to what must stay; raise it or lower target" in tight.stderr
     assert json.loads(wide.stdout)["cut_share"] < 1 / 3
     assert wide.stderr == ""
+
+
+@pytest.fixture
+def configured(session, tmp_path, monkeypatch):
+    """A session in the working directory, beside a configuration."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 700, policy: chat, counter: estimate}\n")
+    return session.name
+
+
+def test_the_configuration_of_the_working_directory_is_used_and_named(configured):
+    run = cli("stabilize", configured, "--report", "text")
+    assert "tokens of 700" in run.stdout
+    assert "counted by estimate" in run.stdout
+    assert run.stderr == "ctxguard: settings of ctxguard.yaml\n"
+    assert json.loads(cli("replay", configured).stdout)["cuts"] > 5
+    checked = cli("check", configured)
+    assert (checked.returncode, checked.stderr) == (1, run.stderr)
+    assert "exceed the budget of 700" in checked.stdout
+
+
+def test_the_environment_comes_before_the_file_and_an_option_before_both(configured, monkeypatch):
+    monkeypatch.setenv("CTXGUARD_STABILIZER__BUDGET", "650")
+    run = cli("stabilize", configured, "-r", "text")
+    assert "tokens of 650" in run.stdout
+    assert run.stderr == "ctxguard: settings of ctxguard.yaml, CTXGUARD_STABILIZER__BUDGET\n"
+    assert "tokens of 600" in cli("stabilize", configured, "-r", "text", "--budget", 600).stdout
+    assert "exceed the budget of 600" in cli("check", configured, "--budget", 600).stdout
+
+
+def test_a_named_configuration_comes_in_place_of_the_one_found(configured, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("stabilizer: {budget: 900}\nmax_tokens_per_file: 40\n")
+    assert "tokens of 900" in cli("stabilize", configured, "-r", "text", "--config", own).stdout
+    assert "exceed the budget of 900" in cli("check", configured, "--config", own).stdout
+    assert "of a budget of 2,900" in cli("demo", "--config", own, "--budget", 2_900).stdout
+    assert len(cli("read", configured, "--config", own).stdout) < 400 < len(cli("read", configured).stdout)
+    assert cli("check", configured, "--config", "none.yaml").returncode == 2
+
+
+def test_a_share_as_budget_needs_the_window(configured, tmp_path):
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 80%}\n")
+    assert "tokens of 800" in cli("stabilize", configured, "-r", "text", "--window", 1_000).stdout
+    assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
+    assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
+    assert json.loads(cli("replay", configured, "--window", 1_000).stdout)["calls"] == 21
+    for command in ("stabilize", "check", "replay"):
+        run = cli(command, configured)
+        assert run.returncode == 2
+        assert "a budget of '80%' needs the model's window; give --window N, or the budget in tokens" in run.stderr
 
 
 def test_a_baseline_that_cannot_be_read_is_one_line(session, tmp_path):

@@ -9,11 +9,14 @@ from ctxguard.config import (
     CompactionConfig,
     CompressionLevel,
     ContextConfig,
+    StabilizerConfig,
     TruncationConfig,
     get_truncation_config,
     load_context_config,
+    settings_source,
 )
 from ctxguard.errors import ConfigError
+from ctxguard.stabilizer import Stabilizer
 
 DOCUMENTED = {
     "max_tokens_per_file": 5000,
@@ -72,6 +75,33 @@ def test_sections_have_their_defaults():
         "provider": None,
         "store": None,
     }
+
+
+def test_a_budget_is_tokens_or_a_share(monkeypatch):
+    for given, budget in {8_000: 8_000, "8000": 8_000, "80%": "80%", " 12.5% ": "12.5%", None: None}.items():
+        assert StabilizerConfig(budget=given).budget == budget
+    for wrong in (0, -1, "many", "0%", "101%", True, 1.5):
+        with pytest.raises(ConfigError, match="budget: tokens, 1 or more, or a share of the window such as '80%'"):
+            StabilizerConfig(budget=wrong)
+    monkeypatch.setenv("CTXGUARD_STABILIZER__BUDGET", "80%")
+    assert Stabilizer.from_config().budget_for(1_000) == 800
+
+
+def test_settings_given_to_from_config_come_before_the_file(tmp_path):
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 700, keep_recent: 4}\n")
+    stabilizer = Stabilizer.from_config(budget=900, reserve=50)
+    assert (stabilizer.budget, stabilizer.keep_recent, stabilizer.reserve) == (900, 4, 50)
+
+
+def test_the_source_of_the_settings_is_named(tmp_path, monkeypatch):
+    assert settings_source() is None
+    (tmp_path / "config.yaml").write_text("database: {host: x}\n")
+    assert settings_source() is None
+    monkeypatch.setenv("CTXGUARD_VAULT_KEY", "x")
+    monkeypatch.setenv("CTXGUARD_MAX_LINES", "7")
+    assert settings_source() == "CTXGUARD_MAX_LINES"
+    (tmp_path / "own.yaml").write_text("max_lines: 8\n")
+    assert settings_source("own.yaml") == "own.yaml, CTXGUARD_MAX_LINES"
 
 
 def test_config_is_frozen():

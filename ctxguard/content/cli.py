@@ -40,7 +40,7 @@ def read(
     ] = False,
     counter: Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")] = "auto",
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Configuration file, in place of one in the working directory.")
+        Path | None, typer.Option("--config", "-c", help="Configuration file, in place of the one found.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
 ) -> None:

@@ -20,6 +20,7 @@ def check_session(
     budget: int | None = None,
     provider: str | None = None,
     counter: str = "auto",
+    model: str | None = None,
     pii: bool = False,
 ) -> Iterator[str]:
     """Walk what is wrong with a session, one line each: `check: message @ path`.
@@ -29,13 +30,14 @@ def check_session(
         budget: tokens it may take; None means that any length is fine.
         provider: also check the role rules of this provider.
         counter: see `ctxguard.tokens.find_counter`.
+        model: name of the model, to choose the vocabulary.
         pii: also look for personal data; type, place and, at the end, count are said, never the value.
 
     Raises:
         ConfigError: no such provider or counter.
     """
     artifacts = tuple(session.read())
-    count = ArtifactCounter(find_counter(counter))
+    count = ArtifactCounter(find_counter(counter, model=model))
     overhead = count.tools(session.tools) + REPLY_TOKENS
     draft = Draft(artifacts, budget or 0, count, history=artifacts, overhead=overhead)
     checks: list[Check] = [CallsArePaired(), AuthorityFirst()]
