@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
@@ -15,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
 
 if TYPE_CHECKING:
@@ -66,6 +68,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        _out(f"ctxguard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
+    del version
+
 
 SessionFile = Annotated[
     str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
@@ -186,23 +205,29 @@ def _stabilizer(
 def _out(text: str, output: Path | None = None) -> None:
     if output is None:
         sys.stdout.write(text + "\n")
-    else:
-        output.write_text(text + "\n", encoding="utf-8")
+        return
+    data = (text + "\n").encode()
+    try:
+        output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"{output} cannot be written ({why}); name a file in a folder that is there", setting="output"
+        ) from error
 
 
 def _note(line: str) -> None:
     sys.stderr.write(f"ctxguard: {line}\n")
 
 
-def _show(report: Report, form: ReportFormat) -> str:
-    shown: dict[ReportFormat, Callable[[], str]] = {
-        ReportFormat.TEXT: lambda: str(report),
-        ReportFormat.JSON: lambda: report.to_json(indent=2),
-        ReportFormat.HTML: lambda: (
-            f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{report._repr_html_()}"
-        ),
-    }
-    return shown[form]()
+def _show(reports: Sequence[Report], form: ReportFormat) -> str:
+    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page."""
+    if form is ReportFormat.JSON:
+        return "\n".join(report.to_json(indent=2 if len(reports) == 1 else None) for report in reports)
+    if form is ReportFormat.TEXT:
+        return "\n".join(map(str, reports))
+    shown = "\n".join(report._repr_html_() for report in reports)
+    return f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{shown}"
 
 
 def _each(path: str, adapter: str | None) -> list[Session]:
@@ -234,7 +259,8 @@ def stabilize(
         ReportFormat | None, typer.Option("--report", "-r", help="Print the report instead of the context.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the stabilized context to this file.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the stabilized context to this file; gzipped where it ends in .gz."),
     ] = None,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
@@ -255,7 +281,7 @@ def stabilize(
     if output is None and report is None:
         _out("\n".join(contexts))
     else:
-        _out("\n".join(_show(told, report or ReportFormat.TEXT) for told in reports))
+        _out(_show(reports, report or ReportFormat.TEXT))
     if not all(told.ok for told in reports):
         raise typer.Exit(1)
 
@@ -394,7 +420,7 @@ def adapters() -> None:
             find_adapter(name)
             _out(f"{name:<16} ready")
         except AdapterError as error:
-            _out(f"{name:<16} {error}")
+            _out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,6 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ctxguard import __version__
 from ctxguard.cli import main
 from ctxguard.policies import POLICIES
 
@@ -79,6 +81,40 @@ def test_help_names_every_command_and_every_command_has_help():
         assert "Usage" in own.stdout
 
 
+def test_the_version_is_that_of_the_package():
+    run = subprocess.run([sys.executable, "-m", "ctxguard", "--version"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, f"ctxguard {__version__}\n")
+
+
+def test_no_command_offers_to_install_completion():
+    for command in ("stabilize", "read", "pii", "prompts", "store"):
+        assert "completion" not in cli(command, "--help").stdout
+
+
+def test_errors_of_all_commands_begin_alike(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands = (
+        ("stabilize", "none.json"),
+        ("read", "none.txt"),
+        ("pii", "eval", "none.jsonl"),
+        ("prompts", "check", "none"),
+        ("store", "ls", "none.db"),
+    )
+    for words in commands:
+        run = cli(*words)
+        assert run.returncode == 2, words
+        assert re.fullmatch(r"ctxguard: (?!ctxguard)[^\n]+\n", run.stderr), run.stderr
+
+
+def test_an_adapter_whose_framework_is_missing_is_named_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "langchain_core.messages", None)
+    for module in [name for name in sys.modules if name.startswith("ctxguard_langchain")]:
+        monkeypatch.delitem(sys.modules, module)
+    told = cli("adapters").stdout
+    assert re.search(r"^openai +ready$", told, re.MULTILINE)
+    assert re.search(r"^langchain +cannot be loaded: [^\n]+$", told, re.MULTILINE)
+
+
 def test_help_names_every_policy():
     for command in ("stabilize", "replay"):
         assert ", ".join(POLICIES) in " ".join(cli(command, "--help").stdout.replace("│", " ").split())
@@ -108,6 +144,29 @@ def test_output_takes_the_context_and_the_report_is_printed(session, tmp_path):
     assert run.returncode == 0
     assert "tokens of 600" in run.stdout
     assert json.loads(out.read_text())[0] == MESSAGES[0]
+
+
+@pytest.mark.parametrize("command", ["stabilize", "replay"])
+def test_an_output_that_cannot_be_written_is_one_line(session, tmp_path, command):
+    for place, why in ((tmp_path / "none" / "x.json", "no such file or directory"), (tmp_path, "is a directory")):
+        run = cli(command, session, "-o", place)
+        assert run.returncode == 2
+        assert run.stderr == f"ctxguard: {place} cannot be written ({why}); name a file in a folder that is there\n"
+
+
+def test_output_named_gz_is_gzipped(session, tmp_path):
+    packed = tmp_path / "out.json.gz"
+    assert cli("stabilize", session, "-b", 600, "-o", packed).returncode == 0
+    assert json.loads(gzip.decompress(packed.read_bytes()))[0] == MESSAGES[0]
+    assert cli("check", packed, "-b", 600).stdout == "ok\n"
+
+
+def test_reports_of_several_sessions_are_a_document_a_line_and_one_page(tmp_path):
+    several = tmp_path / "several.jsonl"
+    several.write_text("\n".join(json.dumps({"id": i, "messages": MESSAGES}) for i in "ab"))
+    told = cli("stabilize", several, "-b", 600, "-r", "json").stdout.splitlines()
+    assert [json.loads(line)["ok"] for line in told] == [True, True]
+    assert cli("stabilize", several, "-b", 600, "-r", "html").stdout.count("<!doctype html>") == 1
 
 
 def test_standard_input_and_gzip_and_lines_are_read(tmp_path):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Find and score personal data.", no_args_is_help=True)
+app = typer.Typer(help="Find and score personal data.", no_args_is_help=True, add_completion=False)
 
 
 class RuleSetName(StrEnum):
@@ -49,7 +49,7 @@ def evaluate_file(
     try:
         scores = evaluate(_detector(rules), read_gold(file), labels=wanted)
     except (CtxguardError, ImportError) as error:
-        typer.echo(str(error), err=True)
+        typer.echo(f"ctxguard: {error}", err=True)
         raise typer.Exit(2) from None
     if as_json:
         typer.echo(json.dumps(scores.to_dict(), indent=2))

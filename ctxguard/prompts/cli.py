@@ -14,7 +14,7 @@ from ctxguard.tokens import find_counter
 
 __all__ = ["app"]
 
-app = typer.Typer(name="prompts", help="Check prompt templates.")
+app = typer.Typer(name="prompts", help="Check prompt templates.", add_completion=False, no_args_is_help=True)
 
 
 @app.callback()
@@ -38,7 +38,7 @@ def check(
         counts = find_counter(counter)
         report = check_prompts(find_prompts_dir(folder), counts, entries=entry or ("*.md",))
     except CtxguardError as error:
-        typer.echo(f"ctxguard prompts: {error}", err=True)
+        typer.echo(f"ctxguard: {error}", err=True)
         raise typer.Exit(2) from error
     _print(report, counts.name)
     raise typer.Exit(0 if report.ok else 1)

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(name="store", help="Look into a store of results, summaries and checkpoints, and tidy it up.")
+app = typer.Typer(
+    name="store",
+    help="Look into a store of results, summaries and checkpoints, and tidy it up.",
+    add_completion=False,
+    no_args_is_help=True,
+)
 Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a postgresql:// URL.")]
 
 
@@ -32,7 +37,7 @@ def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
         with open_store(place, max_bytes=max_bytes) as store:
             yield store
     except (CtxguardError, ImportError) as error:
-        typer.echo(f"ctxguard store: {error}", err=True)
+        typer.echo(f"ctxguard: {error}", err=True)
         raise typer.Exit(2) from error
 
 

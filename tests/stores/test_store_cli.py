@@ -52,7 +52,7 @@ def test_trouble_is_one_line_and_exit_code_2(command: list[str], tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     failed = runner.invoke(app, command)
     assert failed.exit_code == 2
-    assert failed.stderr.startswith("ctxguard store: ")
+    assert failed.stderr.startswith("ctxguard: ")
     assert failed.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
