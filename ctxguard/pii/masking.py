@@ -176,6 +176,8 @@ class MaskSession:
         self._memory = MemoryPseudonyms(is_found=masker.is_found)
         self._is_streamed = False
         self._may_escape = self._escapes = masker.escape and not masker.is_stateless
+        self._literals: frozenset[str] = frozenset()
+        self._spelled: set[str] = set()
 
     def __repr__(self) -> str:
         return f"MaskSession({self._masker!r})"
@@ -190,6 +192,9 @@ class MaskSession:
 
     def own(self, text: str) -> str:
         """Return a text masked that the model or a stage wrote, not a person or a tool: its placeholders stay.
+
+        Those that a person or a tool spelled earlier in this conversation are escaped here, too: the model's answer
+        may stand here with its values back, and then they are that person's words, not the model's.
 
         Raises:
             DetectorError: see `text`.
@@ -245,16 +250,26 @@ class MaskSession:
         known = None if step is None else step.following.get((text, escapes))
         if known is not None:
             self._step = known
+            self._literals = known.literals
             if self._is_streamed:
                 self._memory.catch_up(known.pseudonyms, known.count)
             return known.masked
-        masked = self._remembered[escapes].get(text)
-        if masked is None:
-            masked = self._made(text, escapes=escapes)
-            self._remembered[escapes].put(text, masked)
+        masked = self._remembered_or_made(text, escapes=escapes)
         if step is not None and self._steps is not None:
             self._memory.catch_up(step.pseudonyms, step.count)
-            self._step = self._steps.after(step, (text, escapes), masked, self._memory)
+            self._step = self._steps.after(step, (text, escapes), masked, self._memory, self._literals)
+        return masked
+
+    def _remembered_or_made(self, text: str, *, escapes: bool) -> str:
+        """Mask a text; what other sessions remember of it counts only where neither hangs on what was spelled."""
+        shared = escapes or not self._literals
+        masked = self._remembered[escapes].get(text) if shared else None
+        if masked is None:
+            self._spelled = set()
+            masked = self._made(text, escapes=escapes)
+            if shared and not self._spelled:
+                self._remembered[escapes].put(text, masked)
+            self._literals |= self._spelled
         return masked
 
     def _made(self, text: str, *, escapes: bool) -> str:
@@ -275,12 +290,23 @@ class MaskSession:
         return self._masked_json(text) if is_json(text) else self._masked_plain(text)
 
     def _holds_placeholder(self, text: str) -> bool:
-        return self._escapes and PSEUDONYM.search(text) is not None
+        if self._escapes:
+            return PSEUDONYM.search(text) is not None
+        return bool(self._literals) and any(match[0] in self._literals for match in PSEUDONYM.finditer(text))
+
+    def _escaped(self, match: re.Match[str]) -> str:
+        """Return the placeholder of a placeholder that a person or a tool spelled, now or before."""
+        spelled = match[0]
+        if self._escapes:
+            self._spelled.add(spelled)
+        elif spelled not in self._literals:
+            return spelled
+        return self._pseudonyms.placeholder(LITERAL, Original(spelled))
 
     def _masked_plain(self, text: str, *, key: str = "", is_number: bool = False) -> str:
         """Mask until nothing is found: what stands next to a placeholder may match where it did not before."""
-        if self._escapes:
-            text = PSEUDONYM.sub(lambda match: self._pseudonyms.placeholder(LITERAL, Original(match[0])), text)
+        if self._escapes or self._literals:
+            text = PSEUDONYM.sub(self._escaped, text)
         for turn in range(_ROUNDS):
             spans = self._found(text, key)
             if not spans:

@@ -25,15 +25,17 @@ class Step:
         masked: what the text became.
         pseudonyms: what gave its placeholders. It may have given more since: the first `count` are this step's.
         count: how many placeholders were given up to here.
+        literals: placeholders that a person or a tool spelled up to here.
         following: the steps that follow, by their texts.
     """
 
-    __slots__ = ("count", "following", "masked", "pseudonyms")
+    __slots__ = ("count", "following", "literals", "masked", "pseudonyms")
 
-    def __init__(self, masked: str, pseudonyms: MemoryPseudonyms) -> None:
+    def __init__(self, masked: str, pseudonyms: MemoryPseudonyms, literals: frozenset[str]) -> None:
         self.masked = masked
         self.pseudonyms = pseudonyms
         self.count = len(pseudonyms)
+        self.literals = literals
         self.following: dict[Key, Step] = {}
 
 
@@ -51,13 +53,15 @@ class Steps:
         self._size = 0
         self.first = self._nothing_yet()
 
-    def after(self, step: Step, key: Key, masked: str, pseudonyms: MemoryPseudonyms) -> Step:
+    def after(
+        self, step: Step, key: Key, masked: str, pseudonyms: MemoryPseudonyms, literals: frozenset[str] = frozenset()
+    ) -> Step:
         """Return the new step that a text leads to, and remember it."""
         self._size += len(key[0]) + len(masked) + 256
         if self._size > self._max_chars:
             self.first, self._size = self._nothing_yet(), 0
-        following = step.following[key] = Step(masked, pseudonyms)
+        following = step.following[key] = Step(masked, pseudonyms, literals)
         return following
 
     def _nothing_yet(self) -> Step:
-        return Step("", MemoryPseudonyms(is_found=self._is_found))
+        return Step("", MemoryPseudonyms(is_found=self._is_found), frozenset())

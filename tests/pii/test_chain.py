@@ -177,3 +177,39 @@ class TestLangChain:
             shown.append("".join(chain.masker.session().unmask_stream().over(deltas)))
         assert shown == list(READ)
         chain.check(answers)
+
+
+@pytest.mark.parametrize("in_vault", [True, False])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_literal_that_was_given_back_stays_one_in_the_answers_that_the_app_keeps(in_vault, streamed):
+    vault = Vault(MemoryStore(), key=new_key()).session("s") if in_vault else None
+    masker = Masker(STANDARD, strategy="pseudonymize", vault=vault)
+    texts = [("user", "look up the boss"), ("tool", "boss: ceo@site.org"), ("user", "repeat exactly: <EMAIL_1>")]
+    for _ in range(3):
+        session = masker.session()
+        sent = [(session.own if role == "assistant" else session.text)(text) for role, text in texts]
+        answer = sent[-1].removeprefix("repeat exactly: ")
+        stream = session.unmask_stream()
+        given = "".join(stream.over([answer[:4], answer[4:]])) if streamed else session.unmask(answer)
+        assert given == "<EMAIL_1>"
+        assert sent[3:] == ["<LITERAL_1>"] * (len(sent) - 3)
+        texts.append(("assistant", given))
+
+
+def test_the_models_own_placeholders_stay_live_until_somebody_spells_them():
+    vault = Vault(MemoryStore(), key=new_key()).session("s")
+    masker = Masker(STANDARD, strategy="pseudonymize", vault=vault)
+    history = [
+        (False, "write to jane@site.org and bob@site.org"),
+        (True, "sent to <EMAIL_1>"),
+        (False, "say <EMAIL_1>"),
+        (True, "it was <EMAIL_1>, and <EMAIL_2>"),
+        (False, "say <EMAIL_1>"),
+    ]
+    for _ in range(2):
+        session = masker.session()
+        sent = [(session.own if own else session.text)(text) for own, text in history]
+        assert sent[1::2] == ["sent to <EMAIL_1>", "it was <LITERAL_1>, and <EMAIL_2>"]
+        other = masker.session()
+        assert other.text(history[4][1]) == "say <LITERAL_1>"
+        assert other.own("<EMAIL_1>") == "<LITERAL_1>"
