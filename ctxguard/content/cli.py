@@ -48,6 +48,8 @@ def read(
     from ctxguard.config import load_context_config
     from ctxguard.content.reader import read_file
 
+    if lines is not None and rows is not None:
+        raise typer.BadParameter("--lines and --rows exclude each other; name the one to show")
     result = read_file(
         file,
         load_context_config(config),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import mimetypes
 import os
+import re
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +19,16 @@ from ctxguard.content.views import FileType, Source
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FileMetadata", "RefusedError", "count_lines", "detect_file", "open_file", "read_lines", "read_source"]
+__all__ = [
+    "FileMetadata",
+    "RefusedError",
+    "count_lines",
+    "detect_file",
+    "open_file",
+    "pick_lines",
+    "read_lines",
+    "read_source",
+]
 
 WHOLE: Final = 4_000_000
 """Bytes up to which a text file is read whole."""
@@ -74,6 +85,8 @@ _MAGIC: Final = (
     (_OLE, FileType.BINARY),
     (b"\x7fELF", FileType.BINARY),
 )
+_PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
+"""Signatures of printable characters that no text begins with; of the others, a text may: `BMW`, `ID3 is a tree`."""
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
 _OFFICE: Final = ((b"word/", FileType.DOCX), (b"ppt/", FileType.PPTX), (b"xl/", FileType.SPREADSHEET))
 _SNIFFED: Final = {FileType.TEXT, FileType.LOG}
@@ -176,14 +189,12 @@ def detect_file(name: str, head: bytes) -> FileType:
     """
     suffix = Path(name).suffix.lower()
     named = _EXTENSIONS.get(suffix)
-    magic = next((kind for sign, kind in _MAGIC if head.startswith(sign)), None)
-    if head[:4] == b"RIFF":
-        magic = FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
+    magic = _signed(head)
     if magic is FileType.ARCHIVE and head[:2] == b"PK":
         return named if named in _IN_ZIP else next((kind for part, kind in _OFFICE if part in head), FileType.ARCHIVE)
     if head.startswith(_OLE) and named in _PRINTED:
         return named
-    if magic is not None and _is_binary(head):
+    if magic is not None:
         return magic
     if named in _PRINTED and head and not (named is FileType.IMAGE or named is FileType.AUDIO):
         named = None
@@ -192,6 +203,17 @@ def detect_file(name: str, head: bytes) -> FileType:
     if named is FileType.JSON and _by_content(None, head) is FileType.JSONL:
         return FileType.JSONL
     return named
+
+
+def _signed(head: bytes) -> FileType | None:
+    """Return what the signature says, unless it may as well be the beginning of a text."""
+    if head[:4] == b"RIFF" and _is_binary(head):
+        return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
+    for sign, kind in _MAGIC:
+        if head.startswith(sign):
+            printable = all(32 <= byte < 127 for byte in sign)
+            return kind if not printable or _PRINTABLE_SIGN.match(head) or _is_binary(head) else None
+    return None
 
 
 def _by_content(named: FileType | None, head: bytes) -> FileType:
@@ -256,6 +278,22 @@ def count_lines(file: BinaryIO) -> int:
     return lines + (last not in (b"", b"\n"))
 
 
+def pick_lines(text: str, first: int, last: int) -> str:
+    """Return lines `first` to `last` of a text, counted from 1.
+
+    Raises:
+        RefusedError: `first` comes after the last line, and is not 1.
+    """
+    lines = io.StringIO(text, newline="\n").readlines()
+    _require_lines(len(lines), first, last)
+    return "".join(lines[first - 1 : last])
+
+
+def _require_lines(there_are: int, first: int, last: int) -> None:
+    if first > max(1, there_are):
+        raise RefusedError(f"has no lines {first}-{last}, only {there_are}")
+
+
 def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     """Read lines `first` to `last`, counted from 1, in bounded memory: at most 8,000,000 bytes of them.
 
@@ -264,11 +302,13 @@ def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
         encoding: of its text; for UTF-16 and UTF-32 the whole file is decoded.
         first: number of the first line.
         last: number of the last line, itself included.
+
+    Raises:
+        RefusedError: `first` comes after the last line, and is not 1.
     """
     file.seek(0)
     if encoding.startswith(("utf-16", "utf-32")):
-        lines = decode(file.read(_MAX_RANGE * 4), encoding).split("\n")
-        return "\n".join(lines[first - 1 : last])
+        return pick_lines(decode(file.read(_MAX_RANGE * 4), encoding), first, last)
     seen, parts, size = 1, [], 0
     for line in iter(lambda: file.readline(_CHUNK), b""):
         if first <= seen <= last and size < _MAX_RANGE:
@@ -277,4 +317,6 @@ def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
         seen += line.endswith(b"\n")
         if seen > last:
             break
+    if not parts:
+        _require_lines(count_lines(file), first, last)
     return decode(b"".join(parts), encoding if first == 1 else _tail_encoding(encoding))

@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from ctxguard.config import ContextConfig, load_context_config
 from ctxguard.content.bounding import show
 from ctxguard.content.encoding import find_encoding
-from ctxguard.content.files import FileMetadata, RefusedError, detect_file, open_file, read_lines, read_source
+from ctxguard.content.files import (
+    FileMetadata,
+    RefusedError,
+    detect_file,
+    open_file,
+    pick_lines,
+    read_lines,
+    read_source,
+)
 from ctxguard.content.fitting import fit
 from ctxguard.content.processors.documents import converted, default_cache_dir
 from ctxguard.content.processors.images import BinaryContent, fit_image
 from ctxguard.content.processors.tables import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.errors import ConfigError
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -94,7 +103,12 @@ def read_file(
         counter: counts tokens, as for `ctxguard.tokens.find_counter`.
         exact_totals: count the lines of files above 4 MB, which reads all of them; else they are estimated.
         cache_dir: where converted documents are remembered; None means nowhere. Default: the user's cache folder.
+
+    Raises:
+        ConfigError: `max_tokens` is no number from 1, `lines` or `rows` is no range or both are given, there is no such
+            counter, or the configuration cannot be read.
     """
+    _require_readable(lines, rows, max_tokens)
     settings = config or load_context_config()
     wanted = max_tokens or settings.max_tokens_per_file
     cache = None if cache_dir is None else Path(cache_dir)
@@ -152,11 +166,31 @@ def file_limits(config: ContextConfig) -> Limits:
     )
 
 
+def _require_readable(lines: object, rows: object, max_tokens: object) -> None:
+    """Refuse settings that no file could be read with."""
+    if max_tokens is not None and not _is_number(max_tokens):
+        raise ConfigError(f"max_tokens={max_tokens!r} must be a number from 1, or None", setting="max_tokens")
+    for name, span in (("lines", lines), ("rows", rows)):
+        if span is not None and not _is_range(span):
+            raise ConfigError(f"{name}={span!r} must be (first, last), both from 1 and in this order", setting=name)
+    if lines is not None and rows is not None:
+        raise ConfigError("lines and rows cannot both be given; name the one to read", setting="lines")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_range(span: object) -> bool:
+    return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
+
+
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file_type: FileType | None = None
     try:
         head = _start_of(file)
         file_type = detect_file(path.name, head)
+        _require_range(file_type, request)
         return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
     except RefusedError as error:
         reason = f"{path}: {error}"
@@ -165,6 +199,14 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
     except (OSError, MemoryError, RecursionError) as error:
         reason = f"{path}: cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})"
     return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=reason)
+
+
+def _require_range(file_type: FileType, request: _Request) -> None:
+    """Refuse rows of what is no table, and lines of what is no text and is not made into one."""
+    if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
+        raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
+    if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:
+        raise RefusedError(f"is {file_type.value}, which has no lines; ask for rows of a table, or for all of it")
 
 
 def _start_of(file: BinaryIO) -> bytes:
@@ -221,10 +263,14 @@ def _read_document(
     text = converted(file, _DOCUMENTS[file_type], cache_dir=request.cache_dir)
     if not text.strip():
         text = "[holds no text; pages that are pictures need text recognition]\n"
+    return _read_converted(text, file_type, metadata, request)
+
+
+def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    limits = file_limits(request.config)
     if request.lines is not None:
-        first, last = request.lines
-        text = "\n".join(text.split("\n")[first - 1 : last])
-    bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=file_limits(request.config))
+        text = pick_lines(text, *request.lines)
+    bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=limits)
     return _result(replace(bounded, file_type=file_type), metadata)
 
 
@@ -262,9 +308,7 @@ def _read_image(file: BinaryIO, file_type: FileType, metadata: FileMetadata, req
 def _read_archive(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
-    text = converted(file, "archive", cache_dir=None, timeout=20)
-    bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=file_limits(request.config))
-    return _result(replace(bounded, file_type=file_type), metadata)
+    return _read_converted(converted(file, "archive", cache_dir=None, timeout=20), file_type, metadata, request)
 
 
 def _read_metadata(
@@ -299,3 +343,4 @@ _READERS: Final[dict[FileType, Callable[[BinaryIO, FileType, FileMetadata, _Requ
     FileType.IMAGE: _read_image,
     FileType.SPREADSHEET: _read_spreadsheet,
 }
+_WITH_LINES: Final = (_read_text, _read_document, _read_archive)

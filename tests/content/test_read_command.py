@@ -53,6 +53,19 @@ def test_bad_range_is_bad_usage(run):
     assert run("a.txt", "--lines", "x").exit_code == 2
 
 
+def test_lines_and_rows_together_are_bad_usage(run):
+    done = run("a.csv", "--lines", "1:2", "--rows", "1:2")
+    assert done.exit_code == 2
+    assert "--lines" in done.stderr
+    assert done.stdout == ""
+
+
+def test_rows_of_what_is_no_table_are_one_line_and_exit_code_2(run):
+    done = run("a.txt", "--rows", "1:3")
+    assert done.exit_code == 2
+    assert done.stderr == "ctxguard: a.txt: is text, and rows are those of a table; ask for lines, or for all of it\n"
+
+
 def test_nothing_is_read_outside_of_the_root(run, tmp_path):
     (tmp_path / "inside").mkdir()
     done = run("../a.txt", "--root", "inside")

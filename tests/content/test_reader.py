@@ -12,6 +12,7 @@ import pytest
 
 from ctxguard.config import ContextConfig
 from ctxguard.content import BinaryContent, FileType, read_file, read_file_as_string
+from ctxguard.errors import ConfigError
 from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count
@@ -127,8 +128,93 @@ def test_range_of_lines(write):
     path = write("a.log", "".join(f"line {n}\n" for n in range(1, 5001)))
     assert read(path, lines=(4000, 4002)).content == "line 4000\nline 4001\nline 4002\n"
     assert read(path, lines=(4999, 9999)).content == "line 4999\nline 5000\n"
-    assert read(path, lines=(9000, 9001)).content == ""
     assert count(read(path, lines=(1, 5000), max_tokens=50).content) <= 50
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_range_of_lines_after_the_last_says_how_many_there_are(write, encoding):
+    path = write("a.log", "".join(f"line {n}\n" for n in range(1, 5001)).encode(encoding))
+    assert read(path, lines=(4999, 9999)).content == "line 4999\nline 5000\n"
+    result = read(path, lines=(90_000, 90_001))
+    assert not result.success
+    assert "has no lines 90000-90001, only 5000" in result.error
+    assert read(write("empty.txt", ""), lines=(1, 9)).content == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.json", '[{"a": 1}, {"a": 2}]'), ("a.txt", "words\n"), ("a.log", "2024-01-02 ERROR x\n"), ("a.zip", "")],
+)
+def test_rows_are_read_of_tables_only(write, name, content):
+    result = read(write(name, content), rows=(1, 3))
+    assert not result.success
+    assert "rows are those of a table" in result.error
+
+
+def test_lines_are_not_read_of_what_has_none(write, tmp_path):
+    for path in (workbook(tmp_path / "a.xlsx", One=3), write("a.bin", bytes(range(256)))):
+        result = read(path, lines=(1, 3))
+        assert not result.success
+        assert "has no lines" in result.error
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -3}, "max_tokens"),
+        ({"max_tokens": "9"}, "max_tokens"),
+        ({"max_tokens": 2.5}, "max_tokens"),
+        ({"lines": (0, 4)}, "lines"),
+        ({"lines": (4, 3)}, "lines"),
+        ({"lines": 7}, "lines"),
+        ({"rows": ("1", 2)}, "rows"),
+        ({"rows": (1, 2, 3)}, "rows"),
+        ({"rows": (1, 2), "lines": (1, 2)}, "lines"),
+    ],
+)
+def test_setting_that_cannot_be_met_is_refused_by_its_name(write, settings, name):
+    with pytest.raises(ConfigError, match=name) as caught:
+        read(write("a.csv", "a,b\n1,2\n"), **settings)
+    assert caught.value.setting == name
+
+
+def pdf(path, *, before=b""):
+    """Write a page of uncompressed streams, which is nothing but printable text, with a correct table of objects."""
+    page = b"BT /F1 24 Tf 72 700 Td (Quarterly figures of the shop) Tj ET"
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(page), page),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    out, places = before + b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    out += b"xref\n0 6\n0000000000 65535 f \n%strailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (
+        table,
+        len(out),
+    )
+    path.write_bytes(out)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.txt", "a"])
+def test_document_of_printable_bytes_is_a_document(tmp_path, name):
+    pytest.importorskip("markitdown", reason="the extra `files` is not installed")
+    result = read(pdf(tmp_path / name))
+    assert (result.file_type, result.content.strip()) == (FileType.PDF, "Quarterly figures of the shop")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", "BMW and II* are words\n"), ("a.txt", "ID3 is a tree\n"), ("a.md", "GIF8 is no picture\n")],
+)
+def test_words_that_begin_like_a_signature_are_text(write, name, content):
+    assert read(write(name, content)).content == content
 
 
 def test_range_of_rows_keeps_the_header_and_quotes(write):
