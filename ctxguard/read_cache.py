@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from datetime import date, datetime, timedelta
@@ -22,30 +23,41 @@ class ReadCache(Generic[Message]):
 
     Histories grow at their end, so nearly every message of a call was read in the call before: these are compared as
     one list with copies of their containers, which costs little as long as the texts in them are the same objects. A
-    message that was changed in place is read anew. Messages that are no plain data are read anew each time. Bounded.
+    message that was changed in place is read anew, also where old and new are equal (0, 0.0 and False). Messages that
+    are no plain data are read anew each time. A message that stands in a history twice is read twice. Bounded.
 
     Args:
         read: reads one message; the number is its place, for errors.
         most: messages one generation may hold; at most twice as many are kept, besides the latest histories.
+        spelled: names of the fields whose values are read as they are written out, so that the order of keys in them
+            and the type of any number count. Elsewhere only numbers in dicts and lists keep their type. None means
+            that all is compared so, which takes longer.
     """
 
-    def __init__(self, read: Callable[[Message, int], Artifact], *, most: int = 20_000) -> None:
+    def __init__(
+        self,
+        read: Callable[[Message, int], Artifact],
+        *,
+        most: int = 20_000,
+        spelled: frozenset[str] | None = None,
+    ) -> None:
         self._read = read
         self._most = most
+        self._spelled = spelled
         self._histories: PrefixMemory[tuple[list[object], list[Artifact]]] = PrefixMemory()
-        self._new: dict[int, tuple[Message, object, Artifact]] = {}
-        self._old: dict[int, tuple[Message, object, Artifact]] = {}
+        self._new: dict[tuple[int, int], tuple[Message, object, Artifact]] = {}
+        self._old: dict[tuple[int, int], tuple[Message, object, Artifact]] = {}
 
     def read(self, messages: Sequence[Message]) -> list[Artifact]:
         """Return the artifacts of messages, one each."""
         found = self._histories.find(messages)
         snapshots, artifacts = self._unchanged(messages, found)
         begin = len(artifacts)
-        for position in range(begin, len(messages)):
-            snapshot, artifact = self._look_up(messages[position], position)
+        for position, time in enumerate(_times(messages, begin), begin):
+            snapshot, artifact = self._look_up(messages[position], position, time)
             snapshots.append(snapshot)
             artifacts.append(artifact)
-        if _NO_DATA not in snapshots[begin:]:
+        if not any(snapshot is _NO_DATA for snapshot in snapshots[begin:]):
             self._histories.keep(messages, (snapshots, artifacts), after=found)
         return artifacts[:]
 
@@ -59,56 +71,118 @@ class ReadCache(Generic[Message]):
         same = [*messages[: found.length]] == snapshots
         return (snapshots[:], artifacts[:]) if same else ([], [])
 
-    def _look_up(self, message: Message, position: int) -> tuple[object, Artifact]:
-        entry = self._new.get(id(message)) or self._old.get(id(message))
+    def _look_up(self, message: Message, position: int, time: int) -> tuple[object, Artifact]:
+        key = id(message), time
+        entry = self._new.get(key) or self._old.get(key)
         if entry is None or entry[0] is not message or entry[1] != message:
             artifact = self._read(message, position)
-            snapshot = _snapshot(message)
+            snapshot = _snapshot(message, self._spelled, is_exact=self._spelled is None)
             if snapshot is _NO_DATA:
                 return _NO_DATA, artifact
             entry = (message, snapshot, artifact)
-        if self._new.get(id(message)) is not entry:
+        if self._new.get(key) is not entry:
             if len(self._new) >= self._most:
                 self._old, self._new = self._new, {}
-            self._new[id(message)] = entry
+            self._new[key] = entry
         return entry[1], entry[2]
 
 
-def _snapshot(value: object) -> object:
+def _times(messages: Sequence[object], begin: int) -> list[int]:
+    """Return how often each of the messages from a place on stands before itself."""
+    if begin == len(messages):
+        return []
+    ids = list(map(id, messages))
+    seen = Counter(ids[:begin]) if len(set(ids)) < len(ids) else None
+    times = [0] * (len(ids) - begin)
+    if seen is not None:
+        for number, identity in enumerate(ids[begin:]):
+            times[number] = seen[identity]
+            seen[identity] += 1
+    return times
+
+
+class _Exact:
+    """Equal a scalar of the same type that is written the same: 0 is no False, and no 0.0."""
+
+    __slots__ = ("value",)
+    __hash__ = None  # type: ignore[assignment]  # it stands in snapshots, never among keys
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        value = self.value
+        return value is other or (type(value) is type(other) and repr(value) == repr(other))
+
+
+class _Ordered(dict[object, object]):
+    """Equal a dict with the same keys in the same order, numbers among them of the same type."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        if not dict.__eq__(self, other) or not isinstance(other, dict):
+            return False
+        mine, others = [*self], [*other]
+        return mine == others and [*map(type, mine)] == [*map(type, others)]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _snapshot(value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:
     """Return a copy of the containers in a value that shares its texts; `_NO_DATA` where it holds what is no data.
 
     Data are scalars, lists, tuples, dicts, and what equals by its fields: dataclasses and pydantic models.
     """
     kind = type(value)
     if kind in _SCALARS:
-        return value
-    copied: dict[object, object] | list[object]
+        return _Exact(value) if kind in _NUMBERS or (is_exact and kind in _TIMES) else value
     if kind is dict:
-        copied = {key: _snapshot(inner) for key, inner in value.items()}  # type: ignore[attr-defined]  # a dict by type
-        return _NO_DATA if _NO_DATA in copied.values() else copied
+        return _members(value, spelled, is_exact=is_exact)  # type: ignore[arg-type]  # a dict by type
     if kind is list or kind is tuple:
-        copied = list(map(_snapshot, value))  # type: ignore[call-overload]  # a list or a tuple by type
-        return _NO_DATA if _NO_DATA in copied else kind(copied)
+        copied = [_snapshot(inner, spelled, is_exact=is_exact) for inner in value]  # type: ignore[attr-defined]
+        return _NO_DATA if any(inner is _NO_DATA for inner in copied) else kind(copied)
     if isinstance(value, Enum):
-        return value
-    return _twin(value) if _equals_by_fields(kind) else _NO_DATA
+        return _Exact(value)
+    return _twin(value, spelled, is_exact=is_exact) if _equals_by_fields(kind) else _NO_DATA
 
 
-def _twin(value: object) -> object:
+def _members(value: dict[object, object], spelled: frozenset[str] | None, *, is_exact: bool) -> object:
+    exact = value if is_exact else spelled or ()
+    copied = {key: _snapshot(inner, spelled, is_exact=key in exact) for key, inner in value.items()}
+    if any(inner is _NO_DATA for inner in copied.values()):
+        return _NO_DATA
+    is_plain = not is_exact or not copied or (len(copied) == 1 and type(next(iter(copied))) is str)
+    return copied if is_plain else _Ordered(copied)
+
+
+def _twin(value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:
     """Return a copy of an object that equals it as long as nothing in it is changed."""
     twin = copy(value)
     for name in ("__dict__", "__pydantic_extra__"):
-        state = _snapshot(getattr(value, name, None))
-        if state is _NO_DATA:
+        state = getattr(value, name, None)
+        if state is None:
+            continue
+        copied = {key: _field(key, inner, spelled, is_exact=is_exact) for key, inner in state.items()}
+        if any(inner is _NO_DATA for inner in copied.values()):
             return _NO_DATA
-        if state is not None:
-            object.__setattr__(twin, name, state)
+        object.__setattr__(twin, name, copied)
     return twin
+
+
+def _field(name: str, value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:
+    """Return the snapshot of a field; its class says of which type a number is, unless the field is spelled out."""
+    is_spelled = is_exact or name in (spelled or ())
+    return value if type(value) in _SCALARS and not is_spelled else _snapshot(value, spelled, is_exact=is_spelled)
 
 
 def _equals_by_fields(kind: type) -> bool:
     return bool(kind.__dictoffset__) and (hasattr(kind, "__pydantic_fields__") or hasattr(kind, "__dataclass_fields__"))
 
 
-_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None), date, datetime, timedelta, UUID})
+_NUMBERS: Final = frozenset({int, float, bool})
+_TIMES: Final = frozenset({date, datetime, timedelta})
+_SCALARS: Final = frozenset({str, bytes, type(None), UUID}) | _NUMBERS | _TIMES
 _NO_DATA: Final = object()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
@@ -60,6 +61,35 @@ def test_whatever_is_changed_in_place_is_read_anew():
         change(message)
         assert [a.content for a in cache.read(messages)] == [repr(m) for m in messages]
         assert [a.content for a in cache.read([*messages, {"new": 1}])][:3] == [repr(m) for m in messages]
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [(0, False), (1, True), (1, 1.0), (0.0, -0.0), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({1: 2}, {True: 2})],
+)
+@pytest.mark.parametrize("spelled", [None, frozenset({"args"})])
+def test_what_equals_and_is_written_otherwise_is_read_anew(was, now, spelled):
+    reads = []
+    cache = ReadCache(lambda m, _: reads.append(m) or Artifact("user", repr(m)), spelled=spelled)
+    for message in ({"args": {"dry": was}}, Model(text="t", args={"dry": [was]})):
+        cache.read([message])
+        holder = message["args"] if isinstance(message, dict) else message.args
+        holder["dry"] = now if isinstance(message, dict) else [now]
+        assert cache.read([message])[0].content == repr(message)
+        reads.clear()
+        cache.read([message])
+        assert reads == []
+
+
+def test_a_message_that_stands_twice_is_read_twice_and_remembered():
+    cache, _ = counting()
+    message = {"a": "x"}
+    first = cache.read([message, {"b": 1}, message])
+    assert first[0] is not first[2]
+    assert cache.read([message, {"b": 1}, message, message])[0] is first[0]
+    history = [message, message]
+    assert [a is b for a, b in zip(cache.read(history), cache.read([*history, message]), strict=False)] == [True, True]
+    assert first[2] is cache.read(history)[1]
 
 
 def test_what_is_no_data_is_read_each_time():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ctxguard.adapters import ReadCache
@@ -31,9 +32,13 @@ _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Say which message an artifact was read from, which blocks of it are its own, and whether they are all of it."""
+    """Say which message an artifact was read from, which blocks of it are its own, and whether they are all of it.
+
+    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice.
+    """
 
     message: Message
+    reading: object
     blocks: tuple[int, ...]
     is_whole: bool = False
     is_prompt: bool = False
@@ -62,13 +67,14 @@ class AnthropicAdapter:
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
         system: object = None
-        positions = {id(message): position for position, message in enumerate(_messages(native))}
+        ids = list(map(id, _messages(native)))
+        neighbours = set(pairwise(ids))
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             place = artifact.source
             if isinstance(place, _Place) and place.is_prompt:
                 system = _message([artifact])["content"]
-            elif groups and _belongs(artifact, groups[-1], positions):
+            elif groups and _belongs(artifact, groups[-1], neighbours):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
@@ -97,11 +103,18 @@ def _messages(native: Native) -> Sequence[Message]:
 
 def _system_artifacts(native: Native) -> list[Artifact]:
     content = native.get("system") if isinstance(native, Mapping) else None
-    if not content:
-        return []
+    return _PROMPTS.read([content]) if content else []
+
+
+def _prompt(content: object, position: int) -> Artifact:
+    del position  # there is one
     blocks = as_blocks(content)
-    place = _Place({"role": "system", "content": content}, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
-    return [Artifact(Kind.SYSTEM, _content(blocks), source=place)]
+    message = {"role": "system", "content": content}
+    place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
+    return Artifact(Kind.SYSTEM, _content(blocks), source=place)
+
+
+_PROMPTS: Final = ReadCache(_prompt)
 
 
 def _read(message: Message, position: int) -> tuple[Artifact, ...]:
@@ -111,14 +124,16 @@ def _read(message: Message, position: int) -> tuple[Artifact, ...]:
     blocks = as_blocks(get(message, "content"))
     results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(n for n in range(len(blocks)) if n not in results)
-    artifacts = [_result_artifact(blocks[number], _Place(message, (number,), len(blocks) == 1)) for number in results]
+    reading = object()
+    places = [_Place(message, reading, (number,), len(blocks) == 1) for number in results]
+    artifacts = [_result_artifact(blocks[place.blocks[0]], place) for place in places]
     if rest or not results:
-        artifacts.append(_artifact(role, [blocks[n] for n in rest], _Place(message, rest, not results)))
+        artifacts.append(_artifact(role, [blocks[n] for n in rest], _Place(message, reading, rest, not results)))
     return tuple(artifacts)
 
 
 # One message holds several artifacts; the cache minds what is read no more than it has to.
-_CACHE: Final = ReadCache(cast("Callable[[Message, int], Artifact]", _read))
+_CACHE: Final = ReadCache(cast("Callable[[Message, int], Artifact]", _read), spelled=frozenset({"input"}))
 
 
 def _result_artifact(block: object, place: _Place) -> Artifact:
@@ -145,18 +160,17 @@ def _content(blocks: Sequence[object]) -> str | tuple[Part, ...]:
     return content_of([part for _, part in _slots(blocks)])
 
 
-def _belongs(artifact: Artifact, group: list[Artifact], positions: Mapping[int, int]) -> bool:
+def _belongs(artifact: Artifact, group: list[Artifact], neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of those before it."""
     last, place = group[-1], artifact.source
     if not isinstance(place, _Place):
         return artifact.kind is Kind.TOOL and last.kind is Kind.TOOL
     before = last.source
-    if isinstance(before, _Place) and before.message is place.message:
+    if isinstance(before, _Place) and before.reading is place.reading:
         return True
     if artifact.kind is not Kind.TOOL or last.kind is not Kind.TOOL:
         return False
-    follows = isinstance(before, _Place) and positions[id(place.message)] == positions[id(before.message)] + 1
-    return not follows
+    return not isinstance(before, _Place) or (id(before.message), id(place.message)) not in neighbours
 
 
 def _message(group: list[Artifact]) -> Message:

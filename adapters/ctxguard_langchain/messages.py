@@ -112,7 +112,7 @@ def _artifact(message: BaseMessage, position: int) -> Artifact:
     )
 
 
-_CACHE: Final = ReadCache(_artifact)
+_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"args", "arguments", "input"}))
 
 
 def _reported(message: BaseMessage) -> int | None:

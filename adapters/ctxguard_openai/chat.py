@@ -101,7 +101,7 @@ def _artifact(message: Message, position: int) -> Artifact:
     )
 
 
-_CACHE: Final = ReadCache(_artifact)
+_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input"}))
 
 
 def _fault(message: object) -> str:

@@ -42,9 +42,13 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Say which message an artifact was read from, and which part of a request."""
+    """Say which message an artifact was read from, and which part of a request.
+
+    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice.
+    """
 
     message: ModelMessage
+    reading: object
     part: int | None = None
 
 
@@ -95,15 +99,18 @@ def _read(message: ModelMessage, position: int) -> tuple[Artifact, ...]:
             f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}", position=position
         )
     if not message.parts:
-        return (Artifact(Kind.USER, "", source=_Place(message)),)
-    return tuple(_request_artifact(message, number, part) for number, part in enumerate(message.parts))
+        return (Artifact(Kind.USER, "", source=_Place(message, object())),)
+    reading = object()
+    return tuple(_request_artifact(_Place(message, reading, n), part) for n, part in enumerate(message.parts))
 
 
 # One message holds several artifacts; the cache minds what is read no more than it has to.
-_CACHE: Final = ReadCache(cast("Callable[[ModelMessage, int], Artifact]", _read))
+_CACHE: Final = ReadCache(
+    cast("Callable[[ModelMessage, int], Artifact]", _read), spelled=frozenset({"args", "content"})
+)
 
 
-def _request_artifact(message: ModelMessage, number: int, part: Any) -> Artifact:  # noqa: ANN401 - duck-typed
+def _request_artifact(place: _Place, part: Any) -> Artifact:  # noqa: ANN401 - duck-typed
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
         kind = Kind.TOOL if part.tool_name else Kind.USER
@@ -112,7 +119,7 @@ def _request_artifact(message: ModelMessage, number: int, part: Any) -> Artifact
         _content([part]),
         answers=part.tool_call_id if kind is Kind.TOOL else None,
         pinned=kind is None or is_fixed(part),
-        source=_Place(message, number),
+        source=place,
     )
 
 
@@ -125,7 +132,7 @@ def _response_artifact(message: ModelMessage) -> Artifact:
         calls=tuple(map(call_of, calls)),
         pinned=pinned,
         reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
-        source=_Place(message),
+        source=_Place(message, object()),
     )
 
 
@@ -144,7 +151,7 @@ def _content(parts: Sequence[Any]) -> str | tuple[Part, ...]:
 def _message_key(artifact: Artifact) -> object:
     """Return what artifacts that stand side by side in one message have in common."""
     if isinstance(artifact.source, _Place):
-        return id(artifact.source.message)
+        return id(artifact.source.reading)
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
 
 

@@ -7,11 +7,14 @@ between 1.71 and 2.68 make no difference.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from pydantic import BaseModel
 from pydantic_ai import messages
+from pydantic_core import PydanticSerializationError
 
 from ctxguard.artifacts import Part, ToolCall
 from ctxguard.lens import GONE, Path, Slot, audio, edited, file, image, opaque, sealed
@@ -116,7 +119,23 @@ def rendered(part: NativePart, content: object) -> str:
     """Return what the model reads of a tool's result: a text as it is, anything else as the framework's JSON."""
     if isinstance(content, str):
         return content
-    return str(edited(part, {("content",): content, ("outcome",): "success"}).model_response_str())
+    succeeded = edited(part, {("content",): content, ("outcome",): "success"})
+    try:
+        return str(succeeded.model_response_str())
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return str(edited(succeeded, {("content",): _encodable(content)}).model_response_str())
+
+
+def _encodable(value: object) -> object:
+    """Return a value as JSON holds it, with `?` in place of lone surrogates: UTF-8 has no way to write them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, (list, tuple)):
+        return [_encodable(member) for member in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(member) for key, member in value.items()}
+    fields = vars(value) if dataclasses.is_dataclass(value) or isinstance(value, BaseModel) else None
+    return value if fields is None else _encodable(dict(fields))
 
 
 def _retry(part: NativePart) -> list[Slot]:
@@ -149,7 +168,14 @@ _SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
 
 def call_of(part: NativePart) -> ToolCall:
     """Return a call; its arguments are the compact JSON that the framework sends."""
-    return ToolCall(part.tool_name, "" if is_fixed(part) else part.args_as_json_str(), part.tool_call_id)
+    return ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
+
+
+def _arguments(part: NativePart) -> str:
+    try:
+        return str(part.args_as_json_str())
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return str(edited(part, {("args",): _encodable(part.args)}).args_as_json_str())
 
 
 def edited_call(part: NativePart, call: ToolCall) -> NativePart:

@@ -284,3 +284,20 @@ def test_it_knows_its_own():
     assert not ADAPTER.detects({"messages": [USER]})
     assert not ADAPTER.detects([USER])
     assert not ADAPTER.detects("hello")
+
+
+def test_one_message_that_stands_many_times_stays_as_many_messages():
+    again = {"role": "user", "content": "continue please"}
+    history = [m for n in range(30) for m in (again, {"role": "assistant", "content": f"step {n} " + "bla " * 40})]
+    history.append(again)
+    assert all(now is was for now, was in zip(ADAPTER.write(history, ADAPTER.read(history)), history, strict=True))
+    _, out, _ = stabilize_messages(history, Stabilizer(500, counter="estimate"))
+    assert all(any(message is was for was in history) for message in out)
+    neighbours = [again, again]
+    assert ADAPTER.write(neighbours, ADAPTER.read(neighbours)) == neighbours
+
+
+def test_the_same_system_prompt_is_the_same_artifact():
+    for system in ("be brief", [text("be brief")]):
+        first = ADAPTER.read({"system": system, "messages": [USER]})
+        assert ADAPTER.read({"system": system, "messages": [USER, USER]})[0] is first[0]

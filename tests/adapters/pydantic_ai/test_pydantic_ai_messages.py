@@ -26,6 +26,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
+from ctxguard import Stabilizer
+from ctxguard.adapters import stabilize_native
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai import PydanticAIAdapter
@@ -295,3 +297,26 @@ def test_what_is_no_message_is_named():
         ADAPTER.read("hello")
     assert not ADAPTER.detects([{"role": "user", "content": "hi"}])
     assert ADAPTER.detects([request(UserPromptPart("hi"))])
+
+
+def test_one_request_that_stands_many_times_stays_as_many_messages():
+    again = ModelRequest(parts=[UserPromptPart("continue please")])
+    replies = [ModelResponse(parts=[TextPart(f"step {n} " + "bla " * 40)]) for n in range(30)]
+    history = [*(m for reply in replies for m in (again, reply)), again]
+    out, _ = stabilize_native(Stabilizer(500, counter="estimate"), ADAPTER, history)
+    assert all(any(message is was for was in history) for message in out)
+    assert ADAPTER.write([], ADAPTER.read([again, again])) == [again, again]
+
+
+@dataclass
+class Row:
+    r: str
+
+
+@pytest.mark.parametrize("content", [{"r": "x \ud800"}, Row("x \ud800")])
+def test_a_lone_surrogate_in_structured_values_is_replaced_where_it_is_read(content):
+    call = ModelResponse(parts=[ToolCallPart("f", {"r": "x \ud800"}, "c")], timestamp=TIME)
+    request = ModelRequest(parts=[ToolReturnPart("f", content, "c")])
+    asked, answered = ADAPTER.read([call, request])
+    assert asked.calls[0].arguments == answered.text == '{"r":"x ?"}'
+    assert ADAPTER.write([], [asked, answered]) == [call, request]
