@@ -8,11 +8,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from ctxguard.errors import SessionFileError
+from ctxguard.errors import ConfigError, SessionFileError
+from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span
+from ctxguard.pii.standard import STANDARD
 
 __all__ = ["Example", "Score", "Scores", "evaluate", "read_gold"]
+
+_WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +119,47 @@ def read_gold(path: str | Path) -> Iterator[Example]:
     """Read marked texts: JSON lines (gzipped: `.gz`), each `{"text", "spans": [{"start", "end", "label"}]}`.
 
     Raises:
-        SessionFileError: the file cannot be read, or a line is none of these.
+        SessionFileError: the file cannot be read or holds no text, or a line is none of these; a span must be within
+            its text and hold at least one character.
     """
     place = Path(path)
     opener = gzip.open if place.suffix == ".gz" else open
+    example = None
     try:
         with opener(place, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield _example(line, str(path), number)
-    except (OSError, UnicodeDecodeError) as error:
+                    example = _example(line, str(path), number)
+                    yield example
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise SessionFileError(
             str(path), f"cannot be read ({type(error).__name__}); give a file of JSON lines"
         ) from error
+    if example is None:
+        raise SessionFileError(str(path), "holds no marked texts; give a file of JSON lines")
 
 
 def _example(line: str, path: str, number: int) -> Example:
     try:
         record = json.loads(line)
         spans = tuple(Span(span["start"], span["end"], span["label"]) for span in record["spans"])
-        return Example(record["text"], spans)
-    except (ValueError, KeyError, TypeError) as error:
-        wanted = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
-        raise SessionFileError(path, wanted, line=number) from error
+        example = Example(record["text"], spans)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SessionFileError(path, _WANTED, line=number) from error
+    if not isinstance(example.text, str) or not all(isinstance(span.label, str) for span in spans):
+        raise SessionFileError(path, _WANTED, line=number)
+    outside = next((span for span in spans if not _is_inside(span, example.text)), None)
+    if outside is not None:
+        size = len(example.text)
+        place = f"the span {outside.start!r}-{outside.end!r} is not inside its text of {size} characters"
+        raise SessionFileError(
+            path, f"{place}; offsets count characters from 0, the end is after the last", line=number
+        )
+    return example
+
+
+def _is_inside(span: Span, text: str) -> bool:
+    return type(span.start) is type(span.end) is int and 0 <= span.start < span.end <= len(text)
 
 
 def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequence[str] | None = None) -> Scores:
@@ -146,17 +169,36 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
         detector: a rule set or any detector.
         examples: the marked texts.
         labels: the labels that count, on both sides; None means: marked ones that occur and findings of any label.
+
+    Raises:
+        ConfigError: a label is neither one of the standard rules' or the detector's, nor marked or found anywhere.
     """
     counts: dict[str, Score] = {}
+    seen: set[str] = set()
     chars, seconds = 0, 0.0
     for example in examples:
         began = time.process_time()
         found = detector.find(example.text)
         seconds += time.process_time() - began
         chars += len(example.text)
+        seen.update(span.label for span in (*example.spans, *found))
         for label, score in _judged(example, found, labels):
             counts[label] = counts.get(label, Score()) + score
+    _require_known(labels or (), seen | _labels_of(STANDARD) | _labels_of(detector))
     return Scores(dict(sorted(counts.items())), chars, seconds)
+
+
+def _labels_of(detector: Detector) -> set[str]:
+    if not isinstance(detector, RuleSet):
+        return set()
+    return {rule.label for rule in detector.rules} | {label for _, label in detector.deny}
+
+
+def _require_known(labels: Sequence[str], known: set[str]) -> None:
+    """Refuse a label that nothing can have: its score would be perfect."""
+    for label in labels:
+        if label not in known:
+            raise ConfigError(f"unknown label {label!r}; known are {', '.join(sorted(known))}", setting="labels")
 
 
 def _judged(example: Example, found: Sequence[Span], labels: Sequence[str] | None) -> Iterator[tuple[str, Score]]:

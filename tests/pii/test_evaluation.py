@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from ctxguard.errors import SessionFileError
+from ctxguard.errors import ConfigError, SessionFileError
 from ctxguard.pii import STANDARD, PresidioDetector, Span, evaluate, read_gold
 from ctxguard.pii.cli import app
 from ctxguard.pii.evaluation import Example, Score
@@ -67,6 +67,59 @@ def test_files_that_hold_no_gold_end_with_two_and_one_line(tmp_path):
         assert len(result.stderr.strip().splitlines()) == 1
     with pytest.raises(SessionFileError, match=r"bad\.jsonl:1: a line must be"):
         list(read_gold(bad))
+
+
+def command(path, *arguments, content=None):
+    if content is not None:
+        path.write_text(content)
+    return CliRunner().invoke(app, ["eval", str(path), *arguments])
+
+
+def test_label_that_nothing_has_is_refused_with_the_known_ones(tmp_path):
+    file = gold_file(tmp_path / "gold.jsonl.gz")
+    for labels in ("emial", "EMAIL,emial"):
+        result = command(tmp_path / "gold.jsonl.gz", "--labels", labels)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert "'emial'" in result.stderr
+        assert "EMAIL, " in result.stderr
+    with pytest.raises(ConfigError, match="unknown label 'emial'") as caught:
+        evaluate(STANDARD, read_gold(file), labels=["emial"])
+    assert caught.value.setting == "labels"
+
+
+def test_label_that_only_the_file_or_only_the_rules_have_is_known(tmp_path):
+    gold = '{"text": "id 7", "spans": [{"start": 3, "end": 4, "label": "HOUSE"}]}\n'
+    result = command(tmp_path / "gold.jsonl", "--labels", "HOUSE,IBAN", "--json", content=gold)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["labels"]["HOUSE"]["gold"] == 1
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_file_without_texts_is_an_error_and_no_score(tmp_path, content):
+    result = command(tmp_path / "gold.jsonl", content=content)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "gold.jsonl: holds no marked texts" in result.stderr
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 99), (0, 2), (-1, 1), (1, 1), (1, 0), (0, 1.0), ("0", 1), (True, 1)])
+def test_span_that_is_not_in_its_text_is_one_line_with_its_number(tmp_path, start, end):
+    bad = json.dumps({"text": "x", "spans": [{"start": start, "end": end, "label": "ID"}]})
+    result = command(tmp_path / "gold.jsonl", content='{"text": "", "spans": []}\n' + bad + "\n")
+    assert result.exit_code == 2
+    assert "gold.jsonl:2: " in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ['{"text": 1, "spans": []}', '{"text": "x", "spans": [{"start": 0, "end": 1, "label": 3}]}']
+)
+def test_text_and_label_must_be_texts(tmp_path, line):
+    result = command(tmp_path / "gold.jsonl", content=line)
+    assert result.exit_code == 2
+    assert "gold.jsonl:1: a line must be" in result.stderr
 
 
 GOALS = {"presidio-research": (0.95, 0.99), "presidio-tests": (0.95, 0.90)}
