@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
+
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ctxguard.config import (
     CompactionConfig,
@@ -253,3 +257,37 @@ def test_unknown_preset_is_refused_with_the_nearest():
 
 def test_compression_levels_compare_with_their_documented_spelling():
     assert ContextConfig(compression_level="high").compression_level is CompressionLevel.HIGH
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+MODELS = (ContextConfig, StabilizerConfig, TruncationConfig, CompactionConfig)
+
+
+def as_written(default):
+    """Return a default as one writes it in YAML."""
+    if default is None or isinstance(default, bool):
+        return str(default).lower()
+    return f"[{', '.join(default)}]" if isinstance(default, list) else str(default)
+
+
+def described(model):
+    """Walk the settings of a model with what its docstring says they are."""
+    attributes = inspect.getdoc(model).partition("Attributes:\n")[2]
+    for told in re.split(r"\n?^    (?=\w)", attributes, flags=re.MULTILINE)[1:]:
+        name, _, meaning = " ".join(told.split()).partition(": ")
+        yield name, meaning.rstrip(".")
+
+
+def test_the_page_has_every_setting_with_its_default_and_what_it_is():
+    rows, sections = [], []
+    for model in MODELS:
+        for name, meaning in described(model):
+            default = model.model_fields[name].get_default(call_default_factory=True)
+            if isinstance(default, dict | BaseModel):
+                sections.append(name)
+            else:
+                rows.append(f"| `{name}` | `{as_written(default)}` | {meaning} |")
+    text = PAGE.read_text(encoding="utf-8")
+    assert sorted(line for line in text.splitlines() if line.startswith("| `")) == sorted(rows)
+    assert len(rows) + len(sections) == sum(len(model.model_fields) for model in MODELS)
+    assert all(f"## `{name}`" in text for name in sections)
