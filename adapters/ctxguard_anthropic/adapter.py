@@ -226,13 +226,13 @@ def _changes(artifact: Artifact, blocks: Sequence[object]) -> Iterator[tuple[Pat
 
 def _text_changes(path: Path, text: str | None) -> Iterator[tuple[Path, object]]:
     """Walk what a new text changes: a block of which nothing is left goes, `citations` point into the old text."""
-    if not text and path[1:] in ((), ("text",)):
-        yield path[:1], GONE
-    elif path[-1] == "text":
-        yield path, text or _LEFT_OUT
+    if not text and path[-1] != "content":
+        last = max(number for number, key in enumerate(path) if isinstance(key, int))
+        yield path[: last + 1], GONE
+        return
+    yield path, text
+    if path[-1] == "text":
         yield (*path[:-1], "citations"), GONE
-    else:
-        yield path, text
 
 
 def _created(group: list[Artifact]) -> dict[str, object]:

@@ -157,7 +157,7 @@ def _artifact(items: list[Item], position: int) -> Artifact:
 
 
 _RUNS: Final = _Runs()
-_CACHE: Final = ReadCache(_artifact)
+_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input", "action", "operation", "output"}))
 
 
 def _with_shell_call_ids(artifacts: list[Artifact], groups: Sequence[Sequence[Item]]) -> list[Artifact]:

@@ -162,7 +162,9 @@ async def test_a_summary_leaves_no_thinking_behind_it():
     async def summarized(text):
         return "They asked for the log."
 
-    compactor = HistoryCompactor(CompactionConfig(max_tokens=600, target_tokens=300), summarizer=summarized, counter="estimate")
+    compactor = HistoryCompactor(
+        CompactionConfig(max_tokens=600, target_tokens=300), summarizer=summarized, counter="estimate"
+    )
     history = []
     for turn in range(TURNS):
         thinking = {"type": "thinking", "thinking": f"thought {turn}", "signature": "s"}
