@@ -114,8 +114,8 @@ DemoBudget = Annotated[
     typer.Option(
         "--budget",
         "-b",
-        metavar="N",
-        help="Tokens that the context may take.",
+        metavar="N|N%",
+        help="Tokens that the context may take, or a share of --window.",
         show_default="that of --config, or 2500",
     ),
 ]
@@ -351,6 +351,7 @@ def tokens(
 @app.command()
 def demo(
     budget: DemoBudget = None,
+    window: Window = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file.")] = None,
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
@@ -359,10 +360,10 @@ def demo(
     from ctxguard.stabilizer import Stabilizer
 
     if config is None:  # the figures are those of the documentation, whatever lies in the working directory
-        tokens = _in_tokens(budget or DEMO_BUDGET, None)
+        tokens = _in_tokens(budget or DEMO_BUDGET, window)
         stabilizer = Stabilizer.from_policy("agent", budget=tokens, provider="openai")
     else:
-        stabilizer = _stabilizer(config, budget, None, default=DEMO_BUDGET)
+        stabilizer = _stabilizer(config, budget, window, default=DEMO_BUDGET)
     show_demo(stabilizer, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
 
 

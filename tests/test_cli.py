@@ -374,6 +374,7 @@ def test_a_share_as_budget_needs_the_window(configured, tmp_path):
     assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
     assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
     assert json.loads(cli("replay", configured, "--window", 1_000).stdout)["calls"] == 21
+    assert "of a budget of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
     for command in ("stabilize", "check", "replay"):
         run = cli(command, configured)
         assert run.returncode == 2
