@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
+from ctxguard.protection import stands_in
 
 __all__ = ["ExpireLifetimes"]
 
@@ -59,11 +60,11 @@ class ExpireLifetimes:
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact came."""
+    """Return how many turns have begun since each artifact came; what a stage wrote for the user begins none."""
     total = 0
     turns = []
     for artifact in artifacts:
-        total += artifact.kind is Kind.USER
+        total += artifact.kind is Kind.USER and not stands_in(artifact)
         turns.append(total)
     return [total - turn for turn in turns]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
+from ctxguard.protection import RECALLED
 from ctxguard.stages import ExpireLifetimes
 
 
@@ -50,3 +51,14 @@ def test_pins_and_open_exchanges_do_not_expire():
     pinned = Artifact("user", "x", lifetime=Lifetime(turns=1), pinned=True)
     history = [pinned, Artifact("user", "y", events=("now",)), call]
     assert kept(history)[0] == ["x", "y", ""]
+
+
+def test_what_was_recalled_or_summarised_begins_no_turn():
+    note = Artifact("user", "until the next question", lifetime=Lifetime(turns=2))
+    history = [note, Artifact("assistant", "ok"), Artifact("user", f"{RECALLED}\nTurn 1: blue"), Artifact("user", "q")]
+    result = Stabilizer(1_000, stages=[ExpireLifetimes()], counter="estimate").stabilize(history)
+    assert result.artifacts[0] is note
+    assert (
+        Stabilizer(1_000, stages=[ExpireLifetimes()]).stabilize([*history, Artifact("user", "r")]).artifacts[0]
+        is not note
+    )
