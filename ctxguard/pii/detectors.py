@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import DetectorError
-from ctxguard.pii.placeholders import label_of, outside_placeholders
+from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
 from ctxguard.pii.spans import Detector, Span, resolve
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class GuardedDetector:
         except DetectorError:
             if self._on_error == "raise":
                 raise
-            return [(Span(0, len(text), "UNCHECKED"),) for text in texts]
+            return [outside_placeholders(text, (Span(0, len(text), UNCHECKED),)) for text in texts]
 
     def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
         together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
+from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.prepared import MEMO, NOTHING, Before, Prepared, Surroundings, joined, prepare, stands
 from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
@@ -63,12 +64,14 @@ class Engine:
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
         self._surroundings = Surroundings(remembers=True)
+        self._labels = frozenset((*(p.rule.label for p in prepared), *(label for _, label in deny), LITERAL, UNCHECKED))
+        self._trusts = lru_cache(maxsize=4096)(self._can_write)
 
     def find(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the fast path."""
         if not text:
             return ()
-        view = view_of(text)
+        view = view_of(text, self._trusts)
         seen = Seen(view.text)
         found: Found = []
         tokens = len(self._texts)
@@ -85,7 +88,7 @@ class Engine:
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
-        view = view_of(text)
+        view = view_of(text, self._can_write)
         seen = Seen(view.text)
         anew = Surroundings(remembers=False)
         found: Found = []
@@ -102,6 +105,13 @@ class Engine:
                 self._judge(self._numbers[number], seen.text, begin + start, begin + stop, before, found)
         self._match_denied(seen.text, found)
         return _chosen(view, found)
+
+    def _can_write(self, label: str, number: str) -> bool:
+        """Tell whether masking by these rules can have written a placeholder; no number is written that a rule finds.
+
+        Any other text of that shape is read as what it is: values may stand in it.
+        """
+        return label in self._labels and not (number and self.find(number))
 
     def _match(self, prepared: Prepared, seen: Seen, found: Found) -> None:
         """Match one rule only where its anchor or its shape says that a match may stand."""

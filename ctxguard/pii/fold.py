@@ -16,7 +16,7 @@ from html import unescape
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ctxguard.pii.placeholders import blank_placeholders
+from ctxguard.pii.placeholders import Trust, blank_placeholders
 from ctxguard.pii.spans import Span
 
 __all__ = ["View", "view_of"]
@@ -77,9 +77,14 @@ class View(NamedTuple):
         return offset if number < 0 else self.ends[number] + offset - self.cuts[number]
 
 
-def view_of(text: str) -> View:
-    """Return the view of a text; costs next to nothing where it is plain ASCII."""
-    folded = blank_placeholders(text)
+def view_of(text: str, trusts: Trust | None = None) -> View:
+    """Return the view of a text; costs next to nothing where it is plain ASCII.
+
+    Args:
+        text: the text.
+        trusts: see `blank_placeholders`.
+    """
+    folded = blank_placeholders(text, trusts)
     if "\\" in folded:
         folded = _LINE_ESCAPE.sub("  ", folded)
     if not text.isascii():

@@ -13,8 +13,8 @@ from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.detectors import Finder, OnDetectorError, as_detector
 from ctxguard.pii.json_text import JsonToken, is_json, kept_apart, rewrite_json
-from ctxguard.pii.placeholders import PLACEHOLDER, PSEUDONYM, label_of, outside_placeholders, redaction
-from ctxguard.pii.pseudonyms import LITERAL, MemoryPseudonyms, Original, Pseudonyms
+from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM, label_of, redaction
+from ctxguard.pii.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
@@ -107,7 +107,7 @@ class Masker:
             return self.detectors[0].find(text)
         found = self._found.get(text)
         if found is None:
-            found = self._outside_placeholders(text)
+            found = resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
             self._found.put(text, found)
         return found
 
@@ -120,7 +120,7 @@ class Masker:
             for detector, batch in zip(self.detectors, batches, strict=True)
         ]
         for text, *found in zip(missing, *answers, strict=True):
-            self._found.put(text, outside_placeholders(text, resolve(chain.from_iterable(found))))
+            self._found.put(text, resolve(chain.from_iterable(found)))
 
     @property
     def steps(self) -> Steps | None:
@@ -152,10 +152,6 @@ class Masker:
     def redaction(self, label: str) -> str:
         """Return the placeholder that says no more than the label."""
         return self._redactions.get(label) or redaction(label_of(label))
-
-    def _outside_placeholders(self, text: str) -> Sequence[Span]:
-        found = resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
-        return outside_placeholders(text, found)
 
     def _check_placeholders(self) -> None:
         for label, placeholder in self._redactions.items():

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from ctxguard.pii.spans import Span
 
-__all__ = ["PLACEHOLDER", "PSEUDONYM", "blank_placeholders", "label_of", "outside_placeholders", "redaction"]
+__all__ = [
+    "LITERAL",
+    "PLACEHOLDER",
+    "PSEUDONYM",
+    "UNCHECKED",
+    "Trust",
+    "blank_placeholders",
+    "label_of",
+    "outside_placeholders",
+    "redaction",
+]
+
+LITERAL: Final = "LITERAL"
+"""Label of a placeholder that stood in a text as it came in: it stands for itself, so that no vault is asked."""
+UNCHECKED: Final = "UNCHECKED"
+"""Label of a whole text that is hidden because a detector failed."""
 
 PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,2})>")
 """`<EMAIL_1>`: label and number; `<NUMBER_1_00>` is number 100 where a rule would match three digits."""
 PLACEHOLDER: Final = re.compile(
-    rf"\[REDACTED(?:_[A-Z_]{{1,40}})?\]|<[A-Z][A-Z_]{{0,39}}_[g-v]{{16}}>|{PSEUDONYM.pattern}"
+    rf"\[REDACTED(?:_([A-Z_]{{1,40}}))?\]|<([A-Z][A-Z_]{{0,39}})_[g-v]{{16}}>|{PSEUDONYM.pattern}"
 )
-"""Anything masking may have written. It is opaque to rules: too narrow a shape to hide a number in."""
+"""Anything masking may have written: its label in one of the first three groups, a pseudonym's number in the fourth."""
+Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
 BLANK: Final = "\x00"
 _LABEL_REST: Final = re.compile(r"[^A-Z]+")
@@ -31,11 +47,23 @@ def redaction(label: str) -> str:
     return f"[REDACTED_{label}]"
 
 
-def blank_placeholders(text: str) -> str:
-    """Return a copy of the same length in which placeholders are NUL characters, so that no rule sees them."""
+def blank_placeholders(text: str, trusts: Trust | None = None) -> str:
+    """Return a copy of the same length in which placeholders are NUL characters, so that no rule sees them.
+
+    Args:
+        text: the text.
+        trusts: tells by label and number whether masking can have written a placeholder; None takes all of that shape.
+    """
     if ("<" in text and _OPENS.search(text) is not None) or ("[" in text and "[REDACTED" in text):
-        return PLACEHOLDER.sub(lambda match: BLANK * (match.end() - match.start()), text)
+        return PLACEHOLDER.sub(lambda match: _blank(match, trusts), text)
     return text
+
+
+def _blank(match: re.Match[str], trusts: Trust | None) -> str:
+    label = match[1] or match[2] or match[3]
+    if trusts is None or label is None or trusts(label, match[4] or ""):
+        return BLANK * (match.end() - match.start())
+    return match[0]
 
 
 def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:

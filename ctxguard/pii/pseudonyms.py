@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ctxguard.pii.fold import view_of
+from ctxguard.pii.placeholders import LITERAL
 
-__all__ = ["LITERAL", "MemoryPseudonyms", "Original", "Pseudonyms", "normalized", "pseudonym"]
+__all__ = ["MemoryPseudonyms", "Original", "Pseudonyms", "normalized", "pseudonym"]
 
-LITERAL: Final = "LITERAL"
-"""Label of a placeholder that stood in a text as it came in: it stands for itself, so that no vault is asked."""
 _BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
 _BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
 

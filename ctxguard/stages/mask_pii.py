@@ -22,8 +22,8 @@ class MaskPII:
     """Mask every text slot by the active rules: contents, tool-call arguments, names. System prompts too.
 
     Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
-    vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact becomes depends on itself and on what
-    came before it, so it never changes from turn to turn.
+    vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact
+    becomes depends on itself and on what came before it, so it never changes from turn to turn.
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.

@@ -257,3 +257,33 @@ def test_threads_share_a_masker():
     for thread in threads:
         thread.join()
     assert all(alone[at] == masked for (_, at), masked in together.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("pin <PIN_123456>", DIGITS),
+        ("<NUMBER_123456>", DIGITS),
+        ("card <A_411111><A_111111><A_1111>", DIGITS),
+        ('{"pin": "<PIN_123456>"}', DIGITS),
+        ("<A_12345>", [DIGITS, lambda text: ()]),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["redact", "pseudonymize"])
+def test_what_only_looks_like_a_placeholder_is_read_like_any_text(text, rules, strategy):
+    assert not validate_no_pii(text, rules)
+    masker = Masker(rules, strategy=strategy)
+    for mask in (masker.session().text, masker.session().own):
+        masked = mask(text)
+        assert not re.search(r"\d{3}", masked)
+        assert validate_no_pii(masked, rules)
+    assert strategy == "pseudonymize" or masker.mask(masked) == masked
+
+
+@pytest.mark.parametrize("rules", [DIGITS, STANDARD])
+@pytest.mark.parametrize(
+    "placeholder", ["<NUMBER_1_00>", "<EMAIL_12>", "<LITERAL_1>", "[REDACTED_EMAIL]", "[REDACTED]"]
+)
+def test_placeholders_that_masking_writes_are_left_alone(rules, placeholder):
+    text = f"password: {placeholder}, phone {placeholder}"
+    assert Masker(rules).mask(text) == text
