@@ -23,6 +23,8 @@ _ALLOWANCE_SHARE: Final = 3
 _MOST_ALLOWANCE: Final = 4_000
 _LEAST_GAIN: Final = 10
 """A cut frees at least one part in this many of the limit, or it waits."""
+_OLDER: Final = "older than what stays verbatim"
+_FALLBACK: Final = f"{_OLDER}; no summary was to be had, the transcript's head and tail stand in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,13 @@ class Fold:
             keys.append(known[cut, begin])
         return keys[1:]
 
-    def result(self, summary: Artifact) -> Draft:
-        """Return the draft with the summary in place of what it stands for, the cut noted."""
+    def result(self, summary: Artifact, *, fallback: bool = False) -> Draft:
+        """Return the draft with the summary in place of what it stands for, the cut noted.
+
+        Args:
+            summary: the message that stands for what is gone.
+            fallback: whether it is head and tail of the transcript, for want of a summary; the report says so.
+        """
         draft, history, begin = self.draft, self.history, self.begins[-1]
         anchor = self._anchor(begin)
         place = history.start(begin if anchor is None else anchor)
@@ -185,7 +192,7 @@ class Fold:
             *(draft.artifacts[p] for p in before if p >= place),
             *islice(draft.artifacts, history.start(begin), None),
         ]
-        compacted = draft.revise([*head, summary, *tail], action="summarised", reason="older than what stays verbatim")
+        compacted = draft.revise([*head, summary, *tail], action="summarised", reason=_FALLBACK if fallback else _OLDER)
         hit = history.start(self._state.cut_at)
         cut = Cut(
             at=hit,

@@ -194,7 +194,7 @@ class HistoryCompactor:
             if summary is None:
                 summary = yield from self._made(fold, keys)
             message = self._message(fold, summary, keys[-1])
-            result = fold.result(message)
+            result = fold.result(message, fallback=summary is None)
         if self.on_compaction is not None and not self._told.get(keys[-1]):
             yield from self._tell(self.on_compaction, _told(draft, result, message, fallback=summary is None))
             self._told.put(keys[-1], value=True)
