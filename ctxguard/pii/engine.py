@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,10 @@ _DIGIT_WITHIN: Final = 65
 _DOTS: Final = (".", ":")
 _NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
 """Where a number can begin in a shape."""
+_PHONE: Final = "PHONE"
+_PHONE_DIGITS: Final = 7
+"""A phone number with its area code has no fewer: with fewer left, what follows is no value of its own."""
+_GAP: Final = " /,;|"
 Fit = tuple[int, int, int]
 Found = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
@@ -218,10 +223,40 @@ class Engine:
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
     """Return the findings that are kept, where they stand in the original."""
     if len(found) > 1:
+        found = _apart(view.text, found)
         found.sort(key=itemgetter(0))
     if view.cuts:
         return resolve(view.original(span) for _, span in found)
     return resolve(span for _, span in found)
+
+
+def _apart(text: str, found: Found) -> Found:
+    """End phone numbers where another value begins that ends after them: groups of digits do not say whose they are.
+
+    Without it the longer of the two would be kept alone, and the rest of the other stay in the text.
+    """
+    if all(span.label != _PHONE for _, span in found):
+        return found
+    ordered = sorted(found, key=_start)
+    for place, (order, span) in enumerate(ordered):
+        if span.label != _PHONE:
+            continue
+        for _, other in islice(ordered, place + 1, None):
+            if other.start >= span.end:
+                break
+            if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
+                end = span.start + len(text[span.start : other.start].rstrip(_GAP))
+                ordered[place] = (order, Span(span.start, end, span.label, span.score))
+                break
+    return ordered
+
+
+def _start(found: tuple[int, Span]) -> int:
+    return found[1].start
+
+
+def _is_whole(number: str) -> bool:
+    return number[-1:] in _GAP and sum(map(str.isdigit, number)) >= _PHONE_DIGITS
 
 
 def _value(match: re.Match[str], group: int | str) -> tuple[int, int]:

@@ -61,9 +61,16 @@ CORE_RULES: Final = (
         validate=_HERE + "iban_length",
     ),
     Rule(
+        "card-in-fours",
+        "CREDIT_CARD",
+        rf"{LEFT}\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "card",
+    ),
+    Rule(
         "card",
         "CREDIT_CARD",
-        rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?:(?P=s)\d{{1,3}})?"
+        rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{1,3}}"
         rf"|\d{{4}}[ .-]\d{{6}}[ .-]\d{{4,5}}|\d{{14,16}}){RIGHT}",
         kind="number",
         validate=_HERE + "card",

@@ -1,9 +1,11 @@
 """What the standard set finds, and what it leaves alone."""
 
+import re
+
 import pytest
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules
+from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules, mask_pii
 
 
 def found(text):
@@ -151,3 +153,21 @@ def test_country_sets_stand_alone_and_unknown_ones_are_refused():
     assert [span.label for span in country_rules("DE", "BR").find("CPF 390.533.447-05, DNI 12345678Z")] == ["BR_CPF"]
     with pytest.raises(ConfigError, match="no rules for ZZ"):
         country_rules("ZZ")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("+49 170 1234567 4111 1111 1111 1111", ["PHONE", "CREDIT_CARD"]),
+        ("+49 170 1234567 123-45-6789", ["PHONE", "SSN"]),
+        ("+44 20 7123 4567 4111-1111-1111-1111", ["PHONE", "CREDIT_CARD"]),
+        ("name +1 212 736 5000 5105 1051 0510 5100 x", ["PHONE", "CREDIT_CARD"]),
+        ("030 901820 4111 1111 1111 1111", ["PHONE", "CREDIT_CARD"]),
+        ("order 4111 1111 1111 1111", ["CREDIT_CARD"]),
+        ("order id: 4111-1111-1111-1111.", ["CREDIT_CARD"]),
+    ],
+)
+def test_numbers_side_by_side_are_hidden_each_and_in_full(text, labels):
+    masked = mask_pii(text, STANDARD)
+    assert re.findall(r"\[REDACTED_(\w+)\]", masked) == labels
+    assert not any(char.isdigit() for char in masked)
