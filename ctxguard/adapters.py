@@ -20,6 +20,7 @@ from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
+    from ctxguard.stages import BoundToolOutput
 
 __all__ = [
     "Adapter",
@@ -39,6 +40,8 @@ __all__ = [
 Native = TypeVar("Native")
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 
+_EARLY_SHARE: Final = 0.8
+"""What an output gets when the tool returns, of what it would get by itself: schemas and system prompt come later."""
 _STEP_TOKENS: Final = 200
 """Tokens that the call of a step and its framing may take."""
 _OF_OBJECTS: Final = ("langchain", "pydantic-ai")
@@ -172,7 +175,11 @@ def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stab
     from ctxguard.stages import BoundToolOutput, MaskPII
 
     alone = copy.copy(stabilizer)
-    alone.stages = tuple(stage for stage in stabilizer.stages if isinstance(stage, (MaskPII, BoundToolOutput)))
+    alone.stages = tuple(
+        _early(stage) if isinstance(stage, BoundToolOutput) else stage
+        for stage in stabilizer.stages
+        if isinstance(stage, (MaskPII, BoundToolOutput))
+    )
     alone.checks = ()
     if max_tokens is not None:
         masks = [stage for stage in alone.stages if isinstance(stage, MaskPII)]
@@ -180,6 +187,14 @@ def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stab
         alone.stages = (*masks, BoundToolOutput(max_tokens=max_tokens, share=1, exchange_share=1, store=store))
         alone.budget, alone.reserve = 2 * max_tokens + _STEP_TOKENS, 0
     return alone
+
+
+def _early(stage: BoundToolOutput) -> BoundToolOutput:
+    """Return a stage that leaves room for what only the model call will tell, so that the chain cuts no view again."""
+    from ctxguard.stages import BoundToolOutput
+
+    shares = {"share": _EARLY_SHARE * stage.share, "exchange_share": _EARLY_SHARE * stage.exchange_share}
+    return BoundToolOutput(max_tokens=stage.max_tokens, tools=stage.tools, store=stage.store, **shares)
 
 
 def tool_step(output: Artifact, tool: str) -> list[Artifact]:
