@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -239,16 +238,21 @@ def _apart(text: str, found: Found) -> Found:
         return found
     ordered = sorted(found, key=_start)
     for place, (order, span) in enumerate(ordered):
-        if span.label != _PHONE:
-            continue
-        for _, other in islice(ordered, place + 1, None):
-            if other.start >= span.end:
-                break
-            if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
-                end = span.start + len(text[span.start : other.start].rstrip(_GAP))
-                ordered[place] = (order, Span(span.start, end, span.label, span.score))
-                break
+        if span.label == _PHONE and (number := _number_before_next(text, ordered, place)):
+            ordered[place] = (order, Span(span.start, span.start + len(number), _PHONE, span.score))
     return ordered
+
+
+def _number_before_next(text: str, ordered: Found, place: int) -> str:
+    """Return what a phone number is without the value that begins in it and ends after it; empty where none does."""
+    span = ordered[place][1]
+    for number in range(place + 1, len(ordered)):
+        other = ordered[number][1]
+        if other.start >= span.end:
+            break
+        if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
+            return text[span.start : other.start].rstrip(_GAP)
+    return ""
 
 
 def _start(found: tuple[int, Span]) -> int:
