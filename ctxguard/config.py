@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -36,6 +36,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
 FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
 _SECTION: Final = "ctxguard"
+_ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
+"""Settings whose names other programs use as well."""
 
 
 class CompressionLevel(StrEnum):
@@ -264,7 +266,8 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
     Args:
         path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
-            `config.yaml` found like that counts only where it has a section `ctxguard` or any setting of ours.
+            `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
+            `strategy`, `compaction` and `truncation`, which others use too, count where no other name stands beside.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is unknown or out of range.
@@ -341,13 +344,16 @@ def _load(
 def _read(file: Path, *, searched: bool) -> dict[str, object]:
     import yaml
 
+    strict = not searched or file.name == FILE_NAMES[0]
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file}: {(error.strerror or 'unreadable').lower()}; name a readable YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        if not strict and not _is_ours(re.findall(r"(?m)^(\w+):", file.read_text(encoding="utf-8", errors="replace"))):
+            return {}
         raise ConfigError(f"{file}: not readable as YAML ({_one_line(error)})") from None
-    if data is None:
+    if data is None or (not strict and not (isinstance(data, dict) and _is_ours(data))):
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"{file}: holds a {type(data).__name__}, not settings; write `name: value` lines")
@@ -355,13 +361,14 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
             raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
-    elif searched and file.name != FILE_NAMES[0] and not any(_is_ours(key) for key in data):
-        return {}
     return {str(key): value for key, value in data.items()}
 
 
-def _is_ours(key: object) -> bool:
-    return bool(difflib.get_close_matches(str(key), ContextConfig.model_fields, n=1, cutoff=0.85))
+def _is_ours(keys: Collection[object]) -> bool:
+    """Tell a file of ours by a name that no other program would use, or by there being no name that is not ours."""
+    fields = ContextConfig.model_fields
+    ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
+    return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
 
 
 def _one_line(error: Exception) -> str:

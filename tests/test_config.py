@@ -165,9 +165,46 @@ def test_section_of_a_shared_file_is_used_and_its_neighbours_are_left_alone(tmp_
     assert load_context_config().max_lines == 9
 
 
-def test_a_config_yaml_of_another_program_is_no_error(tmp_path):
-    (tmp_path / "config.yaml").write_text("database: {host: x}\nport: 80\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "database: {host: x}\nport: 80\n",
+        "enabled: true\nport: 8080\n",
+        "enabled: maybe\nstrategy: rolling\nreplicas: 3\n",
+        "compaction: {style: leveled}\ntruncation: off\npath: /var\n",
+        "- 1\n- 2\n",
+        "just words",
+        "key: !vault abc\nport: 80\n",
+        "a: 1\n---\nb: 2\n",
+        "a: {{ template }}\n",
+    ],
+)
+def test_a_config_yaml_of_another_program_is_no_error(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
     assert load_context_config() == ContextConfig()
+    (tmp_path / "ctxguard.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"ctxguard\.yaml"):
+        load_context_config()
+
+
+def test_a_config_yaml_of_another_program_that_is_no_utf_8_is_no_error(tmp_path):
+    (tmp_path / "config.yaml").write_bytes(b"name: caf\xe9\n")
+    assert load_context_config() == ContextConfig()
+
+
+@pytest.mark.parametrize("text", ["enabled: false\n", "enabled: false\nstrategy: hybrid\n"])
+def test_a_config_yaml_with_nothing_but_settings_of_ours_is_ours(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    assert load_context_config().enabled is False
+
+
+@pytest.mark.parametrize(
+    "text", ["max_lines: 7\nport: 80\n", "enabled: true\nstabilizer: {}\nport: 1\n", "max_lines: [1\n", "ctxguard: {\n"]
+)
+def test_a_config_yaml_that_names_what_is_ours_alone_is_held_to_it(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        load_context_config()
 
 
 def test_a_config_yaml_of_ours_with_a_typo_is_an_error(tmp_path):
