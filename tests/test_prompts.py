@@ -401,6 +401,20 @@ def test_check_finds_every_problem_once(prompts: Path, secret: Path) -> None:
     assert len(quieter) == 5
 
 
+def test_check_finds_every_problem_of_a_template_with_a_misspelt_directive(prompts: Path) -> None:
+    write(
+        prompts,
+        a="{% inlude 'x.md' %}\n{% include 'gone.md' %}\n{% include 'shared/used.md' %}\n{% include shared/used.md %}",
+        shared__used="",
+    )
+    problems = check_prompts(prompts, EstimateCounter()).problems
+    assert [problem.partition(";")[0].partition(" in the")[0] for problem in problems] == [
+        "a.md:1: \"{% inlude 'x.md' %}\" is no directive",
+        "a.md:2: no template 'gone.md'",
+        "a.md:4: '{% include shared/used.md %}' is no directive",
+    ]
+
+
 def test_the_command_exits_0_1_and_2(prompts: Path) -> None:
     runner = CliRunner()
     write(prompts, t="Hello {name}")

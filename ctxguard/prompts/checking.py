@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from ctxguard.errors import PromptError
 from ctxguard.prompts.loading import PromptFolder
-from ctxguard.prompts.templates import Include
+from ctxguard.prompts.templates import Include, Stray
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
+    from ctxguard.prompts.templates import Piece, Template
     from ctxguard.tokens import TokenCounter
 
 __all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
@@ -98,14 +99,19 @@ class _Check:
         with self._noted():
             file = self.folder.inside(name, place=name)
             template = self.folder.read(file)
-            includes = [piece for piece in template.pieces if isinstance(piece, Include)]
-            for include in includes:
+            for piece in template.pieces:
                 with self._noted():
-                    self.included.add(self.folder.inside(include.path, place=template.place(include.position)))
+                    self._follow(piece, template)
             expanded = self.folder.load(file)
             tokens = self.counter.count(expanded.text)
-            paths = tuple(include.path for include in includes)
+            paths = tuple(piece.path for piece in template.pieces if isinstance(piece, Include))
             self.templates.append(TemplateSummary(name, tuple(sorted(expanded.variables)), paths, tokens))
+
+    def _follow(self, piece: Piece, template: Template) -> None:
+        if isinstance(piece, Stray):
+            raise template.refusal(piece)
+        if isinstance(piece, Include):
+            self.included.add(self.folder.inside(piece.path, place=template.place(piece)))
 
     @contextmanager
     def _noted(self) -> Iterator[None]:

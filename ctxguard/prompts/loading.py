@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from ctxguard.errors import PromptError, PromptNotFoundError
-from ctxguard.prompts.templates import Include, Template, Variable, parse_template
+from ctxguard.prompts.templates import Piece, Stray, Template, Variable, parse_template
 
 __all__ = [
     "MAX_DEPTH",
@@ -183,7 +183,7 @@ class PromptFolder:
         """Read and parse a file.
 
         Raises:
-            PromptError: it cannot be read, is too large or no UTF-8, or has a malformed directive.
+            PromptError: it cannot be read, is too large, or no UTF-8.
         """
         name = self.name_of(file)
         try:
@@ -216,12 +216,14 @@ class PromptFolder:
             self._expanded[file] = Expanded(template.name, pieces, size)
         return self._expanded[file]
 
-    def _part(self, piece: str | Variable | Include, template: Template, chain: tuple[Path, ...]) -> Expanded:
+    def _part(self, piece: Piece, template: Template, chain: tuple[Path, ...]) -> Expanded:
         if isinstance(piece, str):
             return Expanded(template.name, (piece,), len(piece))
         if isinstance(piece, Variable):
             return Expanded(template.name, (piece,), len(piece.name) + 2)
-        place = template.place(piece.position)
+        if isinstance(piece, Stray):
+            raise template.refusal(piece)
+        place = template.place(piece)
         file = self.inside(piece.path, place=place)
         if file in chain:
             circle = [*chain[chain.index(file) :], file]

@@ -12,7 +12,7 @@ from ctxguard.errors import PromptError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Include", "Piece", "Template", "Variable", "parse_template"]
+__all__ = ["Include", "Piece", "Stray", "Template", "Variable", "parse_template"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,27 @@ class Include:
 
     Attributes:
         path: as it is written.
-        position: characters before the directive.
+        line: line it stands in, counted from 1.
     """
 
     path: str
-    position: int
+    line: int
 
 
-Piece: TypeAlias = str | Variable | Include
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Stand for a directive that is no well-formed include, with which a template cannot be used.
+
+    Attributes:
+        text: the first of it, up to 60 characters.
+        line: line it stands in, counted from 1.
+    """
+
+    text: str
+    line: int
+
+
+Piece: TypeAlias = str | Variable | Include | Stray
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +69,14 @@ class Template:
     text: str
     pieces: tuple[Piece, ...]
 
-    def place(self, position: int) -> str:
-        """Return `name:line` of a position."""
-        return _place(self.name, self.text, position)
+    def place(self, piece: Include | Stray) -> str:
+        """Return `name:line` of a directive."""
+        return f"{self.name}:{piece.line}"
+
+    def refusal(self, stray: Stray) -> PromptError:
+        """Return the error that a stray directive is."""
+        remedy = "write {% include 'path.md' %}, or {{% … %}} where it is meant as text"
+        return PromptError(self.place(stray), f"{stray.text!r} is no directive; {remedy}")
 
 
 # Possessive repeats, and classes that stop at the next brace: no text makes the search go back.
@@ -82,25 +100,24 @@ def parse_template(text: str, name: str) -> Template:
     Args:
         text: the template.
         name: what error messages call it.
-
-    Raises:
-        PromptError: there is a directive in it that is no well-formed include.
     """
     pieces: list[Piece] = []
     unclosed: list[int] = []  # where in `pieces` a doubled brace stands, or that it is a single one
-    at = 0
+    at, line, counted = 0, 1, 0
     while found := _TOKEN.search(text, at):
         pieces.append(text[at : found.start()])
         at = found.end()
+        line += text.count("\n", counted, found.start())
+        counted = found.start()
         match found.lastgroup:
             case "variable":
                 pieces.append(Variable(found["variable"]))
             case "include":
-                pieces.append(Include(found["include"][1:-1], found.start()))
+                pieces.append(Include(found["include"][1:-1], line))
             case "close":
                 at = _close(text, at, pieces, unclosed)
             case "stray":
-                raise _stray(text, name, found.start())
+                pieces.append(Stray(text[counted : counted + 60].partition("\n")[0], line))
             case kind:
                 unclosed.append(len(pieces) if kind == "double" else _SINGLE)
                 pieces.append(found[0])
@@ -128,15 +145,3 @@ def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
         return at + 1
     unclosed.append(_SINGLE)  # `{{a}, {b}}`: two pairs that happen to begin together, and one is still open
     return at
-
-
-def _stray(text: str, name: str, position: int) -> PromptError:
-    shown = text[position : position + 60].partition("\n")[0]
-    return PromptError(
-        _place(name, text, position),
-        f"{shown!r} is no directive; write {{% include 'path.md' %}}, or {{{{% … %}}}} where it is meant as text",
-    )
-
-
-def _place(name: str, text: str, position: int) -> str:
-    return f"{name}:{text.count(chr(10), 0, position) + 1}"
