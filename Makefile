@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
+LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
 .DEFAULT_GOAL := help
 
 help: ## list what can be made
@@ -32,7 +33,7 @@ test: $(VENV)/.test ## every gate and every test
 	PYTHONPATH=adapters $(BIN)/lint-imports
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/dist . >/dev/null
 	$(BIN)/check-wheel-contents build/dist
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(LONGEST) tests
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest

@@ -36,7 +36,7 @@ def run(policy, budget, history):
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"pattern"}))
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(history=histories(), budget=BUDGETS)
 def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
     stabilizer, result = run(policy, budget, history)
@@ -48,7 +48,7 @@ def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
         assert result.report.ok, str(result.report)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(history=broken_histories(), budget=BUDGETS)
 def test_broken_histories_come_out_whole(history, budget):
     _, result = run("agent", budget, history)
@@ -71,7 +71,7 @@ def test_determinism_and_idempotence(policy, history, budget):
         ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(history=histories(max_turns=6), budget=st.sampled_from([250, 500, 1_000]))
 def test_between_cuts_prompts_only_grow(history, budget):
     previous = None
@@ -107,7 +107,7 @@ def test_what_is_remembered_between_calls_never_changes_a_result(history, budget
         assert with_memory.report.to_dict() == alone.report.to_dict()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=histories(), budget=BUDGETS)
 def test_what_is_not_edited_is_the_same_object_and_nothing_is_mutated(history, budget):
     before = copy.deepcopy(history)
@@ -118,7 +118,7 @@ def test_what_is_not_edited_is_the_same_object_and_nothing_is_mutated(history, b
     assert history == before
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=broken_histories(), budget=BUDGETS)
 def test_every_artifact_is_accounted_for(history, budget):
     stabilizer, result = run("agent", budget, history)
@@ -141,7 +141,7 @@ def test_a_plan_gives_the_same_report_and_async_the_same_result(history, budget)
     assert asyncio.run(stabilizer.astabilize(history)).artifacts == result.artifacts
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=histories(), place=st.integers(0, 40), budget=BUDGETS)
 def test_no_personal_data_leaves_wherever_it_stands(history, place, budget):
     position = place % len(history)

@@ -53,7 +53,7 @@ def decisions(adapter, native, budget):
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(history=histories(max_turns=8), budget=st.sampled_from([200, 600]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_generated_conversations_are_decided_alike(format_name, history, budget):
     make, convert = FORMATS[format_name]
     adapter = make()

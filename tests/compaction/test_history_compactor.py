@@ -396,7 +396,7 @@ def test_in_a_chain_a_smaller_budget_rules_and_every_law_holds():
 CHAIN = [RepairExchanges(), MaskPII(), BoundToolOutput()]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=histories(max_turns=8))
 def test_laws_hold_in_a_chain(history):
     compactor = HistoryCompactor(CompactionConfig(max_tokens=300, target_tokens=150), summarizer=Summarizer())

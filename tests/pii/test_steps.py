@@ -20,7 +20,7 @@ TEXTS = [
     "ann@site.org <EMAIL_2>",
 ]
 conversations = st.lists(st.tuples(st.sampled_from(TEXTS), st.booleans()), max_size=8)
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def masker(**settings_):

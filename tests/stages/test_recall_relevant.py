@@ -102,7 +102,7 @@ def test_a_new_turn_reports_where_the_prompt_changes():
     assert after.artifacts[:place] == before.artifacts[:place]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=histories(max_turns=8), budget=st.sampled_from([250, 500, 1_000]), share=st.sampled_from([0.15, 0.5]))
 def test_laws_hold(history, budget, share):
     stabilizer = recalling(budget, share=share, counter="estimate")
@@ -117,7 +117,7 @@ def test_laws_hold(history, budget, share):
     assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(history=histories(max_turns=8), budget=st.sampled_from([250, 500]))
 def test_prompts_only_grow_but_where_the_report_says_so(history, budget):
     stabilizer, previous = recalling(budget, counter="estimate"), None

@@ -188,7 +188,7 @@ def test_a_higher_count_alone_never_refuses_what_fits():
     assert 1_000 < stabilizer(1_300).stabilize(history).report.tokens_after <= 1_300
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=3, max_size=30), st.integers(300, 500))
 def test_the_place_of_a_cut_is_where_the_prompt_differs_from_the_one_before(turns, budget):
     guard, history, before = stabilizer(budget), [Artifact("system", "s", 10)], None
