@@ -27,12 +27,7 @@ demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 	$(BIN)/ctxguard demo
 
 test: $(VENV)/.test ## every gate and every test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(SOURCES)
-	PYTHONPATH=adapters $(BIN)/lint-imports
-	$(BIN)/python -m build --wheel --no-isolation --outdir build/dist . >/dev/null
-	$(BIN)/check-wheel-contents build/dist
+	$(MAKE) --no-print-directory -j2 types layers
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(LONGEST) tests
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
@@ -42,6 +37,16 @@ test: $(VENV)/.test ## every gate and every test
 
 test-oldest: .venv-oldest/.done ## the adapters with the oldest supported frameworks
 	.venv-oldest/bin/python -m pytest tests/adapters
+
+types: $(VENV)/.test ## lint and format, and the types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+
+layers: $(VENV)/.test ## who may import whom, and what the wheel holds
+	PYTHONPATH=adapters $(BIN)/lint-imports
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/dist . >/dev/null
+	$(BIN)/check-wheel-contents build/dist
 
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py
@@ -63,4 +68,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-oldest build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test test-oldest replay-all bench docs notebooks format clean
+.PHONY: help demo test types layers test-oldest replay-all bench docs notebooks format clean

@@ -164,7 +164,7 @@ def _opening_findings(history: Sequence[Artifact], result: Sequence[Artifact]) -
     return []
 
 
-_SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+_SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class AdapterConformance:

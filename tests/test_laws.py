@@ -48,7 +48,7 @@ def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
         assert result.report.ok, str(result.report)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(history=broken_histories(), budget=BUDGETS)
 def test_broken_histories_come_out_whole(history, budget):
     _, result = run("agent", budget, history)
@@ -71,7 +71,7 @@ def test_determinism_and_idempotence(policy, history, budget):
         ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(history=histories(max_turns=6), budget=st.sampled_from([250, 500, 1_000]))
 def test_between_cuts_prompts_only_grow(history, budget):
     previous = None

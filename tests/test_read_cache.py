@@ -125,7 +125,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(MOVES, st.sampled_from([80, 200, 600]))
 def test_retries_edits_and_copies_give_what_a_fresh_stabilizer_gives(moves, budget):
     remembering = Stabilizer(budget, counter="estimate")

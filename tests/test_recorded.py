@@ -81,7 +81,7 @@ def judge(history, out, report, budget):
 def test_the_laws_hold_at_every_model_call(transcripts, budget):
     stabilizer = Stabilizer(budget)
     calls = refused = extended = successors = 0
-    for name, record, _ in sessions(transcripts, every=60 if budget in (2_000, 8_000) else 160):
+    for name, record, _ in sessions(transcripts, every=120 if budget in (2_000, 8_000) else 300):
         messages, previous, over = record["messages"], None, False
         own = [0, 0]
         for end in range(1, len(messages)):

@@ -86,7 +86,7 @@ def test_a_text_that_is_not_what_it_is_said_to_be_is_within_the_limit_all_the_sa
     holds(text, limit, "estimate", file_type)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(containers, st.integers(25, 400), counters, st.sampled_from([None, 1]))
 def test_json_stays_json_with_its_outermost_kind(tree, limit, name, indent):
     text = json.dumps(tree, indent=indent, ensure_ascii=False)
@@ -95,7 +95,7 @@ def test_json_stays_json_with_its_outermost_kind(tree, limit, name, indent):
         assert type(json.loads(view.content)) is type(tree)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.dictionaries(texts, scalars, min_size=1, max_size=5), min_size=2, max_size=40), st.integers(25, 400))
 def test_lines_of_json_stay_lines_of_json(records, limit):
     text = "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
@@ -119,7 +119,7 @@ def test_a_table_parses_with_its_separator_has_its_header_and_says_how_many_rows
     assert any(f" {len(table)} " in row[0] for row in parsed if row[0].startswith("#"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(containers, st.integers(30, 400))
 def test_yaml_loads(tree, limit):
     text = yaml.safe_dump(tree, allow_unicode=True)
@@ -141,7 +141,7 @@ elements = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(elements, st.integers(15, 300))
 def test_xml_stays_well_formed_with_its_outermost_element(element, limit):
     text = f'<?xml version="1.0" encoding="utf-8"?><root xmlns:ns="x">{element}</root>'
@@ -176,7 +176,7 @@ def test_lines_shown_and_lines_counted_in_gaps_are_all_lines_of_a_log(lines, tim
         assert f"[{view.info.lines_shown} of {total} lines shown" in view.content
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(containers, st.integers(60, 400))
 def test_signs_inside_of_json_count_what_is_missing(tree, limit):
     text = json.dumps(tree, ensure_ascii=False)

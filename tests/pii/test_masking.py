@@ -18,7 +18,7 @@ from ctxguard.pii import DIGITS, SSN, STANDARD, Masker, Rule, RuleSet, Span, fin
 
 EVERY = DIGITS | SSN | STANDARD
 SETS = {"standard": STANDARD, "digits": DIGITS, "every": EVERY}
-slow = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_the_pattern_documents_example():

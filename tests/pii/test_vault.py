@@ -15,7 +15,7 @@ from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
 from ctxguard.pii.vault import _namespace
 from ctxguard.stores import MemoryStore, SQLiteStore
 
-slow = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 EVERY = DIGITS | STANDARD
 ONCE = [value for value in VALUES if value != "Jane.Doe@Site.org"]
 
