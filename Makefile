@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
 LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
+OTHERS := $(filter-out $(LONGEST),$(wildcard tests/test_*.py)) $(sort $(dir $(wildcard tests/*/test_*.py tests/*/*/test_*.py)))
 .DEFAULT_GOAL := help
 
 help: ## list what can be made
@@ -28,7 +29,7 @@ demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 
 test: $(VENV)/.test ## every gate and every test
 	$(MAKE) --no-print-directory -j2 types layers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(LONGEST) tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(LONGEST) $(OTHERS)
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
