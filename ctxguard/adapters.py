@@ -44,6 +44,8 @@ _EARLY_SHARE: Final = 0.8
 """What an output gets when the tool returns, of what it would get by itself: schemas and system prompt come later."""
 _STEP_TOKENS: Final = 200
 """Tokens that the call of a step and its framing may take."""
+_SIGNED: Final[PrefixMemory[bool]] = PrefixMemory()
+"""Whether histories hold signed thinking."""
 _OF_OBJECTS: Final = ("langchain", "pydantic-ai")
 """Adapters of objects that are no dicts."""
 
@@ -160,9 +162,6 @@ def _holds_signed(artifacts: Sequence[Artifact]) -> bool:
     if begin < len(artifacts):
         _SIGNED.keep(artifacts, signed, after=found)
     return signed
-
-
-_SIGNED: Final[PrefixMemory[bool]] = PrefixMemory()
 
 
 def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stabilizer:

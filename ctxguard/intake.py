@@ -31,8 +31,7 @@ class Intake:
             raise HistoryError(f"a list of artifacts is wanted, not {type(artifacts).__name__}") from None
         found = self._seen.find(history)
         # a set that has grown since then belongs to another continuation
-        known = found.value if found and len(found.value) == found.length else set()
-        begin = len(known)
+        begin, known = (found.length, found.value) if found and len(found.value) == found.length else (0, set())
         _check_types(history, begin)
         known.update(map(id, islice(history, begin, None)))
         if len(known) != len(history):

@@ -148,4 +148,4 @@ class Followed(Generic[H]):
 def _session_of(draft: Draft) -> object:
     """Return what the next call of the same session will have, too, and all settings that choices depend on."""
     first = next((id(a) for a in draft.artifacts if a.kind is Kind.USER), 0)
-    return first, draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, id(draft.counter.counter)
+    return first, draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter
