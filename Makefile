@@ -49,8 +49,8 @@ layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/dist . >/dev/null
 	$(BIN)/check-wheel-contents build/dist
 
-replay-all: $(VENV)/.test ## the laws at every model call of every recorded session
-	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py
+replay-all: $(VENV)/.test ## the laws at every model call of every recorded session, every recorded file at every limit
+	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/content/test_shared_files.py
 
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -24,7 +24,7 @@ count = find_counter("estimate").count
 CONFIG = ContextConfig()
 LIMIT = 300
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.no_cover]  # many cases of what others run once
 
 
 def read(path, **settings):
