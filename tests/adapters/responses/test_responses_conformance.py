@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from conversions import chat_of, responses_of
 
 from ctxguard.testing import AdapterConformance
 from ctxguard_openai import ResponsesAdapter
 
 
+@pytest.mark.no_cover  # many cases of what others run once
 class TestResponsesAdapter(AdapterConformance):
     adapter = ResponsesAdapter()
 
