@@ -2,21 +2,23 @@
 
 The fast path opens the gates of the few rules that can match in a text at all, turns digits into literals on a shape of
 the same length, remembers which rules a shape of a number can fit, and tries the others around their anchors alone. The
-plain path matches every pattern over the whole text. Both hand each candidate to the same judgement.
+plain path matches every pattern over the whole text that has the literals which the pattern itself demands; it shares
+no gate, no anchor and no memory with the fast one. Both hand each candidate to the same judgement.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
+from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import MEMO, NOTHING, Before, Prepared, Surroundings, joined, prepare, stands
+from ctxguard.pii.prepared import EDGE, MEMO, NOTHING, Before, Prepared, Surroundings, joined, prepare, stands
 from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -96,11 +98,15 @@ class Engine:
         seen = Seen(view.text)
         anew = Surroundings(remembers=False)
         found: Found = []
-        for prepared in self._texts:
+        forms = forms_of(seen.plain)
+        for prepared, condition in zip(self._texts, self._conditions, strict=True):
+            if not may_match(condition, forms):
+                continue
             for match in prepared.pattern.finditer(seen.text):
                 start, end = _value(match, prepared.group)
                 self._judge(prepared, seen.text, start, end, anew.of(seen.text, start), found)
-        for match in self._token.finditer(seen.text) if self._token is not None else ():
+        token = self._token if may_match(self._token_condition, forms) else None
+        for match in token.finditer(seen.text) if token is not None else ():
             start, end = match.span()
             self._judge(self._token_rule(match), seen.text, start, end, anew.of(seen.text, start), found)
         for begin, end, first, limit in number_windows(seen.shape):
@@ -109,6 +115,15 @@ class Engine:
                 self._judge(self._numbers[number], seen.text, begin + start, begin + stop, before, found)
         self._match_denied(seen.text, found)
         return _chosen(view, found)
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        """What a text must hold, for each rule of texts."""
+        return [condition_of(p.pattern.pattern, p.pattern.flags) for p in self._texts]
+
+    @cached_property
+    def _token_condition(self) -> Condition:
+        return condition_of(EDGE)
 
     def _can_write(self, label: str, number: str) -> bool:
         """Tell whether masking by these rules can have written a placeholder; no number is written that a rule finds.

@@ -36,8 +36,8 @@ _ESCAPES: Final = (
 )
 """JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
 _ASTRAL: Final = "\U00010000"
-_STYLED_DIGITS: Final = "\U0001d7ce-\U0001d7ff"
-"""The only range beyond the first plane: single characters there would make the class slow."""
+_FAR_DIGITS: Final = "\U000104a0-\U0001e959\U0001fbf0-\U0001fbf9"
+"""Where digits stand beyond the first plane, but not emoji: single characters there would make the class slow."""
 _REMOVED: Final = re.compile(
     rf"[{_INVISIBLE}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
     r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])|(?<=&)(?P<name>#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);|(?<![\\%&]))"
@@ -159,5 +159,11 @@ def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}
     for code in range(0xFF01, 0xFF5F):
         table.setdefault(chr(code), chr(code - 0xFEE0))
+    table |= {
+        "\u0131": "i",
+        "\u0130": "I",
+        "\u017f": "s",
+        "\u212a": "K",
+    }  # `re` takes them for these where case is ignored
     near = "".join(re.escape(char) for char in table if char < _ASTRAL)
-    return table, re.compile(f"[{near}{_INVISIBLE}{_STYLED_DIGITS}]")
+    return table, re.compile(f"[{near}{_INVISIBLE}{_FAR_DIGITS}]")

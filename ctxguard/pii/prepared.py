@@ -16,13 +16,13 @@ from ctxguard.pii.shapes import Seen
 if TYPE_CHECKING:
     from ctxguard.pii.rules import Rule
 
-__all__ = ["MEMO", "NOTHING", "Before", "Prepared", "Surroundings", "Words", "joined", "prepare", "stands"]
+__all__ = ["EDGE", "MEMO", "NOTHING", "Before", "Prepared", "Surroundings", "Words", "joined", "prepare", "stands"]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000
 """Entries that one memory of an engine holds at most."""
-_EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
@@ -89,7 +89,7 @@ class Prepared:
 
 def prepare(rule: Rule, order: int) -> Prepared:
     """Compile a rule."""
-    source = f"{_EDGE}(?:{rule.pattern}){_STOP}" if rule.kind == "token" else rule.pattern
+    source = f"{EDGE}(?:{rule.pattern}){_STOP}" if rule.kind == "token" else rule.pattern
     pattern = re.compile(source, re.ASCII if rule.kind == "number" else 0)
     gate = _gate(rule)
     return Prepared(
@@ -169,4 +169,4 @@ def joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:
     if not tokens:
         return None
     forms = "|".join(f"(?P<t{number}>{p.rule.pattern})" for number, p in enumerate(tokens))
-    return re.compile(f"{_EDGE}(?:{forms}){_STOP}")
+    return re.compile(f"{EDGE}(?:{forms}){_STOP}")
