@@ -24,6 +24,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) install --no-compile -e '.[all]' --group dev
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) install --no-compile --group docs
+	@touch $@
+
 demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 	$(BIN)/ctxguard demo
 
@@ -55,11 +59,11 @@ replay-all: $(VENV)/.test ## the laws at every model call of every recorded sess
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-docs: $(VENV)/.test ## build the documentation into site/; warnings are errors
+docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 	$(BIN)/python docs/scripts/before_after.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-notebooks: $(VENV)/.test ## run every notebook and render it to HTML, in build/notebooks
+notebooks: $(VENV)/.docs ## run every notebook and render it to HTML, in build/notebooks
 	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb
 
 format: $(VENV)/.test ## rewrite the sources in the house style

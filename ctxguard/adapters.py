@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
@@ -219,7 +220,13 @@ def unmasked_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
 
 def adapter_names() -> list[str]:
     """Return the names of the installed adapters, in alphabetical order."""
-    return sorted(point.name for point in entry_points(group="ctxguard.adapters"))
+    return sorted(_installed())
+
+
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, EntryPoint]:
+    """Return the adapters by name; once a process, since it reads what every installed package says of itself."""
+    return {point.name: point for point in entry_points(group="ctxguard.adapters")}
 
 
 def find_adapter(name: str) -> Adapter[object]:
@@ -228,14 +235,14 @@ def find_adapter(name: str) -> Adapter[object]:
     Raises:
         AdapterError: there is none of that name, or its framework is not installed.
     """
-    for point in entry_points(group="ctxguard.adapters"):
-        if point.name == name:
-            try:
-                adapter: Adapter[object] = point.load()()
-            except ImportError as error:
-                raise AdapterError(f"adapter {name!r} cannot be loaded: {error}") from error
-            return adapter
-    raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")
+    point = _installed().get(name)
+    if point is None:
+        raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")
+    try:
+        adapter: Adapter[object] = point.load()()
+    except ImportError as error:
+        raise AdapterError(f"adapter {name!r} cannot be loaded: {error}") from error
+    return adapter
 
 
 def detect_adapter(native: object) -> Adapter[object] | None:
