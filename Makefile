@@ -56,6 +56,9 @@ layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session, every recorded file at every limit
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/content/test_shared_files.py
 
+hunt: $(VENV)/.test ## every property with 500 examples, in hours
+	CTXGUARD_EXAMPLES=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout=0 tests
+
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -73,4 +76,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-oldest build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test types layers test-oldest replay-all bench docs notebooks format clean
+.PHONY: help demo test types layers test-oldest replay-all hunt bench docs notebooks format clean

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("default", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "12"))
+"""Examples that a property is tried with where it does not say itself; `make hunt` tries many."""
+settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"

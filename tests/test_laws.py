@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer
@@ -38,7 +38,6 @@ def run(policy, budget, history):
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"pattern"}))
-@settings(max_examples=15)
 @given(history=histories(), budget=BUDGETS)
 def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
     stabilizer, result = run(policy, budget, history)
@@ -50,7 +49,6 @@ def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
         assert result.report.ok, str(result.report)
 
 
-@settings(max_examples=20)
 @given(history=broken_histories(), budget=BUDGETS)
 def test_broken_histories_come_out_whole(history, budget):
     _, result = run("agent", budget, history)
@@ -61,7 +59,6 @@ def test_broken_histories_come_out_whole(history, budget):
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=20)
 @given(history=histories(), budget=BUDGETS)
 def test_determinism_and_idempotence(policy, history, budget):
     stabilizer, result = run(policy, budget, history)
@@ -73,7 +70,6 @@ def test_determinism_and_idempotence(policy, history, budget):
         ]
 
 
-@settings(max_examples=20)
 @given(history=histories(max_turns=6), budget=st.sampled_from([250, 500, 1_000]))
 def test_between_cuts_prompts_only_grow(history, budget):
     previous = None
@@ -93,7 +89,6 @@ def test_between_cuts_prompts_only_grow(history, budget):
         previous = now
 
 
-@settings(max_examples=12)
 @given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, budget):
     remembering = Stabilizer(budget, counter="estimate")
@@ -109,7 +104,6 @@ def test_what_is_remembered_between_calls_never_changes_a_result(history, budget
         assert with_memory.report.to_dict() == alone.report.to_dict()
 
 
-@settings(max_examples=20)
 @given(history=histories(), budget=BUDGETS)
 def test_what_is_not_edited_is_the_same_object_and_nothing_is_mutated(history, budget):
     before = copy.deepcopy(history)
@@ -120,7 +114,6 @@ def test_what_is_not_edited_is_the_same_object_and_nothing_is_mutated(history, b
     assert history == before
 
 
-@settings(max_examples=20)
 @given(history=broken_histories(), budget=BUDGETS)
 def test_every_artifact_is_accounted_for(history, budget):
     stabilizer, result = run("agent", budget, history)
@@ -134,7 +127,6 @@ def test_every_artifact_is_accounted_for(history, budget):
     assert all(d.stage and d.reason for d in report.decisions if d.action != "kept")
 
 
-@settings(max_examples=20)
 @given(history=histories(), budget=BUDGETS)
 def test_a_plan_gives_the_same_report_and_async_the_same_result(history, budget):
     stabilizer, result = run("agent", budget, history)
@@ -143,7 +135,6 @@ def test_a_plan_gives_the_same_report_and_async_the_same_result(history, budget)
     assert asyncio.run(stabilizer.astabilize(history)).artifacts == result.artifacts
 
 
-@settings(max_examples=20)
 @given(history=histories(), place=st.integers(0, 40), budget=BUDGETS)
 def test_no_personal_data_leaves_wherever_it_stands(history, place, budget):
     position = place % len(history)

@@ -307,7 +307,7 @@ def test_a_file_of_50_mb_is_refused_unread(prompts: Path) -> None:
 )
 def test_a_large_template_of_anything_is_read(prompts: Path, unit: str) -> None:
     """A search that went back at every brace would need hours here."""
-    text = unit * (MAX_SIZE // 8 // len(unit))
+    text = unit * (MAX_SIZE // 32 // len(unit))
     with pytest.raises(PromptError, match="is no directive") if "include" in unit else nullcontext():
         assert load(prompts, text) == text
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ctxguard.content.files import detect_file
@@ -11,19 +9,21 @@ from ctxguard.content.processors.documents import cached_at
 from ctxguard.content.views import FileType
 from ctxguard.content.worker import CONVERTERS
 
-FILES = Path(__file__).parents[2].parent / "shared" / "data" / "files"
 KINDS = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx", FileType.SPREADSHEET: "spreadsheet"}
 
 
 @pytest.fixture(scope="session")
-def documents(tmp_path_factory):
-    """Convert every recorded document in this process, which spares two seconds of start-up each."""
+def conversions(tmp_path_factory):
+    """Folder of the documents that were converted."""
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.fixture
+def documents(conversions, path):
+    """Convert the document of a test in this process, which spares two seconds of start-up."""
     pytest.importorskip("markitdown", reason="the extra `files` is not installed")
-    cache = tmp_path_factory.mktemp("documents")
-    for path in sorted(FILES.rglob("*")):
-        if path.is_file():
-            _convert(path, cache)
-    return cache
+    _convert(path, conversions)
+    return conversions
 
 
 def _convert(path, cache):

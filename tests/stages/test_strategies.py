@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
@@ -308,7 +308,6 @@ def chain(names, budget, **settings_):
 CHAINS = {(names, budget): chain(names, budget, counter="estimate") for names in PAIRS for budget in (250, 2_000)}
 
 
-@settings(max_examples=25)
 @given(history=histories(max_turns=7), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_the_laws_hold_for_every_strategy_and_every_two(history, names, budget):
     stabilizer, before = CHAINS[names, budget], copy.deepcopy(history)
@@ -325,7 +324,6 @@ def test_the_laws_hold_for_every_strategy_and_every_two(history, names, budget):
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"pruner"}))  # which judges anew what it is given
-@settings(max_examples=12)
 @given(history=histories(max_turns=12))
 def test_stabilizing_the_result_again_changes_nothing(name, history):
     stabilizer = CHAINS[(name,), 2_000]
@@ -333,7 +331,6 @@ def test_stabilizing_the_result_again_changes_nothing(name, history):
     assert stabilizer.stabilize(result).artifacts == result
 
 
-@settings(max_examples=25)
 @given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, names, budget):
     remembering = chain(names, budget, counter="estimate")
@@ -349,7 +346,6 @@ def test_what_is_remembered_between_calls_never_changes_a_result(history, names,
         assert with_memory.report.to_dict() == alone.report.to_dict()
 
 
-@settings(max_examples=25)
 @given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_prompts_only_grow_but_where_the_report_says_so(history, names, budget):
     stabilizer, previous = chain(names, budget, counter="estimate"), None
