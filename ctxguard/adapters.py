@@ -133,7 +133,9 @@ def wanted_stabilizer(given: object) -> Stabilizer:
         ConfigError: it is something else, a budget for example.
     """
     if not isinstance(given, Stabilizer):
-        raise ConfigError(f"a Stabilizer is wanted, not {given!r}; write Stabilizer(budget=…)", setting="stabilizer")
+        raise ConfigError(
+            f"a Stabilizer is wanted, not {given!r:.80}; write Stabilizer(budget=…)", setting="stabilizer"
+        )
     return given
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from ctxguard.errors import ConfigError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.runnables import ContextGuard
 
@@ -33,9 +34,18 @@ class ContextManagedAgent:
     Attributes:
         original_messages: the messages of the last call as they came in, and those that its `agent` (or `model`) and
             `tools` chunks brought; a list of its own.
+
+    Raises:
+        ConfigError: `context_manager` is neither of the two.
     """
 
     def __init__(self, agent: _StreamingAgent, context_manager: _ContextManager | Stabilizer) -> None:
+        if isinstance(context_manager, type) or not isinstance(context_manager, (Stabilizer, _ContextManager)):
+            raise ConfigError(
+                f"a ContextManager or a Stabilizer is wanted, not {context_manager!r:.80}; "
+                "write Stabilizer(budget=…) or ContextManager()",
+                setting="context_manager",
+            )
         self.agent = agent
         self.context_manager = context_manager
         self.original_messages: list[Any] = []

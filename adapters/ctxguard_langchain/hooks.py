@@ -37,6 +37,9 @@ def pre_model_hook(
         tools: see `ContextGuard`.
         window: see `ContextGuard`.
         on_report: see `ContextGuard`.
+
+    Raises:
+        ConfigError: `stabilizer` is neither a stabilizer nor a function.
     """
     guard = ContextGuard(stabilizer, model=model, tools=tools, window=window, on_report=on_report)
 

@@ -11,7 +11,14 @@ except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from ctxguard.adapters import astabilize_native, first_seen, stabilize_native, tool_step, unmasked_arguments
+from ctxguard.adapters import (
+    astabilize_native,
+    first_seen,
+    stabilize_native,
+    tool_step,
+    unmasked_arguments,
+    wanted_stabilizer,
+)
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
@@ -57,6 +64,9 @@ class ContextGuardMiddleware(_Middleware):
         vault: gives the values back in the arguments of a tool, right before it runs; the state keeps the placeholders
             that the model wrote. The chain's `MaskPII` has to mask into the same vault. A function gives the vault of
             a session by its thread id (None without one).
+
+    Raises:
+        ConfigError: `stabilizer` is none.
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
@@ -76,7 +86,7 @@ class ContextGuardMiddleware(_Middleware):
     ) -> None:
         super().__init__()
         self.tools = []
-        self.stabilizer = stabilizer
+        self.stabilizer = wanted_stabilizer(stabilizer)
         self.persist = persist
         self.window = window
         self.on_report = on_report

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.adapters import astabilize_native, stabilize_native, wanted_stabilizer
 from ctxguard.errors import AdapterError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
@@ -44,6 +44,9 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         tools: tools that are sent along, to be counted; None means those bound to `model`.
         window: the model's context window in tokens; None means that of `model`.
         on_report: called with each report and the id of the session.
+
+    Raises:
+        ConfigError: `stabilizer` is neither a stabilizer nor a function.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         on_report: Callable[[Report, str | None], None] | None = None,
     ) -> None:
         self.name = "ctxguard"
-        self.stabilizer = stabilizer
+        self.stabilizer = _wanted_choice(stabilizer)
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.window = model_window(model) if window is None else window
         self.on_report = on_report
@@ -107,6 +110,10 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         return list(messages)
 
 
+def _wanted_choice(given: StabilizerChoice) -> StabilizerChoice:
+    return given if callable(given) and not isinstance(given, type) else wanted_stabilizer(given)
+
+
 def _session(config: RunnableConfig) -> str | None:
     configurable = config.get("configurable") or {}
     session = configurable.get("session_id", configurable.get("thread_id"))
@@ -153,6 +160,7 @@ def with_message_history(
 
     Raises:
         AdapterError: no step of the chain is a chat model.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function.
     """
     from langchain_core.runnables.history import RunnableWithMessageHistory
 

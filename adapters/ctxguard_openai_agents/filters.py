@@ -17,7 +17,7 @@ except ImportError as error:
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
-from ctxguard.adapters import unmasked_arguments
+from ctxguard.adapters import unmasked_arguments, wanted_stabilizer
 from ctxguard_openai import astabilize_input
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def call_model_input_filter(
         on_report: called with the report of every model call.
 
     Raises:
+        ConfigError: `stabilizer` is none.
         BudgetExceededError: (when called) what must stay does not fit.
     """
+    wanted_stabilizer(stabilizer)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
         given = data.model_data

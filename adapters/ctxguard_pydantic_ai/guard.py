@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapters import astabilize_native, first_seen, tool_step, unmasked_arguments
+from ctxguard.adapters import astabilize_native, first_seen, tool_step, unmasked_arguments, wanted_stabilizer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
@@ -47,9 +47,10 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
         window: the model's context window in tokens; None means what the model's profile says.
 
     Raises:
-        ConfigError: (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
+    wanted_stabilizer(stabilizer)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         instructions = _latest_instructions(messages)
@@ -78,7 +79,7 @@ class ContextGuard(AbstractCapability[Any]):
             placeholders that the model wrote. The chain's `MaskPII` has to mask into the same vault.
 
     Raises:
-        ConfigError: (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
 
@@ -87,6 +88,9 @@ class ContextGuard(AbstractCapability[Any]):
     max_result_tokens: int | None = field(default=None, kw_only=True)
     on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
     vault: SessionVault | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        wanted_stabilizer(self.stabilizer)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
