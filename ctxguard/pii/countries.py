@@ -223,11 +223,19 @@ def country_rules(*countries: str) -> RuleSet:
         countries: ISO 3166, two letters.
 
     Raises:
-        ConfigError: there are no rules for a country.
+        ConfigError: there are no rules for a country, or none is named.
     """
-    unknown = [country for country in countries if country not in _BY_COUNTRY]
-    if unknown:
-        raise ConfigError(
-            f"no rules for {', '.join(unknown)}; there are for {', '.join(COUNTRIES)}", setting="countries"
-        )
+    if not countries:
+        raise ConfigError(f"name one or more of {', '.join(COUNTRIES)}", setting="countries")
+    for country in countries:
+        if not isinstance(country, str) or country not in _BY_COUNTRY:
+            raise ConfigError(_unknown(country), setting="countries")
     return RuleSet("+".join(countries), tuple(rule for country in countries for rule in _BY_COUNTRY[country]))
+
+
+def _unknown(country: object) -> str:
+    if isinstance(country, list | tuple | set | frozenset):
+        return f"countries come one by one: country_rules({', '.join(map(repr, country))})"
+    if isinstance(country, str) and country.strip().upper() in _BY_COUNTRY:
+        return f"no rules for {country}; write {country.strip().upper()}"
+    return f"no rules for {country}; there are for {', '.join(COUNTRIES)}"

@@ -7,16 +7,27 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ctxguard.errors import DetectorError
+from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
+from ctxguard.pii.settings import RULE_SET, one_of, seconds
 from ctxguard.pii.spans import Detector, Span, resolve
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
 
-__all__ = ["CallableDetector", "Finder", "GuardedDetector", "OnDetectorError", "PresidioDetector", "as_detector"]
+__all__ = [
+    "CallableDetector",
+    "Finder",
+    "GuardedDetector",
+    "OnDetectorError",
+    "PresidioDetector",
+    "Rules",
+    "as_detector",
+    "detectors_of",
+]
 
 Finder: TypeAlias = Callable[[str], Iterable[Span]]
+Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 OnDetectorError: TypeAlias = Literal["raise", "redact"]
 """What a failure does: raise `DetectorError`, or hide the whole text. None of them lets a text pass unseen."""
 _PRESIDIO_LABELS: Final = {
@@ -173,10 +184,37 @@ class GuardedDetector:
 def as_detector(
     rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> Detector:
-    """Return a rule set as it is, and anything else guarded."""
-    from ctxguard.pii.rules import RuleSet
+    """Return a rule set as it is, and anything else guarded.
+
+    Raises:
+        ConfigError: it can find nothing.
+    """
+    from ctxguard.pii.rules import Rule, RuleSet
 
     if isinstance(rules, RuleSet):
         return rules
+    if isinstance(rules, Rule):
+        raise ConfigError(f"rule {rules.name} stands alone; put it into a set: {RULE_SET}", setting="rules")
+    if isinstance(rules, type) or not (isinstance(rules, Detector) or callable(rules)):
+        raise ConfigError(
+            f"rules are a rule set (STANDARD), a detector or a callable, or a list of them, not {rules!r}",
+            setting="rules",
+        )
     detector = rules if isinstance(rules, Detector) else CallableDetector(rules)
     return GuardedDetector(detector, timeout=timeout, on_error=on_error)
+
+
+def detectors_of(
+    rules: Rules, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
+) -> tuple[Detector, ...]:
+    """Return one rule set, detector or callable, or several, as detectors.
+
+    Raises:
+        ConfigError: there is none, one can find nothing, or a setting is out of range.
+    """
+    one_of(on_error, OnDetectorError, "on_detector_error")
+    seconds(timeout, "timeout")
+    given = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else (rules,)
+    if not given:
+        raise ConfigError("rules are a list and none is given; name one: [STANDARD]", setting="rules")
+    return tuple(as_detector(one, timeout=timeout, on_error=on_error) for one in given)

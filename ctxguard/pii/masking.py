@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, DetectorError
-from ctxguard.pii.detectors import Finder, OnDetectorError, as_detector
+from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
 from ctxguard.pii.json_text import JsonToken, is_json, kept_apart, rewrite_json
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM, label_of, redaction
 from ctxguard.pii.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
+from ctxguard.pii.settings import check_text, session_vault
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
 from ctxguard.pii.steps import Steps
-from ctxguard.pii.strategies import Strategies, hashed, partly_shown, strategy_of
+from ctxguard.pii.strategies import Strategies, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.unmasking import Restored, UnmaskStream, restore, restore_arguments
 from ctxguard.text_cache import TextCache
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MaskSession", "Masker", "Rules"]
 
-Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 _ROUNDS: Final = 16
 _PARTIAL_ROUNDS: Final = 3
 """After so many rounds nothing is shown in part any more: what was shown kept matching."""
@@ -49,7 +49,8 @@ class Masker:
         timeout: seconds such a detector may take for a text.
 
     Raises:
-        ConfigError: a strategy is unknown, `hash` has no key, or a rule matches a placeholder.
+        ConfigError: a setting is of another kind, a strategy is unknown, `hash` has no key, or a rule matches a
+            placeholder.
     """
 
     def __init__(
@@ -63,12 +64,9 @@ class Masker:
         on_detector_error: OnDetectorError = "raise",
         timeout: float | None = None,
     ) -> None:
-        given = rules if isinstance(rules, Sequence) else (rules,)
-        self.detectors: tuple[Detector, ...] = tuple(
-            as_detector(one, timeout=timeout, on_error=on_detector_error) for one in given
-        )
-        self.strategy = strategy
-        self.vault = vault
+        self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
+        self.strategy = known_strategies(strategy)
+        self.vault = session_vault(vault)
         self.escape = escape
         self._key = _hash_key(key, strategy)
         self._redactions = _redactions(self.detectors)
@@ -77,7 +75,6 @@ class Masker:
         self._masked: tuple[TextCache[str], TextCache[str]] = (TextCache(), TextCache())
         self._version = 0
         self._finds_once = len(self.detectors) == 1 and self.is_stateless
-        strategy_of(strategy, "*")
         self._check_placeholders()
 
     def __repr__(self) -> str:
@@ -102,7 +99,9 @@ class Masker:
 
         Raises:
             DetectorError: a detector failed.
+            TypeError: it is no text.
         """
+        check_text(text)
         if self._finds_once and isinstance(self.detectors[0], RuleSet):
             return self.detectors[0].find(text)
         found = self._found.get(text)
@@ -242,6 +241,7 @@ class MaskSession:
         return self._memory
 
     def _become(self, text: str, *, escapes: bool) -> str:
+        check_text(text)
         step = self._step
         known = None if step is None else step.following.get((text, escapes))
         if known is not None:
@@ -371,8 +371,9 @@ def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
 def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
     wanted = strategy == "hash" or (not isinstance(strategy, str) and "hash" in strategy.values())
     data = key.encode() if isinstance(key, str) else key or b""
-    if wanted and len(data) < 16:
+    if not isinstance(data, bytes) or (wanted and len(data) < 16):
         raise ConfigError(
-            "the hash strategy needs key=… of at least 16 bytes, else values can be guessed", setting="key"
+            "the hash strategy needs key=…, text or bytes, of at least 16 bytes, else values can be guessed",
+            setting="key",
         )
     return data

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ctxguard.errors import ConfigError
 from ctxguard.pii.gates import Gate
 from ctxguard.pii.shapes import Seen
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules import Rule
 
-__all__ = ["EDGE", "MEMO", "NOTHING", "Before", "Prepared", "Surroundings", "Words", "joined", "prepare", "stands"]
+__all__ = [
+    "EDGE",
+    "MEMO",
+    "NOTHING",
+    "Before",
+    "Prepared",
+    "Surroundings",
+    "Words",
+    "joined",
+    "prepare",
+    "sources",
+    "stands",
+]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
@@ -87,10 +100,24 @@ class Prepared:
         return seen.hexed if self.gate.form == "hex" else seen.shape
 
 
-def prepare(rule: Rule, order: int) -> Prepared:
-    """Compile a rule."""
+def sources(rule: Rule) -> Iterator[tuple[str, str, int]]:
+    """Walk the expressions of a rule: the field, the expression as it is compiled, and its flags."""
     source = f"{EDGE}(?:{rule.pattern}){_STOP}" if rule.kind == "token" else rule.pattern
-    pattern = re.compile(source, re.ASCII if rule.kind == "number" else 0)
+    yield "pattern", source, re.ASCII if rule.kind == "number" else 0
+    yield "context", rule.context, 0
+    yield "quiet", rf"(?:{rule.quiet})\Z", 0
+    yield "tail", rule.tail, 0
+    yield "shape", rule.shape, 0
+
+
+def prepare(rule: Rule, order: int) -> Prepared:
+    """Compile a rule.
+
+    Raises:
+        ConfigError: its validator is not there.
+    """
+    source = {field: (expression, flags) for field, expression, flags in sources(rule)}
+    pattern = re.compile(*source["pattern"])
     gate = _gate(rule)
     return Prepared(
         rule,
@@ -99,9 +126,9 @@ def prepare(rule: Rule, order: int) -> Prepared:
         _places(rule, gate),
         gate,
         _words(rule.context) if rule.needs_context else None,
-        _words(rf"(?:{rule.quiet})\Z") if rule.quiet else None,
+        _words(source["quiet"][0]) if rule.quiet else None,
         re.compile(rule.tail) if rule.tail else None,
-        _function(rule.validate),
+        _function(rule),
         "value" if "value" in pattern.groupindex else 0,
     )
 
@@ -118,12 +145,18 @@ def _places(rule: Rule, gate: Gate) -> re.Pattern[str] | None:
     return None if rule.lead is None else re.compile(re.escape(gate.literal))
 
 
-def _function(validate: str | Verdict | None) -> Verdict | None:
-    """Return a validator; one given by name (`module:function:argument`) is imported."""
-    if not isinstance(validate, str):
-        return validate
-    module, name, *arguments = validate.split(":")
-    function: Callable[..., bool | int] = getattr(import_module(module), name)
+def _function(rule: Rule) -> Verdict | None:
+    """Return the validator; one given by name (`module:function:argument`) is imported."""
+    if not isinstance(rule.validate, str):
+        return rule.validate
+    module, name, *arguments = rule.validate.split(":")
+    try:
+        function: Callable[..., bool | int] = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"validate of rule {rule.name} names {rule.validate!r}, which cannot be imported: {error}",
+            setting="validate",
+        ) from error
     return partial(_asked, function, arguments[0]) if arguments else function
 
 

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.pii.detectors import as_detector
-from ctxguard.pii.masking import Masker, Rules
+from ctxguard.pii.detectors import Rules, detectors_of
+from ctxguard.pii.masking import Masker
 from ctxguard.pii.rules import RuleSet
 from ctxguard.pii.spans import Detector, Span
 from ctxguard.pii.standard import SSN, STANDARD
@@ -20,13 +20,23 @@ DEFAULT: Final = SSN | STANDARD
 """The standard set, and the bare shape of a social security number as the pattern document has it."""
 
 
-def find_pii(text: str, rules: Detector = DEFAULT) -> Sequence[Span]:
-    """Return where personal data stands in a text, sorted and without overlaps."""
-    return rules.find(text)
+def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
+    """Return where personal data stands in a text, sorted and without overlaps.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: it is no text.
+    """
+    return (rules if isinstance(rules, RuleSet) else Masker(rules)).find(text)
 
 
 def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
-    """Return a text with every finding replaced: `My SSN is 123-45-6789.` becomes `My SSN is [REDACTED_SSN].`."""
+    """Return a text with every finding replaced: `My SSN is 123-45-6789.` becomes `My SSN is [REDACTED_SSN].`.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: it is no text.
+    """
     return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
 
 
@@ -36,8 +46,12 @@ def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules:
     Args:
         artifacts: artifacts or texts, one or many.
         rules: what counts as personal data.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: something is neither an artifact nor a text.
     """
-    detectors = tuple(map(as_detector, rules if isinstance(rules, Sequence) else (rules,)))
+    detectors = detectors_of(rules)
     return not any(_scanned(detector, text) for text in _texts(artifacts) for detector in detectors)
 
 
@@ -46,6 +60,8 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
         return (artifacts,)
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
+    if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
+        raise TypeError(f"texts and artifacts are wanted, not {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 

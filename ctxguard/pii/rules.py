@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.engine import Engine, engine_of
 from ctxguard.pii.placeholders import label_of, redaction
+from ctxguard.pii.prepared import sources
+from ctxguard.pii.settings import RULE_SET, check_rule, check_text, values_of
 from ctxguard.pii.spans import Span
 
 __all__ = ["Rule", "RuleSet"]
+
+Kind: TypeAlias = Literal["text", "number", "token"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,15 @@ class Rule:
         tail: regular expression of what belongs to a finding if it follows (an extension).
         score: how sure a finding is, 0 to 1.
         placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
+
+    Raises:
+        ConfigError: an expression is none, or a field is of another type; rule and field are named.
     """
 
     name: str
     label: str
     pattern: str
-    kind: Literal["text", "number", "token"] = field(default="text", kw_only=True)
+    kind: Kind = field(default="text", kw_only=True)
     anchor: str = field(default="", kw_only=True)
     lead: str | None = field(default=None, kw_only=True)
     shape: str = field(default="", kw_only=True)
@@ -62,12 +69,13 @@ class Rule:
     placeholder: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_rule(self, Kind, sources(self))
         if self.shape and "h" not in self.shape and "0" not in self.gate:
             raise ConfigError(f"rule {self.name} has a shape and needs a gate with a 0 in it", setting="gate")
-        if label_of(self.label) != self.label:
+        if label_of(str(self.label)) != self.label:
             raise ConfigError(
                 f"label {self.label!r} of rule {self.name} must be capital letters and underscores, "
-                f"as {label_of(self.label)!r} is",
+                f"as {label_of(str(self.label))!r} is",
                 setting="label",
             )
 
@@ -86,12 +94,25 @@ class RuleSet:
         rules: the rules, in their order of precedence.
         allow: values that are never findings, as they stand in the text, whatever their case.
         deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
+
+    Raises:
+        ConfigError: the name or the rules are left out, or a member is of another kind than these.
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     allow: frozenset[str] = field(default=frozenset(), kw_only=True)
     deny: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ConfigError(
+                f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
+            )
+        # lists are taken, too; what is kept can be hashed
+        object.__setattr__(self, "rules", _rules(self.name, self.rules))
+        object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
+        object.__setattr__(self, "deny", _denied(self.deny))
 
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
@@ -101,37 +122,89 @@ class RuleSet:
         return engine_of(self.rules, self.allow, self.deny)
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the findings, sorted and without overlaps, by the fast path."""
+        """Return the findings, sorted and without overlaps, by the fast path.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        check_text(text)
         return self._engine.find(text)
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the same findings by a full pass: no caches, no shortcuts. What checks use."""
+        """Return the same findings by a full pass: no caches, no shortcuts. What checks use.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        check_text(text)
         return self._engine.scan(text)
 
     def only(self, *labels: str) -> RuleSet:
-        """Return the set with the rules of these labels alone."""
+        """Return the set with the rules of these labels alone.
+
+        Raises:
+            ConfigError: no rule has one of these labels.
+        """
+        self._check_labels(labels)
         kept = tuple(rule for rule in self.rules if rule.label in labels)
         return RuleSet(f"{self.name}[{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def without(self, *labels: str) -> RuleSet:
-        """Return the set without the rules of these labels."""
+        """Return the set without the rules of these labels.
+
+        Raises:
+            ConfigError: no rule has one of these labels.
+        """
+        self._check_labels(labels)
         kept = tuple(rule for rule in self.rules if rule.label not in labels)
         return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def allowing(self, values: Iterable[str]) -> RuleSet:
         """Return the set that leaves these values alone: exact values, or `@example.com` for a whole mail domain."""
-        allow = self.allow | {value.lower() for value in values}
+        allow = self.allow | frozenset(values_of(values, "allow"))
         return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
 
     def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
         """Return the set that always finds these values, whatever stands around them."""
-        deny = self.deny + tuple((value, label_of(label)) for value in values if value)
+        deny = self.deny + tuple((value, label_of(label)) for value in values_of(values, "deny") if value)
         return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
 
     def __or__(self, other: RuleSet) -> RuleSet:
+        if not isinstance(other, RuleSet):
+            raise ConfigError(f"| joins rule sets: {RULE_SET}, not {type(other).__name__}", setting="rules")
         known = set(self.rules)
         rules = self.rules + tuple(rule for rule in other.rules if rule not in known)
         return RuleSet(f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny)
 
+    def _check_labels(self, labels: Sequence[str]) -> None:
+        known = {rule.label for rule in self.rules}
+        for label in labels:
+            if isinstance(label, list | tuple | set | frozenset):
+                written = ", ".join(map(repr, label))
+                raise ConfigError(
+                    f"labels come one by one: ({written}), not as {type(label).__name__}", setting="labels"
+                )
+            if label not in known:
+                raise ConfigError(
+                    f"no rule of {self.name} has the label {label!r}; there are {', '.join(sorted(known))}",
+                    setting="labels",
+                )
+
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}
+
+
+def _rules(name: str, rules: object) -> tuple[Rule, ...]:
+    if isinstance(rules, list | tuple):
+        strangers = [one for one in rules if not isinstance(one, Rule)]
+        if not strangers:
+            return tuple(rules)
+        raise ConfigError(f"rules of {name} hold {strangers[0]!r}, which is no Rule: {RULE_SET}", setting="rules")
+    raise ConfigError(f"rules of {name} are several rules: {RULE_SET}, not {type(rules).__name__}", setting="rules")
+
+
+def _denied(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    listed = [tuple(values_of(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
+    if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
+        raise ConfigError("deny holds pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
+    return tuple((value, label) for value, label in listed)

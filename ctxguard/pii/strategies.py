@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from ctxguard.errors import ConfigError
 from ctxguard.pii.pseudonyms import normalized
 
-__all__ = ["Strategies", "Strategy", "hashed", "partly_shown", "strategy_of"]
+__all__ = ["Strategies", "Strategy", "hashed", "known_strategies", "partly_shown", "strategy_of"]
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
@@ -20,17 +20,24 @@ _NEVER_SHOWN: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDE
 
 
 def strategy_of(strategies: Strategies, label: str) -> Strategy:
-    """Return how a label is hidden.
+    """Return how a label is hidden."""
+    return strategies if isinstance(strategies, str) else strategies.get(label, strategies.get("*", "redact"))
+
+
+def known_strategies(strategies: Strategies) -> Strategies:
+    """Return the strategies.
 
     Raises:
-        ConfigError: there is no such strategy.
+        ConfigError: there is no such strategy; the label it was given for is named.
     """
-    chosen = strategies if isinstance(strategies, str) else strategies.get(label, strategies.get("*", "redact"))
-    if chosen not in get_args(Strategy):
-        raise ConfigError(
-            f"unknown strategy {chosen!r} for {label}; known are {', '.join(get_args(Strategy))}", setting="strategy"
-        )
-    return chosen
+    by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
+    for label, chosen in by_label.items():
+        if chosen not in get_args(Strategy):
+            raise ConfigError(
+                f"unknown strategy {chosen!r} for {label}; known are {', '.join(get_args(Strategy))}",
+                setting="strategy",
+            )
+    return strategies
 
 
 def hashed(label: str, value: str, key: bytes) -> str:

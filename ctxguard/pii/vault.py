@@ -20,6 +20,7 @@ from weakref import WeakSet
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.pseudonyms import Original, normalized, pseudonym
+from ctxguard.pii.settings import seconds
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -33,6 +34,7 @@ _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _KEY_ID_BYTES: Final = 4
 _INDEX: Final = "index"
+_NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
 
 
 def new_key() -> str:
@@ -50,11 +52,12 @@ class Vault:
         ttl: seconds a record lives after it was written; None means for ever.
 
     Raises:
-        ConfigError: there is no key, or it is none of `new_key`.
+        ConfigError: there is no key, or it is none of `new_key`; the store is none, or `ttl` is not above 0.
     """
 
     def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
-        self._store = store
+        seconds(ttl, "ttl")
+        self._store = _opened(store)
         self._ttl = ttl
         self._boxes = tuple(map(_Box, _keys(key)))
         self._open_sessions: WeakSet[SessionVault] = WeakSet()
@@ -68,6 +71,9 @@ class Vault:
         Args:
             session: its name; only a hash of it is stored.
             is_found: tells whether a rule matches a text; placeholders are written so that none does.
+
+        Raises:
+            ConfigError: the name is no text, or empty.
         """
         opened = SessionVault(self, session, is_found=is_found)
         self._open_sessions.add(opened)
@@ -279,14 +285,29 @@ class SessionVault:
         self._placeholders.setdefault((label, record["print"]), name)
 
 
+def _opened(store: Store) -> Store:
+    from ctxguard.stores import Store
+
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, str | os.PathLike):
+        raise ConfigError(f"a vault needs an open store: Vault(open_store({os.fspath(store)!r}))", setting="store")
+    raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
+
+
 def _namespace(session: str) -> str:
+    if not isinstance(session, str) or not session:
+        raise ConfigError(
+            "a session needs a name of its own: a text that is not empty, as the conversation's id", setting="session"
+        )
     return "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
     given = os.environ.get(KEY_VARIABLE, "") if key is None else key
-    texts = [text.strip() for text in given.split(",")] if isinstance(given, str) else list(given)
-    texts = [text for text in texts if text]
+    texts = [text for text in given.split(",") if text.strip()] if isinstance(given, str) else given
+    if isinstance(texts, bytes) or not isinstance(texts, Sequence):
+        raise ConfigError(_NO_KEY, setting="key")
     if not texts:
         raise ConfigError(
             f"a vault needs a key: Vault(store, key=…) or the variable {KEY_VARIABLE}; make one by new_key()",
@@ -297,9 +318,9 @@ def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
 
 def _key(text: str) -> bytes:
     try:
-        key = base64.urlsafe_b64decode(text)
+        key = base64.b64decode(text.strip(), altchars=b"-_", validate=True) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != _KEY_BYTES:
-        raise ConfigError("a vault key is 32 bytes in URL-safe base64; make one by new_key()", setting="key")
+        raise ConfigError(_NO_KEY, setting="key")
     return key
