@@ -12,7 +12,7 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, get, is_list
-from ctxguard_anthropic.blocks import THINKING, as_blocks, block_call, block_slots, kind_of, tool_input
+from ctxguard_anthropic.blocks import THINKING, as_blocks, block_call, block_slots, kind_of, readable_blocks, tool_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,8 @@ class AnthropicAdapter:
     What does not survive: the `citations` of an edited text; thinking that a stage changed, with the rest of the
     thinking of its message; a text block of which nothing is left. `tool_result` blocks move before the text of their
     message, and together into the message right behind their call, as the API demands. Blocks of unknown type and
-    those of server tools are opaque; messages of unknown role are kept and pinned.
+    those of server tools are opaque; messages of unknown role are kept and pinned, and the role
+    is named as the `id` of their decision in the report.
     """
 
     name = "anthropic"
@@ -59,7 +60,7 @@ class AnthropicAdapter:
         """Return the artifacts of a request, its system prompt first, or of a list of messages.
 
         Raises:
-            HistoryError: it is neither, or a message has no role.
+            HistoryError: it is neither, a message has no role, or a content is nothing that can be read.
         """
         read = cast("list[tuple[Artifact, ...]]", _CACHE.read(_messages(native)))
         return [*_system_artifacts(native), *chain.from_iterable(read)]
@@ -108,7 +109,7 @@ def _system_artifacts(native: Native) -> list[Artifact]:
 
 def _prompt(content: object, position: int) -> Artifact:
     del position  # there is one
-    blocks = as_blocks(content)
+    blocks = readable_blocks(content, "system")
     message = {"role": "system", "content": content}
     place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
     return Artifact(Kind.SYSTEM, _content(blocks), source=place)
@@ -121,7 +122,7 @@ def _read(message: Message, position: int) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one", position=position)
-    blocks = as_blocks(get(message, "content"))
+    blocks = readable_blocks(get(message, "content"), "content", position)
     results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(n for n in range(len(blocks)) if n not in results)
     reading = object()
@@ -146,6 +147,7 @@ def _artifact(role: str, blocks: list[object], place: _Place) -> Artifact:
     return Artifact(
         _KINDS.get(role, Kind.ASSISTANT),
         _content(blocks),
+        id=None if role in _KINDS else f"unknown role {role!r:.40}",
         calls=tuple(block_call(block) for block in blocks if kind_of(block) == "tool_use"),
         pinned=role not in _KINDS or any(kind_of(block) == "compaction" for block in blocks),
         source=place,

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Final
 
 from ctxguard.artifacts import Part, ToolCall
+from ctxguard.errors import HistoryError
 from ctxguard.lens import Path, Slot, argument_text, file, get, image, opaque, sealed
 
-__all__ = ["THINKING", "as_blocks", "block_call", "block_slots", "kind_of", "tool_input"]
+__all__ = ["THINKING", "as_blocks", "block_call", "block_slots", "kind_of", "readable_blocks", "tool_input"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
+_NO_BLOCKS: Final = (bytes, int, float, list, tuple, set, type(None))
 
 
 def kind_of(block: object) -> str:
@@ -27,6 +30,38 @@ def as_blocks(content: object) -> list[object]:
     if isinstance(content, str):
         return [content] if content else []
     return list(content) if isinstance(content, (list, tuple)) else []
+
+
+def readable_blocks(content: object, place: str, position: int | None = None) -> list[object]:
+    """Return a content as a list of blocks, where it is one throughout.
+
+    Args:
+        content: a text, a list of texts and blocks, or None.
+        place: what errors call it, as `content`.
+        position: place of its message in the history, for errors.
+
+    Raises:
+        HistoryError: it is something else, or holds a block that is; passed on unread, it would be neither masked nor
+            counted.
+    """
+    if content is not None and not isinstance(content, (str, list, tuple)):
+        remedy = "; write [block]" if isinstance(content, Mapping) else ""
+        kind = type(content).__name__
+        raise HistoryError(f"{place} is a text or a list of blocks, not {kind}{remedy}", position=position)
+    blocks = as_blocks(content)
+    for number, block in enumerate(blocks):
+        if isinstance(block, _NO_BLOCKS):
+            fault = f"{place}[{number}] is a text or a dict with 'type', not {type(block).__name__}"
+            raise HistoryError(fault, position=position)
+        if path := _HOLDERS.get(kind_of(block)):
+            inner = reduce(get, path, block)
+            readable_blocks(inner if _holds(block) else None, ".".join((f"{place}[{number}]", *path)), position)
+    return blocks
+
+
+def _holds(block: object) -> bool:
+    """Tell whether a block holds others: a document may also be a text or a file."""
+    return kind_of(block) != "document" or get(get(block, "source"), "type") == "content"
 
 
 def block_slots(block: object, path: Path) -> list[Slot]:
@@ -75,6 +110,12 @@ def _unknown(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as all 
     return [((), opaque(block))]
 
 
+_HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool_result": ("content",),
+    "search_result": ("content",),
+    "document": ("source", "content"),
+}
+"""Blocks that hold others: where those stand."""
 _SLOTS: Final[Mapping[str, Callable[[object, Path], list[Slot]]]] = {
     "text": _text,
     "thinking": _thinking,

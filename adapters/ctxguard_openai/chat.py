@@ -14,7 +14,6 @@ from ctxguard.errors import HistoryError
 from ctxguard.lens import (
     Path,
     Slot,
-    argument_text,
     audio,
     changed_slots,
     content_of,
@@ -28,11 +27,9 @@ from ctxguard.lens import (
 )
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
+from ctxguard_openai.calls import LEGACY_ID, Message, calls_of, is_record
 
 __all__ = ["Message", "OpenAIAdapter", "astabilize_messages", "stabilize_messages"]
-
-Message = Mapping[str, object]
-"""A message: a dict, or an object of the SDK with the same fields."""
 
 _KINDS: Final = {
     "system": Kind.SYSTEM,
@@ -42,10 +39,10 @@ _KINDS: Final = {
     "tool": Kind.TOOL,
     "function": Kind.TOOL,
 }
-_LEGACY_ID: Final = "function_call"
-"""Stands for the id that `function_call` and its result do not have: they pair by position."""
 _SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "refusal": "refusal"}
 """Texts beside the content that are sent along: reasoning of DeepSeek and others, refusals."""
+_TEXTS: Final = ("text", "refusal", "input_text", "output_text", None)
+"""Types of parts that hold a text: those of Chat Completions, what is mistaken for them, and none at all."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -53,8 +50,8 @@ class OpenAIAdapter:
     """Look at Chat Completions messages as artifacts: one message, one artifact.
 
     What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ; a result
-    or call without an id may get one. A message that a stage adds is a plain dict. Unknown roles are kept and pinned;
-    unknown content parts are opaque.
+    or call without an id may get one. A message that a stage adds is a plain dict. Unknown roles are kept and pinned,
+    and named as the `id` of their decision in the report; unknown content parts are opaque.
     """
 
     name = "openai"
@@ -63,7 +60,7 @@ class OpenAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, or a message has no role.
+            HistoryError: it is no list, a message has no role, or its content or calls are nothing that can be read.
         """
         if not is_list(native):
             raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
@@ -93,7 +90,8 @@ def _artifact(message: Message, position: int) -> Artifact:
     return Artifact(
         _KINDS.get(role, Kind.ASSISTANT),
         content_of([part for _, part in _slots(message, position)]),
-        calls=tuple(call for call, _, _ in _calls(message)) if role == "assistant" else (),
+        calls=tuple(call for call, _, _ in calls_of(message, position)),
+        id=None if role in _KINDS else f"unknown role {role!r:.40}",
         answers=_answers(message, role),
         name=name if isinstance(name, str) else None,
         pinned=role not in _KINDS,
@@ -111,26 +109,8 @@ def _fault(message: object) -> str:
 
 
 def _answers(message: Message, role: str) -> str | None:
-    answered = _LEGACY_ID if role == "function" else get(message, "tool_call_id") if role == "tool" else None
+    answered = LEGACY_ID if role == "function" else get(message, "tool_call_id") if role == "tool" else None
     return answered if isinstance(answered, str) else None
-
-
-def _calls(message: Message) -> Iterator[tuple[ToolCall, Path, Path]]:
-    """Walk the calls of a message, each with the place of its arguments and that of its id."""
-    listed = get(message, "tool_calls")
-    for number, call in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
-        form, field = ("custom", "input") if get(call, "custom") is not None else ("function", "arguments")
-        inner, identity = get(call, form), get(call, "id")
-        read = ToolCall(
-            str(get(inner, "name") or ""),
-            argument_text(get(inner, field)),
-            identity if isinstance(identity, str) else None,
-        )
-        yield read, ("tool_calls", number, form, field), ("tool_calls", number, "id")
-    legacy = get(message, "function_call")
-    if legacy:
-        read = ToolCall(str(get(legacy, "name") or ""), argument_text(get(legacy, "arguments")), _LEGACY_ID)
-        yield read, ("function_call", "arguments"), ("function_call", "id")
 
 
 def _slots(message: Message, position: int = 0) -> list[Slot]:
@@ -139,7 +119,7 @@ def _slots(message: Message, position: int = 0) -> list[Slot]:
     if isinstance(content, str):
         slots: list[Slot] = [(("content",), Part("text", content))]
     elif isinstance(content, (list, tuple)):
-        slots = [_part_slot(part, ("content", number)) for number, part in enumerate(content)]
+        slots = [_part_slot(part, number, position) for number, part in enumerate(content)]
     elif content is None:
         slots = []
     else:
@@ -151,14 +131,22 @@ def _slots(message: Message, position: int = 0) -> list[Slot]:
     return slots
 
 
-def _part_slot(part: object, path: Path) -> Slot:
+def _part_slot(part: object, number: int, position: int) -> Slot:
     if isinstance(part, str):
-        return path, Part("text", part)
+        return ("content", number), Part("text", part)
+    if not is_record(part):
+        fault = f"content[{number}] is a text or a dict with 'type', not {type(part).__name__}"
+        raise HistoryError(fault, position=position)
     kind = get(part, "type")
-    text = get(part, kind) if kind in ("text", "refusal") else None
+    if kind not in _TEXTS:
+        return (), _PARTS.get(str(kind), opaque)(part)
+    key = "refusal" if kind == "refusal" else "text"
+    text = get(part, key)
     if isinstance(text, str):
-        return (*path, str(kind)), Part("text" if kind == "text" else "refusal", text)
-    return (), _PARTS.get(kind, opaque)(part)
+        return ("content", number, key), Part("refusal" if kind == "refusal" else "text", text)
+    if text is None:
+        return (), opaque(part)
+    raise HistoryError(f"content[{number}].{key} is a text, not {type(text).__name__}", position=position)
 
 
 def _image(part: object) -> Part:
@@ -166,7 +154,7 @@ def _image(part: object) -> Part:
     return image(inner if isinstance(inner, str) else get(inner, "url"), detail=get(inner, "detail"))
 
 
-_PARTS: Final[Mapping[object, Callable[[object], Part]]] = {
+_PARTS: Final[Mapping[str, Callable[[object], Part]]] = {
     "image_url": _image,
     "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
     "file": lambda part: file(get(get(part, "file"), "file_data")),
@@ -192,7 +180,7 @@ def _written(artifact: Artifact) -> Message:
 
 
 def _call_changes(message: Message, calls: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
-    for (was, arguments, identity), now in zip(_calls(message), calls, strict=True):
+    for (was, arguments, identity), now in zip(calls_of(message), calls, strict=True):
         if was.arguments != now.arguments:
             yield arguments, now.arguments
         if was.id != now.id:
@@ -203,7 +191,7 @@ def _created(artifact: Artifact) -> Message:
     """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
     message: dict[str, object] = {"role": role, "content": artifact.text}
-    if artifact.kind is Kind.TOOL and artifact.answers == _LEGACY_ID:
+    if artifact.kind is Kind.TOOL and artifact.answers == LEGACY_ID:
         return {"role": "function", "name": artifact.name or "", "content": artifact.text}
     if artifact.kind is Kind.TOOL:
         message["tool_call_id"] = artifact.answers

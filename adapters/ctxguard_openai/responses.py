@@ -150,6 +150,7 @@ def _artifact(items: list[Item], position: int) -> Artifact:
         content_of([part for _, part in slots(source)]),
         calls=tuple(tool_call(item) for item in items if calls_a_tool(item, source)),
         answers=call_id(first) if is_output(first) else None,
+        id=None if role is None or role in KINDS else f"unknown role {role!r:.40}",
         name=name if isinstance(name, str) else None,
         pinned=stays(source),
         source=source,

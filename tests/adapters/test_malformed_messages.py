@@ -1,0 +1,170 @@
+"""What is no message of a provider's is refused with its place: passed on unread it would leave unmasked or uncounted."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxguard import Kind, Stabilizer
+from ctxguard.errors import HistoryError
+from ctxguard_anthropic import AnthropicAdapter, stabilize_request
+from ctxguard_anthropic import stabilize_messages as stabilize_anthropic
+from ctxguard_openai import OpenAIAdapter, stabilize_input, stabilize_messages
+
+MAIL = "jane.doe@corp-mail.net"
+USER = {"role": "user", "content": "go"}
+FUNCTION = {"name": "mail", "arguments": f'{{"to": "{MAIL}"}}'}
+CALL = {"id": "1", "type": "function", "function": FUNCTION}
+
+
+def refused(adapter, native, fault):
+    with pytest.raises(HistoryError) as caught:
+        adapter.read(native)
+    assert str(caught.value) == fault
+    assert MAIL not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("calls", "fault"),
+    [
+        (f'[{{"to": "{MAIL}"}}]', "tool_calls is a list of calls, not str"),
+        (CALL, "tool_calls is a list of calls, not dict; write [call]"),
+        (5, "tool_calls is a list of calls, not int"),
+        ([MAIL], "tool_calls[0] is a dict with 'function', not str"),
+        ([CALL, [CALL]], "tool_calls[1] is a dict with 'function', not list"),
+        ([CALL, None], "tool_calls[1] is a dict with 'function', not NoneType"),
+        ([{"id": "1", "to": MAIL}], "tool_calls[0].function is a dict with 'name' and 'arguments', not NoneType"),
+        ([{**CALL, "function": MAIL}], "tool_calls[0].function is a dict with 'name' and 'arguments', not str"),
+        ([{"id": "1", "custom": MAIL}], "tool_calls[0].custom is a dict with 'name' and 'input', not str"),
+    ],
+)
+@pytest.mark.parametrize("role", ["assistant", "asistant"])
+def test_malformed_tool_calls_are_refused(role, calls, fault):
+    refused(
+        OpenAIAdapter(),
+        [USER, {"role": role, "content": None, "tool_calls": calls}],
+        f"message 1: {fault}",
+    )
+
+
+def test_a_malformed_function_call_is_refused():
+    fault = "message 0: function_call is a dict with 'name' and 'arguments', not str"
+    refused(OpenAIAdapter(), [{"role": "assistant", "function_call": MAIL}], fault)
+
+
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+@pytest.mark.parametrize(("field", "value"), [("tool_calls", [CALL]), ("function_call", FUNCTION)])
+def test_calls_of_anyone_but_the_assistant_are_refused(role, field, value):
+    fault = f"message 0: {field} in a message of role '{role}'; the assistant alone calls tools"
+    refused(OpenAIAdapter(), [{"role": role, "content": "x", field: value}], fault)
+
+
+def test_a_part_whose_type_is_no_name_is_opaque():
+    message = {"role": "user", "content": [{"type": {"name": "hologram"}}]}
+    assert OpenAIAdapter().read([message])[0].content[0].kind == "opaque"
+
+
+@pytest.mark.parametrize("empty", [None, [], ()])
+def test_no_calls_at_all_are_fine_anywhere(empty):
+    messages = [{"role": role, "content": "x", "tool_calls": empty} for role in ("user", "assistant")]
+    out, _ = stabilize_messages(messages, Stabilizer(1_000))
+    assert all(now is was for now, was in zip(out, messages, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        (4_111, "content[1] is a text or a dict with 'type', not int"),
+        (None, "content[1] is a text or a dict with 'type', not NoneType"),
+        ([MAIL], "content[1] is a text or a dict with 'type', not list"),
+        ({"type": "text", "text": {"value": MAIL}}, "content[1].text is a text, not dict"),
+        ({"type": "text", "text": [MAIL]}, "content[1].text is a text, not list"),
+    ],
+)
+def test_malformed_parts_are_refused(part, fault):
+    refused(OpenAIAdapter(), [{"role": "user", "content": ["hi", part]}], f"message 0: {fault}")
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": None}, {"type": "input_text"}, {"type": "output_text"}], ids=str)
+def test_texts_of_parts_that_are_misnamed_are_masked(kind):
+    (out,), _ = stabilize_messages([{"role": "user", "content": [{**kind, "text": MAIL}]}], Stabilizer(1_000))
+    assert out == {"role": "user", "content": [{**kind, "text": "[REDACTED_EMAIL]"}]}
+
+
+def test_calls_of_a_misspelt_role_are_masked_and_keep_their_results():
+    calling = {"role": "asistant", "content": None, "tool_calls": [CALL]}
+    out, report = stabilize_messages(
+        [USER, calling, {"role": "tool", "tool_call_id": "1", "content": "sent"}], Stabilizer(1_000)
+    )
+    assert [message["role"] for message in out] == ["user", "asistant", "tool"]
+    assert out[1]["tool_calls"][0]["function"]["arguments"] == '{"to": "[REDACTED_EMAIL]"}'
+    assert out[2]["content"] == "sent"
+    assert report.ok
+
+
+@pytest.mark.parametrize(
+    "stabilized",
+    [
+        lambda messages: stabilize_messages(messages, Stabilizer(1_000))[1],
+        lambda messages: stabilize_input(messages, Stabilizer(1_000))[1],
+        lambda messages: stabilize_anthropic(messages, Stabilizer(1_000))[2],
+    ],
+    ids=["openai", "responses", "anthropic"],
+)
+def test_the_report_tells_the_roles_that_nobody_knows(stabilized):
+    report = stabilized([USER, {"role": "asistant", "content": "hello"}, USER])
+    assert [decision.to_dict()["id"] for decision in report.decisions] == [None, "unknown role 'asistant'", None]
+    assert report.decisions[1].artifact.kind is Kind.ASSISTANT
+    assert report.decisions[1].artifact.pinned
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (5, "content is a text or a list of blocks, not int"),
+        ({"type": "text", "text": MAIL}, "content is a text or a list of blocks, not dict; write [block]"),
+        ([5], "content[0] is a text or a dict with 'type', not int"),
+        (["x", None], "content[1] is a text or a dict with 'type', not NoneType"),
+        ([[MAIL]], "content[0] is a text or a dict with 'type', not list"),
+        (
+            [{"type": "tool_result", "tool_use_id": "1", "content": {"to": MAIL}}],
+            "content[0].content is a text or a list of blocks, not dict; write [block]",
+        ),
+        (
+            [{"type": "tool_result", "tool_use_id": "1", "content": [4_111]}],
+            "content[0].content[0] is a text or a dict with 'type', not int",
+        ),
+        (
+            [{"type": "search_result", "content": 4_111}],
+            "content[0].content is a text or a list of blocks, not int",
+        ),
+        (
+            [{"type": "document", "source": {"type": "content", "content": [4_111]}}],
+            "content[0].source.content[0] is a text or a dict with 'type', not int",
+        ),
+    ],
+)
+def test_malformed_blocks_are_refused(content, fault):
+    refused(AnthropicAdapter(), [USER, {"role": "user", "content": content}], f"message 1: {fault}")
+
+
+def test_a_malformed_system_prompt_is_refused():
+    refused(AnthropicAdapter(), {"system": 5, "messages": [USER]}, "system is a text or a list of blocks, not int")
+    refused(
+        AnthropicAdapter(),
+        {"system": {"type": "text", "text": MAIL}, "messages": [USER]},
+        "system is a text or a list of blocks, not dict; write [block]",
+    )
+
+
+def test_a_result_without_a_content_is_fine():
+    use = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+    request = {
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]},
+        ]
+    }
+    done, report = stabilize_request(request, Stabilizer(1_000))
+    assert report.ok
+    assert done["messages"] == request["messages"]
