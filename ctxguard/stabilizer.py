@@ -54,7 +54,8 @@ class Stabilizer:
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
         target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
-        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`.
+        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; with `strict`,
+            messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
         reserve: tokens of the budget to leave for the reply.
@@ -92,8 +93,9 @@ class Stabilizer:
         self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
-        self.stages: tuple[Stage, ...] = callables(agent_stages(target=target) if stages is None else stages, "stages")
         profile = () if provider is None else (provider_profile(provider),)
+        wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
+        self.stages: tuple[Stage, ...] = _taking_turns(wanted) if provider == "strict" else wanted
         self.checks: tuple[Check, ...] = (*callables(ALL_CHECKS if checks is None else checks, "checks"), *profile)
         self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
@@ -239,6 +241,13 @@ class Stabilizer:
         if self.on_failure == "raise" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
+
+
+def _taking_turns(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return the stages with the one behind them that joins messages of the same role."""
+    from ctxguard.stages import MergeMessageRuns
+
+    return stages if any(isinstance(stage, MergeMessageRuns) for stage in stages) else (*stages, MergeMessageRuns())
 
 
 def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:

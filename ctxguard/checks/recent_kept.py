@@ -13,7 +13,10 @@ __all__ = ["RecentKept"]
 
 
 class RecentKept:
-    """Hold where the latest `keep_recent` messages and the last user message of the history are in the result."""
+    """Hold where the latest `keep_recent` messages and the last user message of the history are in the result.
+
+    A message that was joined with the one behind it is there where its whole text is.
+    """
 
     name = "RecentKept"
 
@@ -23,7 +26,7 @@ class RecentKept:
         last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
         if last_user is not None and not any(a is last_user for a in wanted):
             wanted.append(last_user)
-        there = {id(artifact.root) for artifact in draft.artifacts} | _expired(draft)
+        there = {id(artifact.root) for artifact in draft.artifacts} | _expired(draft) | _joined(draft)
         for artifact in wanted:
             if id(artifact.root) not in there:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
@@ -36,4 +39,15 @@ def _expired(draft: Draft) -> set[int]:
     for change in draft.changes:
         if change.stage == "ExpireLifetimes":
             gone |= {id(a.root) for a in change.before} - {id(a.root) for a in change.after}
+    return gone
+
+
+def _joined(draft: Draft) -> set[int]:
+    """Return what another message of the result holds the text of."""
+    gone: set[int] = set()
+    for change in draft.changes:
+        if change.stage == "MergeMessageRuns":
+            left = {id(a.root) for a in change.after}
+            lost = [a for a in change.before if id(a.root) not in left]
+            gone |= {id(a.root) for a in lost if any(a.kind is b.kind and a.text in b.text for b in draft.artifacts)}
     return gone

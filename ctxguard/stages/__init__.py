@@ -9,6 +9,7 @@ from ctxguard.stages.expire_lifetimes import ExpireLifetimes
 from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
 from ctxguard.stages.intelligent_pruner import ImportanceScorer, IntelligentPruner, PruningRules
 from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.merge_message_runs import MergeMessageRuns
 from ctxguard.stages.merge_similar import MergeSimilar
 from ctxguard.stages.order_by_authority import OrderByAuthority
 from ctxguard.stages.recall_relevant import RecallRelevant
@@ -26,6 +27,7 @@ __all__ = [
     "ImportanceScorer",
     "IntelligentPruner",
     "MaskPII",
+    "MergeMessageRuns",
     "MergeSimilar",
     "OrderByAuthority",
     "PreservationRule",
