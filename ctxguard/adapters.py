@@ -20,6 +20,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
 if TYPE_CHECKING:
+    from ctxguard.draft import Stage
     from ctxguard.pii import SessionVault
     from ctxguard.stages import BoundToolOutput
 
@@ -54,6 +55,9 @@ _OF_OBJECTS: Final = ("langchain", "pydantic-ai")
 @runtime_checkable
 class Adapter(Protocol[Native]):
     """Look at native messages as artifacts, and put what became of them back. A lens: it rebuilds nothing.
+
+    One whose provider refuses what a chain may leave can have a `last_stage` too: it runs behind every chain, so that
+    what it puts in is counted and told in the report.
 
     Attributes:
         name: what `--adapter` and reports call it.
@@ -101,7 +105,7 @@ def stabilize_native(
     """
     wanted_stabilizer(stabilizer)
     artifacts = adapter.read(native)
-    chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
+    chain = _finished(stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts), adapter)
     overhead = _overhead(stabilizer, instructions)
     result = chain.stabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
@@ -120,7 +124,7 @@ async def astabilize_native(
     """Do what `stabilize_native` does where summarizers or stores are async."""
     wanted_stabilizer(stabilizer)
     artifacts = adapter.read(native)
-    chain = stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts)
+    chain = _finished(stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts), adapter)
     overhead = _overhead(stabilizer, instructions)
     result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
@@ -143,6 +147,18 @@ def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
     return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
 
 
+def _finished(stabilizer: Stabilizer, adapter: Adapter[Native]) -> Stabilizer:
+    """Return the stabilizer, with an adapter's own last stage behind its chain where it has one."""
+    last: Stage | None = getattr(adapter, "last_stage", None)
+    return stabilizer if last is None else _with_stage(stabilizer, last)
+
+
+def _with_stage(stabilizer: Stabilizer, stage: Stage) -> Stabilizer:
+    chain = copy.copy(stabilizer)
+    chain.stages = (*stabilizer.stages, stage)
+    return chain
+
+
 def minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> Stabilizer:
     """Return the stabilizer, with `DropStaleThinking` behind its chain where a history holds signed thinking.
 
@@ -152,9 +168,7 @@ def minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> S
         return stabilizer
     from ctxguard.stages import DropStaleThinking
 
-    chain = copy.copy(stabilizer)
-    chain.stages = (*stabilizer.stages, DropStaleThinking())
-    return chain
+    return _with_stage(stabilizer, DropStaleThinking())
 
 
 def _holds_signed(artifacts: Sequence[Artifact]) -> bool:

@@ -12,10 +12,21 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, get, is_list
-from ctxguard_anthropic.blocks import THINKING, as_blocks, block_call, block_slots, kind_of, readable_blocks, tool_input
+from ctxguard_anthropic.blocks import (
+    THINKING,
+    as_blocks,
+    block_call,
+    block_slots,
+    kind_of,
+    readable_blocks,
+    tool_input,
+    without_emptied,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ctxguard.draft import Draft
 
 __all__ = ["AnthropicAdapter", "Message", "Native"]
 
@@ -48,13 +59,19 @@ class AnthropicAdapter:
     """Look at Messages as artifacts: each `tool_result` block is one, the rest of a message another.
 
     What does not survive: the `citations` of an edited text; thinking that a stage changed, with the rest of the
-    thinking of its message; a text block of which nothing is left. `tool_result` blocks move before the text of their
-    message, and together into the message right behind their call, as the API demands. Blocks of unknown type and
-    those of server tools are opaque; messages of unknown role are kept and pinned, and the role
-    is named as the `id` of their decision in the report.
+    thinking of its message; a text, document or search result of which nothing is left. `tool_result` blocks move
+    before the text of their message, and together into the message right behind their call, as the API demands.
+    Blocks of unknown type and those of server tools are opaque; messages of unknown role are kept and pinned, and the
+    role is named as the `id` of their decision in the report.
     """
 
     name = "anthropic"
+
+    @staticmethod
+    def last_stage(draft: Draft) -> Draft:
+        """Let "…" stand where nothing is left of a message, as `write` puts it: the API refuses empty ones."""
+        artifacts = [_stand_in(a) if _is_emptied(a) else a for a in draft.artifacts]
+        return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
 
     def read(self, native: Native) -> list[Artifact]:
         """Return the artifacts of a request, its system prompt first, or of a list of messages.
@@ -162,6 +179,20 @@ def _content(blocks: Sequence[object]) -> str | tuple[Part, ...]:
     return content_of([part for _, part in _slots(blocks)])
 
 
+def _is_emptied(artifact: Artifact) -> bool:
+    """Tell an artifact that is all of a message and of which a stage left nothing."""
+    place = artifact.source
+    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and place is not None):
+        return False
+    content = artifact.content
+    nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
+    return nothing and (not isinstance(place, _Place) or place.is_whole)
+
+
+def _stand_in(artifact: Artifact) -> Artifact:
+    return artifact.revised(content=_LEFT_OUT)
+
+
 def _belongs(artifact: Artifact, group: list[Artifact], neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of those before it."""
     last, place = group[-1], artifact.source
@@ -201,7 +232,10 @@ def _written(artifact: Artifact) -> list[object]:
         return as_blocks(_created([artifact])["content"])
     own = as_blocks(get(place.message, "content"))
     blocks = [own[number] for number in place.blocks]
-    return blocks if artifact.origin is None else edited(blocks, dict(_changes(artifact, blocks)))
+    if artifact.origin is None:
+        return blocks
+    changed = edited(blocks, dict(_changes(artifact, blocks)))
+    return changed if are_same(changed, blocks) else without_emptied(changed, blocks)
 
 
 def _changes(artifact: Artifact, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:

@@ -6,15 +6,24 @@ The block kinds are those of `anthropic.types.ContentBlockParam`; fields beyond 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
 from ctxguard.artifacts import Part, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, Slot, argument_text, file, get, image, opaque, sealed
+from ctxguard.lens import GONE, Path, Slot, argument_text, edited, file, get, image, opaque, sealed
 
-__all__ = ["THINKING", "as_blocks", "block_call", "block_slots", "kind_of", "readable_blocks", "tool_input"]
+__all__ = [
+    "THINKING",
+    "as_blocks",
+    "block_call",
+    "block_slots",
+    "kind_of",
+    "readable_blocks",
+    "tool_input",
+    "without_emptied",
+]
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _NO_BLOCKS: Final = (bytes, int, float, list, tuple, set, type(None))
@@ -57,6 +66,34 @@ def readable_blocks(content: object, place: str, position: int | None = None) ->
             inner = reduce(get, path, block)
             readable_blocks(inner if _holds(block) else None, ".".join((f"{place}[{number}]", *path)), position)
     return blocks
+
+
+def without_emptied(blocks: Sequence[object], was: Sequence[object]) -> list[object]:
+    """Return changed blocks without those that hold nothing any more: the API refuses them empty, but for results.
+
+    Args:
+        blocks: as they are now.
+        was: as they were; the same objects among `blocks` stay.
+    """
+    same = {id(block) for block in was}
+    filled = (block if id(block) in same else _filled(block) for block in blocks)
+    return [block for block in filled if block is not GONE]
+
+
+def _filled(block: object) -> object:
+    """Return a changed block without what is empty in it; `GONE` where nothing is left of a document."""
+    path = _HOLDERS.get(kind_of(block))
+    if path is None or not _holds(block):
+        return block
+    content = reduce(get, path, block)
+    left = content
+    if isinstance(content, (list, tuple)):
+        left = [inner for inner in map(_filled, content) if inner is not GONE]
+    if left or left is None:
+        return block if left == content else edited(block, {path: left})
+    if kind_of(block) != "tool_result":
+        return GONE
+    return block if isinstance(left, str) else edited(block, {path: GONE})
 
 
 def _holds(block: object) -> bool:

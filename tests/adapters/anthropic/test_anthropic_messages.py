@@ -313,3 +313,62 @@ def test_what_is_written_costs_what_was_counted_where_nothing_is_left_of_a_text(
         assert stabilizer.counter.artifacts(ADAPTER.read(out)) + 3 == report.tokens_after <= budget
     (_, _, heard, _) = edited(history, "word " * 200, "")
     assert all(block["content"] == [picture] for block in heard["content"])
+
+
+def emptied(draft):
+    """Leave nothing of any text that says bye, whatever stands around it."""
+    artifacts = [a.edit(lambda _slot, t: "" if "bye" in t else t) for a in draft.artifacts]
+    return draft.revise(artifacts, reason="gone")
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        hears(text("bye")),
+        {"role": "user", "content": "bye"},
+        says(text("bye"), text("bye bye")),
+        says(thinks("bye")),
+        says(thinks("bye"), text("bye")),
+    ],
+)
+async def test_a_message_of_which_nothing_is_left_is_counted_as_it_is_written(gone):
+    stabilizer = Stabilizer(1_000, stages=[emptied], counter="estimate", keep_recent=0)
+    request = {"messages": [USER, gone, USER]}
+    done, report = stabilize_request(request, stabilizer)
+    left = done["messages"][1]["content"]
+    assert left in ("…", [text("…")])
+    assert stabilizer.counter.artifacts(ADAPTER.read(done)) + 3 == report.tokens_after
+    assert [decision.action for decision in report.decisions] == ["kept", "bounded", "kept"]
+    assert (await astabilize_request(request, stabilizer))[0] == done
+
+
+def test_a_system_prompt_of_which_nothing_is_left_is_counted_as_it_is_written():
+    stabilizer = Stabilizer(1_000, stages=[emptied], counter="estimate")
+    done, report = stabilize_request({"system": "bye", "messages": [USER]}, stabilizer)
+    assert done["system"] == "…"
+    assert stabilizer.counter.artifacts(ADAPTER.read(done)) + 3 == report.tokens_after
+
+
+FOUND = {"type": "search_result", "source": "s", "title": "t", "content": [text("bye")]}
+DOCUMENTS = [
+    FOUND,
+    {"type": "document", "source": {"type": "content", "content": [text("bye")]}},
+    {"type": "document", "source": {"type": "content", "content": "bye"}},
+    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "bye"}},
+]
+
+
+@pytest.mark.parametrize("block", DOCUMENTS)
+def test_blocks_of_which_nothing_is_left_go_as_the_api_refuses_them_empty(block):
+    (message,) = edited([hears(text("look"), block)], "bye", "")
+    assert message["content"] == [text("look")]
+    (message,) = edited([hears(result("a", [block, text("ok")], is_error=True))], "bye", "")
+    assert message["content"] == [result("a", [text("ok")], is_error=True)]
+    (message,) = edited([hears(result("a", [block]))], "bye", "")
+    assert message["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
+
+
+def test_what_is_left_of_a_search_result_stays():
+    found = {**FOUND, "content": [text("bye"), text("stay")]}
+    (message,) = edited([hears(found)], "bye", "")
+    assert message["content"] == [{**FOUND, "content": [text("stay")]}]
