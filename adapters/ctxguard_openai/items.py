@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.lens import Path, Slot, audio, edited, fields_of, file, get, image, opaque, sealed
+from ctxguard.errors import HistoryError
+from ctxguard.lens import Path, Slot, argument_text, audio, edited, fields_of, file, get, image, opaque, sealed
+from ctxguard_openai.calls import is_record
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
@@ -118,7 +120,7 @@ def tool_call(item: Item) -> ToolCall:
     """Return the call that an item makes; structured arguments are texts of its content instead."""
     kind = str(item_type(item))
     arguments = get(item, _ARGUMENTS[kind]) if kind in _ARGUMENTS else ""
-    return ToolCall(str(get(item, "name") or kind), str(arguments or ""), call_id(item))
+    return ToolCall(str(get(item, "name") or kind), argument_text(arguments), call_id(item))
 
 
 def slots(items: tuple[Item, ...]) -> list[Slot]:
@@ -149,11 +151,15 @@ def _item_slots(item: Item) -> list[Slot]:
 def _content_slots(content: object, path: Path) -> list[Slot]:
     if isinstance(content, str):
         return [(path, Part("text", content))] if content else []
-    listed = content if isinstance(content, (list, tuple)) else ()
-    return [_part_slot(part, (*path, number)) for number, part in enumerate(listed)]
+    if content is not None and not isinstance(content, (list, tuple)):
+        remedy = "; write [part]" if isinstance(content, Mapping) else ""
+        raise HistoryError(f"{path[0]} is a text or a list of parts, not {type(content).__name__}{remedy}")
+    return [_part_slot(part, (*path, number)) for number, part in enumerate(content or ())]
 
 
 def _part_slot(part: object, path: Path) -> Slot:
+    if not is_record(part):
+        raise HistoryError(f"{path[0]}[{path[-1]}] is a dict with 'type', not {type(part).__name__}")
     kind = str(get(part, "type"))
     key: Literal["refusal", "text"] = "refusal" if kind == "refusal" else "text"
     text = get(part, key)

@@ -64,12 +64,12 @@ class ResponsesAdapter:
         """Return the artifacts of a list of input items.
 
         Raises:
-            HistoryError: it is no list, or an item has neither `type` nor `role`.
+            HistoryError: it is no list, an item has neither `type` nor `role`, or its content cannot be read.
         """
         if not is_list(native):
             raise HistoryError(f"a list of input items is wanted, not {type(native).__name__}")
         groups = [_RUNS.known(group) for group in _groups(native)]
-        artifacts = _with_shell_call_ids(_CACHE.read(groups), groups)
+        artifacts = _with_shell_call_ids(_read(groups), groups)
         trusts = self.incremental or any(item_type(group[0]) == "item_reference" for group in groups)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
@@ -141,7 +141,7 @@ class _Runs:
 
 
 def _artifact(items: list[Item], position: int) -> Artifact:
-    del position  # what cannot be read was named before
+    del position  # that of the group; `_name_fault` names the item
     first, source = items[0], tuple(items)
     role = get(first, "role") if item_type(first) == "message" else None
     name = get(first, "name") if is_output(first) or role else None
@@ -159,6 +159,23 @@ def _artifact(items: list[Item], position: int) -> Artifact:
 
 _RUNS: Final = _Runs()
 _CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input", "action", "operation", "output"}))
+
+
+def _read(groups: Sequence[list[Item]]) -> list[Artifact]:
+    try:
+        return _CACHE.read(groups)
+    except HistoryError:
+        _name_fault(groups)
+        raise
+
+
+def _name_fault(groups: Sequence[list[Item]]) -> None:
+    """Raise the error of the item that cannot be read with its place in the history."""
+    for position, item in enumerate(item for group in groups for item in group):
+        try:
+            slots((item,))
+        except HistoryError as error:
+            raise HistoryError(str(error), position=position) from None
 
 
 def _with_shell_call_ids(artifacts: list[Artifact], groups: Sequence[Sequence[Item]]) -> list[Artifact]:

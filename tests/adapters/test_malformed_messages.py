@@ -8,7 +8,7 @@ from ctxguard import Kind, Stabilizer
 from ctxguard.errors import HistoryError
 from ctxguard_anthropic import AnthropicAdapter, stabilize_request
 from ctxguard_anthropic import stabilize_messages as stabilize_anthropic
-from ctxguard_openai import OpenAIAdapter, stabilize_input, stabilize_messages
+from ctxguard_openai import OpenAIAdapter, ResponsesAdapter, stabilize_input, stabilize_messages
 
 MAIL = "jane.doe@corp-mail.net"
 USER = {"role": "user", "content": "go"}
@@ -168,3 +168,30 @@ def test_a_result_without_a_content_is_fine():
     done, report = stabilize_request(request, Stabilizer(1_000))
     assert report.ok
     assert done["messages"] == request["messages"]
+
+
+@pytest.mark.parametrize(
+    ("item", "fault"),
+    [
+        ({"role": "user", "content": 5}, "content is a text or a list of parts, not int"),
+        (
+            {"role": "user", "content": {"type": "input_text", "text": MAIL}},
+            "content is a text or a list of parts, not dict; write [part]",
+        ),
+        ({"role": "user", "content": [MAIL]}, "content[0] is a dict with 'type', not str"),
+        (
+            {"type": "function_call_output", "call_id": "1", "output": {"to": MAIL}},
+            "output is a text or a list of parts, not dict; write [part]",
+        ),
+    ],
+)
+def test_malformed_items_are_refused(item, fault):
+    refused(ResponsesAdapter(), [USER, item], f"message 1: {fault}")
+
+
+def test_arguments_that_are_no_text_are_masked_as_json():
+    call = {"type": "function_call", "call_id": "1", "name": "mail", "arguments": {"to": MAIL, "ok": True}}
+    output = {"type": "function_call_output", "call_id": "1", "output": "sent"}
+    out, report = stabilize_input([USER, call, output], Stabilizer(1_000))
+    assert report.ok
+    assert out[1]["arguments"] == '{"to":"[REDACTED_EMAIL]","ok":true}'
