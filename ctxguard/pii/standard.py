@@ -22,7 +22,16 @@ _MAIL_LEAD: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
     map(chr, (*range(0xC0, 0x250), *range(0x370, 0x530)))
 )
 _HOST: Final = rf"A-Za-z0-9_{_LETTERS}぀-ヿ一-鿿가-힣"
+_AT_HOST: Final = (
+    rf"@(?:[{_HOST}](?:[{_HOST}-]{{0,61}}[{_HOST}])?\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|[A-Za-zͰ-ԯ]{{2,24}})"
+)
+_AFTER_HOST: Final = r"(?!\w|-[A-Za-z0-9]|\()"
 _HEX: Final = "0123456789abcdefABCDEF"
+_FOURS: Final = r"(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?"
+_BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
+"""Ends a line within a number."""
+_NO_FOUR_BEFORE: Final = "".join(rf"(?<!\d{{4}}[ \r\n-]{{{size}}})" for size in (1, 2, 3))
+"""A number in fours is no row of a table: no four stands before it, as near as within it."""
 _CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
 _IP_WORDS: Final = (
     r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
@@ -41,24 +50,42 @@ _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)
 _DATE_SHAPE: Final = r"(?<!\w)\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}(?!\w)"
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 
+
+def _two_lines(sign: str) -> tuple[str, ...]:
+    """Return a card number in fours with a line break in place of one separator, as expressions."""
+    four = r"\d{4}"
+    return tuple(
+        four + "".join((_BREAK if place == broken else sign) + four for place in range(3)) for broken in range(3)
+    )
+
+
 CORE_RULES: Final = (
     Rule(
         "email",
         "EMAIL",
-        rf"(?<![{_MAIL}.])[.%&~+-]{{0,64}}(?P<value>[{_MAIL_FIRST}](?:[{_MAIL}.]{{0,62}}[{_MAIL}])?"
-        rf"@(?:[{_HOST}](?:[{_HOST}-]{{0,61}}[{_HOST}])?\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|[A-Za-zͰ-ԯ]{{2,24}}))"
-        r"(?!\w|-[A-Za-z0-9]|\()",
+        rf"(?<![{_MAIL}.])[.%&~+-]{{0,64}}(?P<value>[{_MAIL_FIRST}](?:[{_MAIL}.]{{0,62}}[{_MAIL}])?{_AT_HOST})"
+        rf"{_AFTER_HOST}",
         anchor="@",
         lead=_MAIL_LEAD,
         validate=_HERE + "email",
     ),
     Rule(
-        "iban",
-        "IBAN",
-        r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])",
-        shape="AA00[ 0A-]",
-        gate="AA00",
-        validate=_HERE + "iban_length",
+        "email-quoted",
+        "EMAIL",
+        rf"(?<!\w)(?P<escape>\\)?\"[^\"\\\r\n]{{1,62}}(?(escape)\\)\"{_AT_HOST}{_AFTER_HOST}",
+        anchor='"@',
+    ),
+    *(
+        Rule(
+            name,
+            "IBAN",
+            # looked ahead: the groups of one number may run on into the next, which is to be tried, too
+            rf"(?<![A-Za-z0-9])(?=(?P<value>{country}\d{{2}}{_FOURS})(?![A-Za-z0-9])){country}\d{{2}}",
+            shape=f"{gate}[ 0Aa-]",
+            gate=gate,
+            validate=_HERE + "iban_length",
+        )
+        for name, country, gate in (("iban", "[A-Z]{2}", "AA00"), ("iban-small", "[a-z]{2}", "aa00"))
     ),
     Rule(
         "card-in-fours",
@@ -75,6 +102,18 @@ CORE_RULES: Final = (
         kind="number",
         validate=_HERE + "card",
         quiet=QUIET_NUMBER,
+    ),
+    *(
+        Rule(
+            f"card-on-two-lines-{name}",
+            "CREDIT_CARD",
+            rf"{LEFT}{_NO_FOUR_BEFORE}(?:{'|'.join(_two_lines(sign))}){RIGHT}(?![ \r\n]{{1,3}}\d)",
+            shape="0000" + "[ \\r\\n-]{1,3}0000" * 3,
+            gate=f"0000{sign}0000",
+            validate=_HERE + "card_on_two_lines",
+            score=0.9,
+        )
+        for name, sign in (("spaced", " "), ("hyphened", "-"))
     ),
     Rule(
         "card-named",

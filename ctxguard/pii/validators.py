@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "address_length",
     "card",
+    "card_on_two_lines",
     "crypto",
     "date",
     "email",
@@ -80,7 +81,10 @@ def stdnum(value: str, module: str) -> bool:
     """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`."""
     from importlib import import_module
 
-    return bool(import_module(f"stdnum.{module}").is_valid(value))
+    try:
+        return bool(import_module(f"stdnum.{module}").is_valid(value))
+    except KeyError:  # of some places of birth python-stdnum knows the province alone, and stumbles over the county
+        return True
 
 
 def card(value: str) -> bool:
@@ -93,6 +97,11 @@ def card(value: str) -> bool:
         return False
     issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
     return issued is not None and len(set(digits)) > 1 and stdnum(digits, "luhn")
+
+
+def card_on_two_lines(value: str) -> bool:
+    """Tell whether digits with a line break among them are a card's; Maestro and RuPay begin as rows of numbers do."""
+    return card(_digits(value))
 
 
 @lru_cache(maxsize=4096)
