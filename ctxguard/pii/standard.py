@@ -33,6 +33,11 @@ _BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
 _NO_FOUR_BEFORE: Final = "".join(rf"(?<!\d{{4}}[ \r\n-]{{{size}}})" for size in (1, 2, 3))
 """A number in fours is no row of a table: no four stands before it, as near as within it."""
 _CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
+_PAID: Final = word("order|payment|purchase|booking|reservation|transaction|invoice|amount|total|price") + r" \Z"
+"""Words that make other numbers an order's or a sum, but, said right before it, not one that passes as a card's.
+
+Of 16 digits at random 3 in 100 pass; as a key, with `id`, `#` or a colon, these words go on keeping them quiet.
+"""
 _IP_WORDS: Final = (
     r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
     r"(?: from| address| addr)?[\s:=]{1,3}\Z"
@@ -114,6 +119,16 @@ CORE_RULES: Final = (
             score=0.9,
         )
         for name, sign in (("spaced", " "), ("hyphened", "-"))
+    ),
+    Rule(
+        "card-in-prose",
+        "CREDIT_CARD",
+        rf"{LEFT}\d{{16}}{RIGHT}",
+        kind="number",
+        validate=_HERE + "card",
+        context=_PAID,
+        needs_context=True,
+        score=0.6,
     ),
     Rule(
         "card-named",

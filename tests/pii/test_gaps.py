@@ -13,6 +13,8 @@ CASES = [
     ("EMAIL", '"jane doe"@example.org', "To: {}, cc none"),
     ("EMAIL", '"jane.o\'neil (home)"@mail.example.org', 'say "hi" to {}.'),
     ("EMAIL", '\\"jane doe\\"@example.org', 'mail {} "now"'),
+    ("CREDIT_CARD", "4111111111111111", "order {} please"),
+    ("CREDIT_CARD", "5105105105105100", "Payment {}."),
     ("CN_ID", "712913198001015092", "身份证 {}"),
     ("CREDIT_CARD", "4111 1111\n1111 1111", "paid with\n{}\nyesterday"),
     ("CREDIT_CARD", "4111 1111\n1111 1111", "seats 123  {}"),
@@ -46,6 +48,13 @@ QUIET = [
     "4000 1200\n4111 1111\n1111 1111",
     "x4111 1111\n1111 1111",
     "6304 0000\n0000 0000",
+    "order 4111111111111112 please",
+    "order 9111111111111111 please",
+    "order 6304000000000000 please",
+    "order id 4111111111111111",
+    "order #4111111111111111",
+    '"order": 4111111111111111',
+    "commit 4111111111111111",
 ]
 
 
