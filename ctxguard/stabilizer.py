@@ -95,7 +95,7 @@ class Stabilizer:
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
         wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
-        self.stages: tuple[Stage, ...] = _taking_turns(wanted) if provider == "strict" else wanted
+        self.stages: tuple[Stage, ...] = _taking_turns(wanted) if any(p.alternates for p in profile) else wanted
         self.checks: tuple[Check, ...] = (*callables(ALL_CHECKS if checks is None else checks, "checks"), *profile)
         self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task

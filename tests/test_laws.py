@@ -12,6 +12,7 @@ import sys
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer
 from ctxguard.policies import POLICIES
@@ -80,13 +81,7 @@ def test_between_cuts_prompts_only_grow(history, budget):
         if result is None:
             previous = None
             continue
-        now = [(a.kind, a.content, a.calls) for a in result.artifacts]
-        if previous is not None and now[: len(previous)] != previous:
-            cut = result.report.cut
-            assert cut is not None
-            assert cut.fresh, "the prefix changed without a cut"
-            assert now[: cut.position] == previous[: cut.position]
-        previous = now
+        previous = grown(previous, result)
 
 
 @given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))

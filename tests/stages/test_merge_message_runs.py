@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
@@ -95,13 +96,7 @@ def test_the_profile_holds_and_prompts_grow_between_cuts(history, name):
             continue
         wrong = [f.message for check in result.report.checks for f in check.findings]
         assert wrong in ([], [GREETING] if roles(history)[0] is Kind.ASSISTANT else [])
-        now = [(a.kind, a.content, a.calls) for a in result.artifacts]
-        if previous is not None and now[: len(previous)] != previous:
-            cut = result.report.cut
-            assert cut is not None
-            assert cut.fresh
-            assert now[: cut.position] == previous[: cut.position]
-        previous = now
+        previous = grown(previous, result)
 
 
 def test_native_messages_are_joined():

@@ -9,6 +9,7 @@ from itertools import islice, permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
@@ -356,13 +357,7 @@ def test_prompts_only_grow_but_where_the_report_says_so(history, names, budget):
         except BudgetExceededError:
             previous = None
             continue
-        now = [(a.kind, a.content, a.calls) for a in result.artifacts]
-        if previous is not None and now[: len(previous)] != previous:
-            cut = result.report.cut
-            assert cut is not None
-            assert cut.fresh, "the prefix changed without a cut"
-            assert now[: cut.position] == previous[: cut.position]
-        previous = now
+        previous = grown(previous, result)
 
 
 @pytest.mark.parametrize("budget", [2_000, 8_000])
