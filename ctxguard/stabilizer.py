@@ -21,7 +21,7 @@ from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.validation import callables, valid_budget, whole_number
 
 if TYPE_CHECKING:
-    from ctxguard.checks import Check
+    from ctxguard.checks import Check, ProviderProfile
 
 __all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
 
@@ -54,7 +54,8 @@ class Stabilizer:
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
         target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
-        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; with `strict`,
+        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
+            want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
@@ -95,7 +96,7 @@ class Stabilizer:
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
         wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
-        self.stages: tuple[Stage, ...] = _taking_turns(wanted) if any(p.alternates for p in profile) else wanted
+        self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (*callables(ALL_CHECKS if checks is None else checks, "checks"), *profile)
         self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
@@ -243,11 +244,14 @@ class Stabilizer:
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
 
 
-def _taking_turns(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return the stages with the one behind them that joins messages of the same role."""
-    from ctxguard.stages import MergeMessageRuns
+def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
+    """Return the stages with those behind them that put the roles where a provider wants them."""
+    from ctxguard.stages import MergeMessageRuns, StartWithUser
 
-    return stages if any(isinstance(stage, MergeMessageRuns) for stage in stages) else (*stages, MergeMessageRuns())
+    given = {type(stage) for stage in stages}
+    starts = [StartWithUser()] if profile.starts_with_user and StartWithUser not in given else []
+    merges = [MergeMessageRuns()] if profile.alternates and MergeMessageRuns not in given else []
+    return (*stages, *starts, *merges)
 
 
 def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:

@@ -15,7 +15,8 @@ __all__ = ["RecentKept"]
 class RecentKept:
     """Hold where the latest `keep_recent` messages and the last user message of the history are in the result.
 
-    A message that was joined with the one behind it is there where its whole text is.
+    A message that was joined with the one behind it is there where its whole text is. What stands before the first
+    message of the user's may be missing where the provider takes no such message.
     """
 
     name = "RecentKept"
@@ -26,18 +27,18 @@ class RecentKept:
         last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
         if last_user is not None and not any(a is last_user for a in wanted):
             wanted.append(last_user)
-        there = {id(artifact.root) for artifact in draft.artifacts} | _expired(draft) | _joined(draft)
+        there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)
         for artifact in wanted:
             if id(artifact.root) not in there:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
 
 
-def _expired(draft: Draft) -> set[int]:
-    """Return what went because its lifetime, or that of its exchange, was over."""
+def _rightly_gone(draft: Draft) -> set[int]:
+    """Return what went because its lifetime was over, or because the provider wants the user to speak first."""
     gone: set[int] = set()
     for change in draft.changes:
-        if change.stage == "ExpireLifetimes":
+        if change.stage in ("ExpireLifetimes", "StartWithUser"):
             gone |= {id(a.root) for a in change.before} - {id(a.root) for a in change.after}
     return gone
 

@@ -16,6 +16,7 @@ from ctxguard.stages.recall_relevant import RecallRelevant
 from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.stages.sliding_window import PreservationRule, SlidingWindow
 from ctxguard.stages.stable_window import StableWindow
+from ctxguard.stages.start_with_user import StartWithUser
 
 __all__ = [
     "BoundToolOutput",
@@ -36,5 +37,6 @@ __all__ = [
     "RepairExchanges",
     "SlidingWindow",
     "StableWindow",
+    "StartWithUser",
     "ToolBounds",
 ]

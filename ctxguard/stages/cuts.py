@@ -7,7 +7,7 @@ from dataclasses import replace
 from ctxguard.draft import Cut, Draft
 from ctxguard.protection import AUTHORITY
 
-__all__ = ["with_cut"]
+__all__ = ["moved_cut", "with_cut"]
 
 
 def with_cut(before: Draft, after: Draft, own: Cut | None) -> Draft:
@@ -27,3 +27,11 @@ def with_cut(before: Draft, after: Draft, own: Cut | None) -> Draft:
     rest = [artifact for artifact in after.artifacts if artifact.kind not in AUTHORITY]
     position = len(after.artifacts) - len(rest)
     return replace(after, cut=replace(earlier, position=position, rebilled=after.counter.artifacts(rest)))
+
+
+def moved_cut(draft: Draft, position: int) -> Draft:
+    """Return the draft with its last cut at another position: what stands before it has become less."""
+    if draft.cut is None:
+        return draft
+    rebilled = draft.counter.artifacts(draft.artifacts[position:])
+    return replace(draft, cut=replace(draft.cut, position=position, rebilled=rebilled))

@@ -13,7 +13,7 @@ __all__ = ["DropStaleThinking"]
 
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
-_MENDS: Final = ("RepairExchanges", "OrderByAuthority")
+_MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
 """Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Part
 from ctxguard.draft import Draft
 from ctxguard.protection import MESSAGES
+from ctxguard.stages.cuts import moved_cut
 
 __all__ = ["MergeMessageRuns"]
 
@@ -42,9 +43,7 @@ class MergeMessageRuns:
         result = draft.revise(merged, action="repaired", reason=_REASON)
         if draft.cut is None or not places:
             return result
-        position = places[draft.cut.position] if draft.cut.position < len(places) else len(merged)
-        rebilled = draft.counter.artifacts(merged[position:])
-        return replace(result, cut=replace(draft.cut, position=position, rebilled=rebilled))
+        return moved_cut(result, places[draft.cut.position] if draft.cut.position < len(places) else len(merged))
 
 
 def _joined(first: Artifact, last: Artifact) -> Artifact | None:

@@ -24,7 +24,6 @@ STRICT = {
 
 STABLE = [name for name in sorted(STRICT) if name[0] not in ("long_session", "pattern")]
 """Those that do not fill up with what fits, as the documents of these two want it."""
-GREETING = "the first message is of kind assistant, not user"
 
 
 def merged(*artifacts):
@@ -94,8 +93,7 @@ def test_the_profile_holds_and_prompts_grow_between_cuts(history, name):
         except BudgetExceededError:
             previous = None
             continue
-        wrong = [f.message for check in result.report.checks for f in check.findings]
-        assert wrong in ([], [GREETING] if roles(history)[0] is Kind.ASSISTANT else [])
+        assert result.report.ok, str(result.report)
         previous = grown(previous, result)
 
 
@@ -111,5 +109,5 @@ def test_native_messages_are_joined():
 
 def test_a_stage_that_is_there_is_not_added_again():
     stages = [StableWindow(), MergeMessageRuns()]
-    assert len(Stabilizer(1_000, stages=stages, provider="strict").stages) == 2
+    assert len(Stabilizer(1_000, stages=stages, provider="strict").stages) == 3
     assert len(Stabilizer(1_000, stages=[StableWindow()], provider="openai").stages) == 1
