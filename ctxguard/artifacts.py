@@ -146,6 +146,7 @@ class Artifact:
         calls: the tool calls it makes (assistant).
         answers: id of the call it answers (tool); None where the recording has none.
         name: name of the participant, or of the tool that answers.
+        role: the native role, where no `Kind` stands for it; None as a rule.
         lifetime: how long it is of use; None means always.
         pinned: kept whatever happens.
         events: names of the events that it marks, for `Lifetime(until=…)`.
@@ -166,6 +167,7 @@ class Artifact:
     calls: tuple[ToolCall, ...] = field(default=(), kw_only=True)
     answers: str | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
+    role: str | None = field(default=None, kw_only=True)
     lifetime: Lifetime | None = field(default=None, kw_only=True)
     pinned: bool = field(default=False, kw_only=True)
     events: tuple[str, ...] = field(default=(), kw_only=True)

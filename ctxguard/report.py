@@ -92,6 +92,7 @@ class Decision:
             "kind": self.artifact.kind.value,
             "id": self.artifact.id,
             "name": self.artifact.name,
+            "role": self.artifact.role,
             "action": self.action,
             "stage": self.stage,
             "reason": self.reason,
@@ -308,7 +309,7 @@ def _lines(report: Report) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRun:
-    """Hold decisions that follow one another and are alike: same action, same stage, same reason.
+    """Hold decisions that follow one another and are alike: same action, stage and reason, and the same unknown role.
 
     Attributes:
         decisions: one or more, in the order of the history.
@@ -328,7 +329,13 @@ class DecisionRun:
     def kinds(self) -> str:
         """Their kinds, each once with how often it stands there."""
         found = Counter(decision.artifact.kind.value for decision in self.decisions)
-        return ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
+        kinds = ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
+        return kinds if self.role is None else f"{kinds} (role {self.role!r:.40})"
+
+    @property
+    def role(self) -> str | None:
+        """Their native role, where no kind stands for it."""
+        return self.decisions[0].artifact.role
 
     @property
     def tokens_before(self) -> int:
@@ -343,15 +350,19 @@ class DecisionRun:
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
     """Return decisions with those that are alike and neighbours taken together, for a person to read."""
-    alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.position is None))
+    alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]
 
 
 def _decision_lines(report: Report, most: int = 40) -> list[str]:
-    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept"]
-    lines = [
-        f"  [{run.place}] {run.kinds:<9} {run.decisions[0].action:<10} "
-        f"{run.tokens_before:>6,} -> {run.tokens_after:>6,}  {run.decisions[0].stage}: {run.decisions[0].reason}"
-        for run in told[:most]
-    ]
+    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
+    lines = list(map(_decision_line, told[:most]))
     return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines
+
+
+def _decision_line(run: DecisionRun) -> str:
+    decision = run.decisions[0]
+    why = f"  {decision.stage}: {decision.reason}" if decision.stage else ""
+    return (
+        f"  [{run.place}] {run.kinds:<9} {decision.action:<10} {run.tokens_before:>6,} -> {run.tokens_after:>6,}{why}"
+    )

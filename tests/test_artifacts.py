@@ -42,10 +42,12 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
 
 
 def test_artifacts_are_frozen_and_survive_pickling():
-    artifact = Artifact("user", "hello", 2, id="a")
+    artifact = Artifact("user", "hello", 2, id="a", role="critic")
+    assert artifact != dataclasses.replace(artifact, role=None)
     with pytest.raises(dataclasses.FrozenInstanceError):
         artifact.content = "changed"
     assert pickle.loads(pickle.dumps(artifact)) == artifact
+    assert artifact.edit(lambda slot, text: text + "!").role == "critic"
 
 
 def test_an_edit_remembers_what_it_was_and_leaves_the_original():

@@ -62,7 +62,7 @@ class AnthropicAdapter:
     thinking of its message; a text, document or search result of which nothing is left. `tool_result` blocks move
     before the text of their message, and together into the message right behind their call, as the API demands.
     Blocks of unknown type and those of server tools are opaque; messages of unknown role are kept and pinned, and the
-    role is named as the `id` of their decision in the report.
+    report names the role.
     """
 
     name = "anthropic"
@@ -164,7 +164,7 @@ def _artifact(role: str, blocks: list[object], place: _Place) -> Artifact:
     return Artifact(
         _KINDS.get(role, Kind.ASSISTANT),
         _content(blocks),
-        id=None if role in _KINDS else f"unknown role {role!r:.40}",
+        role=None if role in _KINDS else role,
         calls=tuple(block_call(block) for block in blocks if kind_of(block) == "tool_use"),
         pinned=role not in _KINDS or any(kind_of(block) == "compaction" for block in blocks),
         source=place,

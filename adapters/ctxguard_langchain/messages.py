@@ -58,9 +58,9 @@ class LangChainAdapter:
     What does not survive: nothing of a message that is kept. Of a changed one, a `model_copy`, only the changed texts
     and arguments differ. The provider's own item id of a changed block goes (`msg_…`, `fc_…`: OpenAI would answer from
     its stored copy); with changed arguments, so do the raw copies of the calls in `additional_kwargs` and
-    `tool_call_chunks`. A result or call without an id may get one. Messages that a stage adds have no id. Unknown
-    message classes and roles (named as the `id` of their decision in the report) and `RemoveMessage` are kept and
-    pinned; unknown blocks are opaque: their texts are not masked.
+    `tool_call_chunks`. A result or call without an id may get one. Messages that a stage adds have no id. Messages of
+    unknown class or role are kept and pinned, and the report names the role; so is `RemoveMessage`. Unknown blocks are
+    opaque: their texts are not masked.
     """
 
     name = "langchain"
@@ -105,7 +105,7 @@ def _artifact(message: BaseMessage, position: int) -> Artifact:
         content if isinstance(content, str) and not message.additional_kwargs else content_of(_parts(message)),
         calls=calls_of(message) if isinstance(message, AIMessage) else (),
         answers=_answers(message),
-        id=f"unknown role {getattr(message, 'role', message.type)!r:.40}" if kind is None else None,
+        role=getattr(message, "role", message.type) if kind is None else None,
         name=message.name,
         pinned=kind is None,
         reported=_reported(message),

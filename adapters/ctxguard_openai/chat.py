@@ -50,8 +50,8 @@ class OpenAIAdapter:
     """Look at Chat Completions messages as artifacts: one message, one artifact.
 
     What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ; a result
-    or call without an id may get one. A message that a stage adds is a plain dict. Unknown roles are kept and pinned,
-    and named as the `id` of their decision in the report; unknown content parts are opaque.
+    or call without an id may get one. A message that a stage adds is a plain dict. Messages of unknown role are
+    kept and pinned, and the report names the role; unknown content parts are opaque.
     """
 
     name = "openai"
@@ -91,7 +91,7 @@ def _artifact(message: Message, position: int) -> Artifact:
         _KINDS.get(role, Kind.ASSISTANT),
         content_of([part for _, part in _slots(message, position)]),
         calls=tuple(call for call, _, _ in calls_of(message, position)),
-        id=None if role in _KINDS else f"unknown role {role!r:.40}",
+        role=None if role in _KINDS else role,
         answers=_answers(message, role),
         name=name if isinstance(name, str) else None,
         pinned=role not in _KINDS,

@@ -143,14 +143,14 @@ class _Runs:
 def _artifact(items: list[Item], position: int) -> Artifact:
     del position  # that of the group; `_name_fault` names the item
     first, source = items[0], tuple(items)
-    role = get(first, "role") if item_type(first) == "message" else None
+    role = str(get(first, "role")) if item_type(first) == "message" else None
     name = get(first, "name") if is_output(first) or role else None
     return Artifact(
-        Kind.TOOL if is_output(first) else KINDS.get(str(role), Kind.ASSISTANT),
+        Kind.TOOL if is_output(first) else KINDS.get(role or "", Kind.ASSISTANT),
         content_of([part for _, part in slots(source)]),
         calls=tuple(tool_call(item) for item in items if calls_a_tool(item, source)),
         answers=call_id(first) if is_output(first) else None,
-        id=None if role is None or role in KINDS else f"unknown role {role!r:.40}",
+        role=None if role in KINDS else role,
         name=name if isinstance(name, str) else None,
         pinned=stays(source),
         source=source,

@@ -1,4 +1,4 @@
-"""The order of roles that each provider accepts."""
+"""The roles that each provider accepts, and their order."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ class ProviderProfile:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
+        for position, artifact in enumerate(draft.artifacts):
+            if artifact.role is not None:
+                yield Finding(f"role {artifact.role!r:.40} is none that the provider knows", f"artifacts[{position}]")
         body = [(p, a) for p, a in enumerate(draft.artifacts) if a.kind is not Kind.SYSTEM]
         if not body:
             return

@@ -112,7 +112,10 @@ def test_calls_of_a_misspelt_role_are_masked_and_keep_their_results():
 )
 def test_the_report_tells_the_roles_that_nobody_knows(stabilized):
     report = stabilized([USER, {"role": "asistant", "content": "hello"}, USER])
-    assert [decision.to_dict()["id"] for decision in report.decisions] == [None, "unknown role 'asistant'", None]
+    assert [decision.to_dict()["role"] for decision in report.decisions] == [None, "asistant", None]
+    assert report.decisions[1].artifact.id is None
+    assert "assistant (role 'asistant') kept" in str(report)
+    assert "assistant (role &#x27;asistant&#x27;)" in report._repr_html_()
     assert report.decisions[1].artifact.kind is Kind.ASSISTANT
     assert report.decisions[1].artifact.pinned
 

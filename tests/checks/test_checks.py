@@ -7,6 +7,7 @@ import pytest
 from ctxguard import Artifact, ToolCall
 from ctxguard.checks import (
     ALL_CHECKS,
+    PROVIDERS,
     AuthorityFirst,
     CallsArePaired,
     NoPII,
@@ -154,6 +155,14 @@ def test_a_clean_verdict_is_for_that_text_alone():
 )
 def test_provider_profiles(provider, artifacts, findings):
     assert [told.split(" @ ")[0] for told in found(provider_profile(provider), artifacts)] == findings
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_no_provider_knows_a_role_without_a_kind(provider):
+    critic = Artifact("assistant", "no", role="critic", pinned=True)
+    assert found(provider_profile(provider), [SYSTEM, user(), critic, user()]) == [
+        "role 'critic' is none that the provider knows @ artifacts[2]"
+    ]
 
 
 def test_an_unknown_provider_is_refused():
