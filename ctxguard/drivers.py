@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
+from threading import Thread
 from typing import TypeAlias, TypeVar
 
 from ctxguard.errors import SummarizerError
@@ -35,7 +37,7 @@ Answer: TypeAlias = Callable[[Ask], object]
 
 
 def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling what it asks for."""
+    """Run a flow to its end, calling what it asks for; it is closed however that goes."""
     call = answer or _call
     try:
         ask = next(flow)
@@ -49,10 +51,12 @@ def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None)
     except StopIteration as stop:
         result: Result = stop.value
         return result
+    finally:
+        flow.close()
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting what it asks for."""
+    """Run a flow to its end, awaiting what it asks for; it is closed however that goes, a cancellation included."""
     try:
         ask = next(flow)
         while True:
@@ -65,6 +69,8 @@ async def adrive(flow: Generator[Ask, object, Result]) -> Result:
     except StopIteration as stop:
         result: Result = stop.value
         return result
+    finally:
+        flow.close()
 
 
 def refuse(_ask: Ask) -> object:
@@ -83,11 +89,29 @@ def _call(ask: Ask) -> object:
         )
     if ask.timeout is None:
         return _not_awaitable(ask.function(*ask.args))
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ctxguard-ask")
-    try:
-        return _not_awaitable(pool.submit(ask.function, *ask.args).result(ask.timeout))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    return _not_awaitable(_begun(ask).result(ask.timeout))
+
+
+def _begun(ask: Ask) -> Future[object]:
+    """Call a function in a thread of its own, in the caller's context.
+
+    A pool would be joined when its event loop or the process ends: one function that hangs would keep both from ending.
+    """
+    future: Future[object] = Future()
+    run = copy_context().run
+
+    def call() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(run(ask.function, *ask.args))
+        except StopIteration as error:  # no asyncio future takes one: who awaits it would wait for ever
+            future.set_exception(RuntimeError(f"the function raised {error!r}"))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+            future.set_exception(error)
+
+    Thread(target=call, name="ctxguard-ask", daemon=True).start()
+    return future
 
 
 def _not_awaitable(reply: object) -> object:
@@ -101,5 +125,5 @@ def _not_awaitable(reply: object) -> object:
 async def _acall(ask: Ask) -> object:
     if inspect.iscoroutinefunction(ask.function):
         return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
-    reply = await asyncio.wait_for(asyncio.to_thread(ask.function, *ask.args), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.wrap_future(_begun(ask)), ask.timeout)
     return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply
