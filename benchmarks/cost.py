@@ -25,6 +25,7 @@ from ctxguard.stages import BoundToolOutput, ExpireLifetimes, MaskPII, OrderByAu
 from ctxguard.tokens import REPLY_TOKENS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
+DEFAULT = 0.6
 
 
 def rolling_tail(draft):
@@ -54,7 +55,7 @@ def rolling_tail(draft):
     return draft.revise(a for p, a in enumerate(artifacts) if a.kind in AUTHORITY or p in kept)
 
 
-def chain(masker, target=0.5):
+def chain(masker, target):
     """The default chain, its masker shared so that every run costs only the fit."""
     before = [RepairExchanges(), ExpireLifetimes(), MaskPII(masker=masker), BoundToolOutput()]
     return [*before, StableWindow(target=target), OrderByAuthority()]
@@ -134,9 +135,9 @@ def compare(budget, targets, masker):
         stabilizer = Stabilizer(budget, stages=chain(masker, target), checks=())
         own = [billed(session, stabilizer) for _, session, _ in served]
         show(f"{target:g}", own, base, budget)
-        if target == 0.5:
+        if target == DEFAULT:
             default = own
-    show_sources([source for source, _, _ in served], default if 0.5 in targets else own, base)
+    show_sources([source for source, _, _ in served], default if DEFAULT in targets else own, base)
 
 
 def show(name, own, base, budget):
@@ -149,7 +150,7 @@ def show(name, own, base, budget):
 
 
 def show_sources(sources, own, base):
-    print("\n| source | sessions | bill / rolling at target 0.5 |\n|---|---|---|")
+    print("\n| source | sessions | bill / rolling at the default target |\n|---|---|---|")
     for source in sorted(set(sources)):
         pairs = [(o.price, b.price) for s, o, b in zip(sources, own, base, strict=True) if s == source]
         print(f"| {source} | {len(pairs)} | {sum(o for o, _ in pairs) / sum(b for _, b in pairs):.2f} |")

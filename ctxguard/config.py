@@ -141,7 +141,7 @@ class StabilizerConfig(_Settings):
     budget: int | str | None = None
     policy: str = "agent"
     keep_recent: Natural = 2
-    target: Annotated[float, Field(gt=0, le=1)] = 0.5
+    target: Annotated[float, Field(gt=0, le=1)] = 0.6
     counter: str = "auto"
     model: str | None = None
     provider: str | None = None

@@ -42,7 +42,7 @@ __all__ = [
 
 def chat_stages(
     *,
-    target: float = 0.5,
+    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -53,7 +53,7 @@ def chat_stages(
 
 def agent_stages(
     *,
-    target: float = 0.5,
+    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -77,7 +77,7 @@ def agent_stages(
 def recall_stages(
     *,
     share: float = 0.15,
-    target: float = 0.5,
+    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -104,7 +104,7 @@ def recall_stages(
 def browser_stages(
     *,
     level: str = "medium",
-    target: float = 0.5,
+    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,

@@ -80,7 +80,7 @@ class Stabilizer:
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
         keep_task: bool = True,
-        target: float = 0.5,
+        target: float = 0.6,
         provider: str | None = None,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,

@@ -73,7 +73,7 @@ def test_sections_have_their_defaults():
         "budget": None,
         "policy": "agent",
         "keep_recent": 2,
-        "target": 0.5,
+        "target": 0.6,
         "counter": "auto",
         "model": None,
         "provider": None,

@@ -275,7 +275,7 @@ def _moved(draft: Draft, question: int) -> Cut | None:
 def recall_stages(
     *,
     share: float = 0.15,
-    target: float = 0.5,
+    target: float = 0.6,
     before: Sequence[Stage] = (),
 ) -> list[Stage]:
     """Return the fitting part of a chain that recalls: the window with a reserve, then the block in it.

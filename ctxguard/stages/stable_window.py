@@ -72,7 +72,7 @@ class StableWindow:
 
     name = "StableWindow"
 
-    def __init__(self, *, target: float = 0.5, reserve: float = 0.0) -> None:
+    def __init__(self, *, target: float = 0.6, reserve: float = 0.0) -> None:
         if not 0 < target <= 1:
             raise ConfigError(f"target is a share of the budget above 0 and at most 1, not {target}", setting="target")
         if not 0 <= reserve < 1:
