@@ -75,3 +75,7 @@ def test_the_picture_is_that_of_the_present_code():
     script = run_path(str(ROOT / "docs" / "scripts" / "before_after.py"))
     drawn = script["draw"](script["run"]())
     assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run python docs/scripts/before_after.py"
+    told = re.search(r"!\[.*?([\d,]+) tokens become ([\d,]+),", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert told is not None
+    assert f"before: {told[1]} tokens" in drawn
+    assert f"after: {told[2]} tokens" in drawn
