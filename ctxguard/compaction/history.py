@@ -188,14 +188,14 @@ class HistoryCompactor:
             fold = Fold(draft, history, self.config)
             keys = fold.keys(self._summaries.instructions)
             try:
-                summary = yield from self._summaries.known(keys[-1])
-            except SummarizerError:  # a dry run: nothing may be asked for
+                summary = yield from self._summary(fold, keys)
+            except SummarizerError:
+                if not draft.dry:
+                    raise
                 return fold.result(self._message(fold, None, keys[-1]))
-            if summary is None:
-                summary = yield from self._made(fold, keys)
             message = self._message(fold, summary, keys[-1])
             result = fold.result(message, fallback=summary is None)
-        if self.on_compaction is not None and not self._told.get(keys[-1]):
+        if self.on_compaction is not None and not draft.dry and not self._told.get(keys[-1]):
             yield from self._tell(self.on_compaction, _told(draft, result, message, fallback=summary is None))
             self._told.put(keys[-1], value=True)
         return result
@@ -231,8 +231,15 @@ class HistoryCompactor:
             self._masker = Masker(STANDARD if self._rules is None else self._rules)
         return self._masker.session().text
 
+    def _summary(self, fold: Fold, keys: Sequence[str]) -> Generator[Ask, object, str | None]:
+        """Return the summary of all that is gone, made where it is not known; None where head and tail stand in."""
+        if self._summaries.given_up(keys[-1]):
+            return None
+        known = yield from self._summaries.known(keys[-1])
+        return known if known is not None else (yield from self._made(fold, keys))
+
     def _made(self, fold: Fold, keys: Sequence[str]) -> Generator[Ask, object, str | None]:
-        """Make the summary of all that is gone: of what left since the last cut, where the last summary is known."""
+        """Make a summary of what left since the last cut, where the last summary is known, else of all that is gone."""
         mask = self._mask_of(fold.draft)
         earlier = (yield from self._summaries.known(keys[-2])) if len(keys) > 1 else None
         pieces = fold.pieces(mask, since=0 if earlier is None else len(keys) - 1)

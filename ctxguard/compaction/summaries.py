@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from ctxguard.compaction.transcript import chunked
 from ctxguard.drivers import Ask
-from ctxguard.errors import StoreError, SummarizerError
+from ctxguard.errors import SummarizerError
 from ctxguard.stores import Store
 from ctxguard.text_cache import TextCache
 
@@ -123,6 +123,10 @@ class Summaries:
                 self._known.put(key, summary)
         return summary
 
+    def given_up(self, key: str) -> bool:
+        """Tell whether there is nothing to ask for: there is no summarizer, or this worker has tried in vain."""
+        return self.summarizer is None or bool(self._failed.get(key))
+
     def make(
         self, key: str, pieces: Sequence[str], count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
@@ -131,29 +135,28 @@ class Summaries:
         Raises:
             SummarizerError: the summarizer is async and the call is not.
         """
-        if self.summarizer is None or self._failed.get(key) or not self.breaker.lets_through():
+        if self.given_up(key) or not self.breaker.lets_through():
             self._failed.put(key, value=True)
             return None
-        made = yield from self._claim(key, len(chunked(pieces, self.max_input, count)))
-        if made is None:
-            try:
+        claim = uuid.uuid4().bytes
+        try:
+            made = yield from self._claim(key, claim, len(chunked(pieces, self.max_input, count)))
+            if made is None:
                 made = yield from self._made(pieces, count, mask)
-            except BaseException:  # cancelled, or the driver gave up: nobody is left to be asked
-                self._release(key)
-                raise
-            self.breaker.note(success=made is not None)
-            if made is not None:
-                made = yield from self._keep(NAMESPACE, key, made)
-            yield from self._stored(Ask(self.store.delete, (CLAIMS, key)))
+                self.breaker.note(success=made is not None)
+                made = made and (yield from self._keep(NAMESPACE, key, made))
+        except BaseException:  # cancelled, or the driver gave up: nobody is left to be asked
+            self._release(key, claim)
+            raise
+        yield from self._stored(Ask(self._release, (key, claim)))
         if made is None:
             self._failed.put(key, value=True)
         else:
             self._known.put(key, made)
         return made
 
-    def _claim(self, key: str, requests: int) -> Generator[Ask, object, str | None]:
+    def _claim(self, key: str, mine: bytes, requests: int) -> Generator[Ask, object, str | None]:
         """Claim the work; where another worker has it, wait for what it makes. None means: it is ours to do."""
-        mine = uuid.uuid4().bytes
         patience = (60.0 if self.timeout is None else self.timeout) * (requests + 1)
         claim = partial(self.store.put_new, ttl=patience)
         standing = yield from self._stored(Ask(claim, (CLAIMS, key, mine)))
@@ -163,10 +166,12 @@ class Summaries:
         made = yield from self._stored(Ask(self._wait, (key, patience)))
         return made.decode("utf-8", "replace") if isinstance(made, bytes) else None
 
-    def _release(self, key: str) -> None:
+    def _release(self, key: str, mine: bytes) -> None:
+        """Take back a claim of ours; another worker's stays."""
         try:
-            self.store.delete(CLAIMS, key)
-        except (StoreError, OSError) as error:
+            if self.store.get(CLAIMS, key) == mine:
+                self.store.delete(CLAIMS, key)
+        except Exception as error:  # noqa: BLE001 - a store raises what it likes
             _log.warning("a claim could not be released and runs out by itself: %s", error)
 
     def _wait(self, key: str, patience: float) -> bytes | None:
@@ -241,8 +246,10 @@ class Summaries:
         """Ask the store; one that fails is as good as empty, and said in the log."""
         try:
             return (yield ask)
-        except (StoreError, OSError, TimeoutError) as error:
-            _log.warning("the store failed, a summary is not remembered: %s", error)
+        except SummarizerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a store of the caller's raises what it likes
+            _log.warning("the store failed, a summary is not remembered: %s: %s", type(error).__name__, error)
             return None
 
 

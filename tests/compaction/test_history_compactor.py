@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from ctxguard import Artifact, Kind, Stabilizer, ToolCall
 from ctxguard.compaction import CompactionConfig, CompactionResult, HistoryCompactor
 from ctxguard.compaction.history import SUMMARY
+from ctxguard.compaction.summaries import CLAIMS
 from ctxguard.errors import AdapterError, ConfigError, SummarizerError
 from ctxguard.stages import BoundToolOutput, MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.stores import MemoryStore, SQLiteStore
@@ -308,18 +310,81 @@ def test_two_processes_that_compact_the_same_session_at_once_pay_once_and_agree(
     assert "Made by" in outputs[0]
 
 
-def test_a_store_that_fails_does_not_break_the_call(caplog):
+@pytest.mark.parametrize("error", [OSError, sqlite3.OperationalError, LookupError])
+def test_a_store_that_fails_does_not_break_the_call(error, caplog):
     class Broken(MemoryStore):
         def put_new(self, *args, **settings):
-            raise OSError("disk full")
+            raise error("disk full")
 
         def get(self, *args):
-            raise OSError("disk gone")
+            raise error("disk gone")
 
     with caplog.at_level(logging.WARNING):
         result = compact(HistoryCompactor(SMALL, summarizer=Summarizer(), store=Broken()), talk(30))
     assert "ordinary matters" in summary_in(result)
     assert "disk gone" in caplog.text
+
+
+class Slow(MemoryStore):
+    """Says when a claim was written, and returns from writing it when it is let go on."""
+
+    def __init__(self):
+        super().__init__()
+        self.claimed, self.gate = threading.Event(), threading.Event()
+
+    def put_new(self, namespace, key, value, *, ttl=None):
+        standing = super().put_new(namespace, key, value, ttl=ttl)
+        if namespace == CLAIMS:
+            self.claimed.set()
+            assert self.gate.wait(30)
+        return standing
+
+
+def cancelled_while_claiming(store):
+    async def cancel():
+        stabilizer = HistoryCompactor(SMALL, summarizer=Summarizer(), store=store).as_stabilizer()
+        task = asyncio.create_task(stabilizer.astabilize(talk(30)))
+        await asyncio.to_thread(store.claimed.wait, 30)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(cancel())
+    store.gate.set()
+
+
+def test_a_call_that_is_cancelled_while_it_claims_leaves_no_claim_for_others_to_wait_for():
+    store = Slow()
+    cancelled_while_claiming(store)
+    assert list(store.keys(CLAIMS)) == []
+
+
+def test_a_call_that_is_cancelled_leaves_the_claim_of_another_worker():
+    store, others = Slow(), MemoryStore()
+    compact(HistoryCompactor(SMALL, summarizer=Summarizer(), store=others), talk(30))
+    (key,) = others.keys("compaction")
+    store.gate.set()
+    store.put_new(CLAIMS, key, b"another's")
+    cancelled_while_claiming(store)
+    assert store.get(CLAIMS, key) == b"another's"
+
+
+def test_a_fallback_stays_and_asks_nobody_again():
+    class Counting(MemoryStore):
+        asked = 0
+
+        def get(self, namespace, key):
+            Counting.asked += 1
+            return super().get(namespace, key)
+
+    store, history = Counting(), talk(30)
+    stabilizer = HistoryCompactor(SMALL, summarizer=Summarizer(""), store=store).as_stabilizer()
+    first = stabilizer.stabilize(history)
+    asked = Counting.asked
+    compact(HistoryCompactor(SMALL, summarizer=Summarizer(), store=store), history)  # another worker is luckier
+    asked_by_both = Counting.asked
+    assert stabilizer.stabilize(history).artifacts == first.artifacts
+    assert Counting.asked == asked_by_both > asked
 
 
 @pytest.mark.parametrize("is_async", [False, True])
