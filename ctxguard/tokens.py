@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import tempfile
@@ -261,20 +262,23 @@ class ToktokCounter:
 
 
 class _CallableCounter:
-    """Give a plain function the face of a counter."""
+    """Give a plain function the face of a counter, or one to a counter that cannot be hashed."""
 
-    exact = False
-    accuracy = "a counter of the caller's"
-
-    def __init__(self, function: Callable[[str], int]) -> None:
+    def __init__(self, function: Callable[[str], int], face: TokenCounter | None = None) -> None:
         self._function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
+        self.name = face.name if face else getattr(function, "__name__", type(function).__name__)
+        self.exact = face.exact if face else False
+        self.accuracy = face.accuracy if face else "a counter of the caller's"
 
     def count(self, text: str) -> int:
-        count = self._function(text)
-        if isinstance(count, bool) or not isinstance(count, (int, float)):
-            raise TokenizerError(f"the counter {self.name} gave {count!r} for a text; it must give a number of tokens")
-        return int(count)
+        return _tokens(self._function(text), self.name)
+
+
+def _tokens(count: object, counter: str) -> int:
+    """Return what a counter gave as a number of tokens; one that is none is refused: no budget could be kept by it."""
+    if isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
+        raise TokenizerError(f"the counter {counter} gave {count!r} for a text; it must give a number of tokens")
+    return int(count)
 
 
 def find_counter(
@@ -294,13 +298,22 @@ def find_counter(
     if isinstance(counter, str):
         return _named_counter(counter, encoding_of(model))
     if isinstance(counter, TokenCounter):
-        return counter
+        return counter if _is_hashable(counter) else _CallableCounter(counter.count, counter)
     if callable(counter):
         return _CallableCounter(counter)
     raise ConfigError(
         f"a counter is 'auto', 'estimate', an encoding, a TokenCounter or a function, not {counter!r}",
         setting="counter",
     )
+
+
+def _is_hashable(counter: object) -> bool:
+    """Tell whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
+    try:
+        hash(counter)
+    except TypeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=16)
@@ -371,6 +384,8 @@ class ArtifactCounter:
         count = self.cache.get(text)
         if count is None:
             count = self.counter.count(text)
+            if type(count) is not int or count < 0:
+                count = _tokens(count, self.counter.name)
             self.cache.put(text, count)
         return count
 
@@ -413,10 +428,20 @@ class ArtifactCounter:
         return sum(map(self.artifact, artifacts))
 
     def tools(self, tools: Sequence[Mapping[str, object]] | None) -> int:
-        """Return the tokens of tool schemas: their compact JSON plus framing. None and an empty list cost nothing."""
+        """Return the tokens of tool schemas: their compact JSON plus framing. None and an empty list cost nothing.
+
+        Raises:
+            ConfigError: they are no list, or one of them cannot be written as JSON.
+        """
         if not tools:
             return 0
-        return sum(
-            TOOL_TOKENS + self.text(json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str))
-            for tool in tools
-        )
+        if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+            raise ConfigError(f"tools are a list of schemas, not {type(tools).__name__}", setting="tools")
+        return sum(TOOL_TOKENS + self.text(_schema(tool, number)) for number, tool in enumerate(tools))
+
+
+def _schema(tool: object, number: int) -> str:
+    try:
+        return json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"tools[{number}] cannot be written as JSON: {error}", setting="tools") from None

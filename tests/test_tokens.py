@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxguard import Artifact, Part, ToolCall
+from ctxguard import Artifact, Part, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import (
@@ -178,3 +179,59 @@ def test_a_cache_keeps_what_is_used():
     for number in range(200):
         cache.put(f"once used {number}", 2)
         assert cache.get("often used") == 1
+
+
+@dataclass
+class Unhashable:
+    """A counter as one writes it: a dataclass that compares by value, and so cannot be hashed."""
+
+    name: str = "words"
+    exact: bool = False
+    accuracy: str = "by words"
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+def test_a_counter_that_cannot_be_hashed_counts_like_any_other():
+    report = Stabilizer(500, counter=Unhashable()).stabilize([Artifact("user", "three words here")]).report
+    assert (report.counter, report.accuracy, report.tokens_after) == ("words", "by words", 6)
+
+
+@dataclass(frozen=True)
+class Giving:
+    """A counter that gives the same for every text."""
+
+    given: object
+    name: str = "odd"
+    exact: bool = False
+    accuracy: str = "none"
+
+    def count(self, text: str) -> object:
+        return self.given
+
+
+@pytest.mark.parametrize("given", [None, "3", float("nan"), float("inf"), -1, True])
+@pytest.mark.parametrize("as_function", [True, False])
+def test_a_counter_that_gives_no_number_of_tokens_is_refused_by_name(given, as_function):
+    counter = Giving(given)
+    with pytest.raises(TokenizerError, match=r"gave .* for a text; it must give a number of tokens"):
+        Stabilizer(500, counter=counter.count if as_function else counter).stabilize([Artifact("user", "hello")])
+
+
+def _endless() -> dict[str, object]:
+    schema: dict[str, object] = {}
+    schema["properties"] = schema
+    return schema
+
+
+@pytest.mark.parametrize("tool", [_endless(), {("a",): 1}, {"maximum": 10**5000}])
+def test_a_tool_schema_that_is_no_json_is_refused_by_its_number(tool):
+    with pytest.raises(ConfigError, match=r"tools\[1\] cannot be written as JSON"):
+        Stabilizer(500).stabilize([Artifact("user", "hello")], tools=[{"name": "fine"}, tool])
+
+
+@pytest.mark.parametrize("tools", [{"name": "search"}, "search", 5])
+def test_tools_that_are_no_list_are_refused(tools):
+    with pytest.raises(ConfigError, match="tools are a list of schemas, not"):
+        Stabilizer(500).stabilize([Artifact("user", "hello")], tools=tools)
