@@ -1,24 +1,33 @@
-"""What adapters look through: fields of dicts and objects, places in them, and copies with other values there."""
+"""What adapters look through: fields of dicts and objects, places in them, and copies with other values there.
+
+An adapter says in a `View` what a message holds and where it stands; how an artifact is read from that, and what a
+changed artifact changes there, is the same for all.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Final, TypeAlias, TypeGuard, TypeVar
 
-from ctxguard.artifacts import Artifact, Part
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.errors import HistoryError
 from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
 from ctxguard.tokens import EstimateCounter
 
 __all__ = [
     "GONE",
+    "CallPlace",
     "Path",
     "Slot",
+    "View",
     "are_same",
     "argument_text",
     "audio",
+    "by_member",
     "changed_slots",
     "content_of",
     "edited",
@@ -27,8 +36,13 @@ __all__ = [
     "get",
     "image",
     "is_list",
+    "is_record",
+    "members",
+    "misread",
     "opaque",
     "sealed",
+    "text_of",
+    "wanted_list",
     "written_each",
 ]
 
@@ -41,6 +55,7 @@ Value = TypeVar("Value")
 GONE: Final = object()
 """In place of a new value: the place itself goes."""
 _LOOKED_AT: Final = 20_000
+_NO_RECORDS: Final = (str, bytes, int, float, list, tuple, set, type(None))
 
 
 def get(value: object, key: str) -> object:
@@ -48,6 +63,12 @@ def get(value: object, key: str) -> object:
     if type(value) is dict or isinstance(value, Mapping):
         return value.get(key)
     return getattr(value, key, None)
+
+
+def text_of(value: object, key: str) -> str | None:
+    """Return a field that holds a text; None where it holds anything else."""
+    found = get(value, key)
+    return found if isinstance(found, str) else None
 
 
 def fields_of(value: object) -> dict[str, object]:
@@ -60,6 +81,142 @@ def fields_of(value: object) -> dict[str, object]:
 def is_list(native: object) -> TypeGuard[Sequence[object]]:
     """Tell a list, of any class, from a text."""
     return isinstance(native, Sequence) and not isinstance(native, (str, bytes))
+
+
+def wanted_list(native: Sequence[Value], of: str) -> Sequence[Value]:
+    """Return a history, which is a list.
+
+    Args:
+        native: what was handed over.
+        of: what errors say that it should hold.
+
+    Raises:
+        HistoryError: it is no list.
+    """
+    if not is_list(native):
+        raise HistoryError(f"a list of {of} is wanted, not {type(native).__name__}")
+    return native
+
+
+def by_member(changes: Mapping[Path, Value]) -> dict[int, dict[Path, Value]]:
+    """Return changes in a list as changes in each of its members, by number."""
+    found: dict[int, dict[Path, Value]] = {}
+    for (number, *path), new in changes.items():
+        found.setdefault(int(number), {})[tuple(path)] = new
+    return found
+
+
+def is_record(value: object) -> bool:
+    """Tell a dict or an object with fields from texts, numbers, lists and None."""
+    return not isinstance(value, _NO_RECORDS)
+
+
+def misread(path: Path, wanted: str, value: object, *, remedy: str = "") -> HistoryError:
+    """Return the error for a value that cannot be read: passed on unread, it would be neither masked nor counted."""
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+    return HistoryError(f"{place} is {wanted}, not {type(value).__name__}{remedy}")
+
+
+def members(content: object, path: Path, *, of: str = "part") -> Iterator[tuple[Path, object]]:
+    """Walk what a content holds, each with its place: a text is one itself, an empty one and None hold nothing.
+
+    Args:
+        content: a text, a list of texts and records, or None.
+        path: where it stands.
+        of: what errors call its records.
+
+    Raises:
+        HistoryError: it is something else, or holds something else.
+    """
+    if isinstance(content, str):
+        if content:
+            yield path, content
+    elif isinstance(content, (list, tuple)):
+        for number, member in enumerate(content):
+            if not isinstance(member, str) and not is_record(member):
+                raise misread((*path, number), "a text or a dict with 'type'", member)
+            yield (*path, number), member
+    elif content is not None:
+        remedy = f"; write [{of}]" if isinstance(content, Mapping) else ""
+        raise misread(path, f"a text or a list of {of}s", content, remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """Hold a tool call and where it stands.
+
+    Attributes:
+        call: as it is read.
+        arguments: place of its arguments.
+        id: place of its id.
+        form: gives new arguments, a text, the form in which they stand there.
+    """
+
+    call: ToolCall
+    arguments: Path
+    id: Path
+    form: Callable[[str], object] = str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Say what an artifact holds of a native message, and where it stands there.
+
+    Attributes:
+        kind: of the artifact.
+        slots: pieces of its content, in order.
+        calls: the tool calls it makes.
+        answers: id of the call it answers.
+        answers_at: place of that id.
+        name: of the participant or tool.
+        name_at: place of that name.
+        role: the native role where no kind stands for it; such an artifact is pinned.
+        pinned: whether it has to stay in any case.
+        reported: input tokens that the provider reported for the call that gave it.
+    """
+
+    kind: Kind
+    slots: Sequence[Slot] = ()
+    calls: Sequence[CallPlace] = ()
+    answers: str | None = None
+    answers_at: Path = ()
+    name: str | None = None
+    name_at: Path = ("name",)
+    role: str | None = None
+    pinned: bool = False
+    reported: int | None = None
+
+    def artifact(self, source: object) -> Artifact:
+        """Return the artifact; `source` is the adapter's mark of where it came from."""
+        return Artifact(
+            self.kind,
+            content_of([part for _, part in self.slots]),
+            calls=tuple(place.call for place in self.calls),
+            answers=self.answers,
+            name=self.name,
+            role=self.role,
+            pinned=self.pinned or self.role is not None,
+            reported=self.reported,
+            source=source,
+        )
+
+    def changes(self, artifact: Artifact) -> dict[Path, object]:
+        """Return the new values that an artifact has for places of this view; none where nothing was changed."""
+        origin = artifact.root
+        changes: dict[Path, object] = {}
+        if artifact.content != origin.content:
+            changes.update((path, now.text) for path, _, now in changed_slots(artifact, self.slots) if path)
+        if artifact.calls != origin.calls:
+            for place, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
+                if was.arguments != now.arguments:
+                    changes[place.arguments] = place.form(now.arguments)
+                if was.id != now.id:
+                    changes[place.id] = now.id
+        if artifact.name != origin.name:
+            changes[self.name_at] = artifact.name
+        if artifact.answers != origin.answers and self.answers_at:
+            changes[self.answers_at] = artifact.answers
+        return changes
 
 
 def are_same(now: Sequence[object], was: Sequence[object]) -> bool:

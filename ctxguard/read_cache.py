@@ -10,15 +10,16 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from ctxguard.artifacts import Artifact
+from ctxguard.errors import HistoryError
 from ctxguard.prefix_memory import PrefixMemory, Remembered
 
 __all__ = ["ReadCache"]
 
 Message = TypeVar("Message")
+Read = TypeVar("Read")
 
 
-class ReadCache(Generic[Message]):
+class ReadCache(Generic[Message, Read]):
     """Remember what was read of a message, by the very object and all that is in it.
 
     Histories grow at their end, so nearly every message of a call was read in the call before: these are compared as
@@ -27,7 +28,7 @@ class ReadCache(Generic[Message]):
     are no plain data are read anew each time. A message that stands in a history twice is read twice. Bounded.
 
     Args:
-        read: reads one message; the number is its place, for errors.
+        read: reads one message: an artifact, or all that it holds. Its errors get the message's place.
         most: messages one generation may hold; at most twice as many are kept, besides the latest histories.
         spelled: names of the fields whose values are read as they are written out, so that the order of keys in them
             and the type of any number count. Elsewhere only numbers in dicts and lists keep their type. None means
@@ -36,7 +37,7 @@ class ReadCache(Generic[Message]):
 
     def __init__(
         self,
-        read: Callable[[Message, int], Artifact],
+        read: Callable[[Message], Read],
         *,
         most: int = 20_000,
         spelled: frozenset[str] | None = None,
@@ -44,47 +45,57 @@ class ReadCache(Generic[Message]):
         self._read = read
         self._most = most
         self._spelled = spelled
-        self._histories: PrefixMemory[tuple[list[object], list[Artifact]]] = PrefixMemory()
-        self._new: dict[tuple[int, int], tuple[Message, object, Artifact]] = {}
-        self._old: dict[tuple[int, int], tuple[Message, object, Artifact]] = {}
+        self._histories: PrefixMemory[tuple[list[object], list[Read]]] = PrefixMemory()
+        self._new: dict[tuple[int, int], tuple[Message, object, Read]] = {}
+        self._old: dict[tuple[int, int], tuple[Message, object, Read]] = {}
 
-    def read(self, messages: Sequence[Message]) -> list[Artifact]:
-        """Return the artifacts of messages, one each."""
+    def read(self, messages: Sequence[Message]) -> list[Read]:
+        """Return what is read of messages, in their order.
+
+        Raises:
+            HistoryError: a message cannot be read.
+        """
         found = self._histories.find(messages)
-        snapshots, artifacts = self._unchanged(messages, found)
-        begin = len(artifacts)
+        snapshots, results = self._unchanged(messages, found)
+        begin = len(results)
         for position, time in enumerate(_times(messages, begin), begin):
-            snapshot, artifact = self._look_up(messages[position], position, time)
+            snapshot, result = self._look_up(messages[position], position, time)
             snapshots.append(snapshot)
-            artifacts.append(artifact)
+            results.append(result)
         if not any(snapshot is _NO_DATA for snapshot in snapshots[begin:]):
-            self._histories.keep(messages, (snapshots, artifacts), after=found)
-        return artifacts[:]
+            self._histories.keep(messages, (snapshots, results), after=found)
+        return results[:]
 
     def _unchanged(
-        self, messages: Sequence[Message], found: Remembered[tuple[list[object], list[Artifact]]] | None
-    ) -> tuple[list[object], list[Artifact]]:
-        """Return the snapshots and artifacts of the beginning of a history that is as it was."""
+        self, messages: Sequence[Message], found: Remembered[tuple[list[object], list[Read]]] | None
+    ) -> tuple[list[object], list[Read]]:
+        """Return the snapshots and results of the beginning of a history that is as it was."""
         if found is None:
             return [], []
-        snapshots, artifacts = found.value
+        snapshots, results = found.value
         same = [*messages[: found.length]] == snapshots
-        return (snapshots[:], artifacts[:]) if same else ([], [])
+        return (snapshots[:], results[:]) if same else ([], [])
 
-    def _look_up(self, message: Message, position: int, time: int) -> tuple[object, Artifact]:
+    def _look_up(self, message: Message, position: int, time: int) -> tuple[object, Read]:
         key = id(message), time
         entry = self._new.get(key) or self._old.get(key)
         if entry is None or entry[0] is not message or entry[1] != message:
-            artifact = self._read(message, position)
+            result = self._read_at(message, position)
             snapshot = _snapshot(message, self._spelled, is_exact=self._spelled is None)
             if snapshot is _NO_DATA:
-                return _NO_DATA, artifact
-            entry = (message, snapshot, artifact)
+                return _NO_DATA, result
+            entry = (message, snapshot, result)
         if self._new.get(key) is not entry:
             if len(self._new) >= self._most:
                 self._old, self._new = self._new, {}
             self._new[key] = entry
         return entry[1], entry[2]
+
+    def _read_at(self, message: Message, position: int) -> Read:
+        try:
+            return self._read(message)
+        except HistoryError as error:
+            raise HistoryError(str(error), position=position) from None
 
 
 def _times(messages: Sequence[object], begin: int) -> list[int]:

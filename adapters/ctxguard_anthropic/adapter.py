@@ -24,8 +24,6 @@ from ctxguard_anthropic.blocks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctxguard.draft import Draft
 
 __all__ = ["AnthropicAdapter", "Message", "Native"]
@@ -79,8 +77,7 @@ class AnthropicAdapter:
         Raises:
             HistoryError: it is neither, a message has no role, or a content is nothing that can be read.
         """
-        read = cast("list[tuple[Artifact, ...]]", _CACHE.read(_messages(native)))
-        return [*_system_artifacts(native), *chain.from_iterable(read)]
+        return [*_system_artifacts(native), *chain.from_iterable(_CACHE.read(_messages(native)))]
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
@@ -121,11 +118,11 @@ def _messages(native: Native) -> Sequence[Message]:
 
 def _system_artifacts(native: Native) -> list[Artifact]:
     content = native.get("system") if isinstance(native, Mapping) else None
+    readable_blocks(content, "system")  # an error of the cache would name a message
     return _PROMPTS.read([content]) if content else []
 
 
-def _prompt(content: object, position: int) -> Artifact:
-    del position  # there is one
+def _prompt(content: object) -> Artifact:
     blocks = readable_blocks(content, "system")
     message = {"role": "system", "content": content}
     place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
@@ -135,11 +132,11 @@ def _prompt(content: object, position: int) -> Artifact:
 _PROMPTS: Final = ReadCache(_prompt)
 
 
-def _read(message: Message, position: int) -> tuple[Artifact, ...]:
+def _read(message: Message) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
-        raise HistoryError("it has no 'role'; every message needs one", position=position)
-    blocks = readable_blocks(get(message, "content"), "content", position)
+        raise HistoryError("it has no 'role'; every message needs one")
+    blocks = readable_blocks(get(message, "content"), "content")
     results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(n for n in range(len(blocks)) if n not in results)
     reading = object()
@@ -150,8 +147,7 @@ def _read(message: Message, position: int) -> tuple[Artifact, ...]:
     return tuple(artifacts)
 
 
-# One message holds several artifacts; the cache minds what is read no more than it has to.
-_CACHE: Final = ReadCache(cast("Callable[[Message, int], Artifact]", _read), spelled=frozenset({"input"}))
+_CACHE: Final = ReadCache(_read, spelled=frozenset({"input"}))
 
 
 def _result_artifact(block: object, place: _Place) -> Artifact:

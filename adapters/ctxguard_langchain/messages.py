@@ -89,12 +89,11 @@ class LangChainAdapter:
         return is_list(native) and all(isinstance(message, BaseMessage) for message in native)
 
 
-def _artifact(message: BaseMessage, position: int) -> Artifact:
+def _artifact(message: BaseMessage) -> Artifact:
     if not isinstance(message, BaseMessage):
         raise HistoryError(
             f"a LangChain message is wanted, not {type(message).__name__}; "
-            "langchain_core.messages.convert_to_messages makes them of tuples and dicts",
-            position=position,
+            "langchain_core.messages.convert_to_messages makes them of tuples and dicts"
         )
     if isinstance(message, RemoveMessage):
         return Artifact(Kind.ASSISTANT, "", 0, pinned=True, source=message)

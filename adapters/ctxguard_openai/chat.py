@@ -5,29 +5,17 @@ The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, Part, PartKind, ToolCall
+from ctxguard.artifacts import Artifact, Kind, Part, PartKind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import (
-    Path,
-    Slot,
-    audio,
-    changed_slots,
-    content_of,
-    edited,
-    file,
-    get,
-    image,
-    is_list,
-    opaque,
-    written_each,
-)
+from ctxguard.lens import Slot, View, edited, get, is_list, misread, text_of, wanted_list, written_each
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard_openai.calls import LEGACY_ID, Message, calls_of, is_record
+from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
+from ctxguard_openai.contents import content_slots
 
 __all__ = ["Message", "OpenAIAdapter", "astabilize_messages", "stabilize_messages"]
 
@@ -41,8 +29,8 @@ _KINDS: Final = {
 }
 _SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "refusal": "refusal"}
 """Texts beside the content that are sent along: reasoning of DeepSeek and others, refusals."""
-_TEXTS: Final = ("text", "refusal", "input_text", "output_text", None)
-"""Types of parts that hold a text: those of Chat Completions, what is mistaken for them, and none at all."""
+_NOTHING: Final[Sequence[Slot]] = [(("content",), Part("text", ""))]
+"""The piece of a message that says nothing."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -62,9 +50,7 @@ class OpenAIAdapter:
         Raises:
             HistoryError: it is no list, a message has no role, or its content or calls are nothing that can be read.
         """
-        if not is_list(native):
-            raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
-        return _CACHE.read(native)
+        return _CACHE.read(wanted_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -82,24 +68,20 @@ def _is_foreign(message: object) -> bool:
     return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
 
 
-def _artifact(message: Message, position: int) -> Artifact:
+def _view(message: Message) -> View:
     role = get(message, "role")
     if not isinstance(role, str):
-        raise HistoryError(_fault(message), position=position)
-    name = get(message, "name")
-    return Artifact(
+        raise HistoryError(_fault(message))
+    answered = LEGACY_ID if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
+    return View(
         _KINDS.get(role, Kind.ASSISTANT),
-        content_of([part for _, part in _slots(message, position)]),
-        calls=tuple(call for call, _, _ in calls_of(message, position)),
+        [*content_slots(get(message, "content"), ("content",)), *_beside(message)] or _NOTHING,
+        [*calls_of(message)],
+        answers=answered,
+        answers_at=("tool_call_id",),
+        name=text_of(message, "name"),
         role=None if role in _KINDS else role,
-        answers=_answers(message, role),
-        name=name if isinstance(name, str) else None,
-        pinned=role not in _KINDS,
-        source=message,
     )
-
-
-_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input"}))
 
 
 def _fault(message: object) -> str:
@@ -108,83 +90,28 @@ def _fault(message: object) -> str:
     return f"a dict with 'role' and 'content' is wanted, not {type(message).__name__}"
 
 
-def _answers(message: Message, role: str) -> str | None:
-    answered = LEGACY_ID if role == "function" else get(message, "tool_call_id") if role == "tool" else None
-    return answered if isinstance(answered, str) else None
+def _beside(message: Message) -> Iterator[Slot]:
+    """Walk the texts that stand beside the content."""
+    for key, kind in _SPOKEN.items():
+        said = get(message, key)
+        if isinstance(said, str):
+            yield (key,), Part(kind, said)
+        elif said is not None:
+            raise misread((key,), "a text", said)
 
 
-def _slots(message: Message, position: int = 0) -> list[Slot]:
-    """Return the pieces of a message's content, and of what is said beside it, in order."""
-    content = get(message, "content")
-    if isinstance(content, str):
-        slots: list[Slot] = [(("content",), Part("text", content))]
-    elif isinstance(content, (list, tuple)):
-        slots = [_part_slot(part, number, position) for number, part in enumerate(content)]
-    elif content is None:
-        slots = []
-    else:
-        kind = type(content).__name__
-        raise HistoryError(f"content is a text, a list of parts or None, not {kind}", position=position)
-    for key, part_kind in _SPOKEN.items():
-        if isinstance(said := get(message, key), str):
-            slots.append(((key,), Part(part_kind, said)))
-    return slots
+def _artifact(message: Message) -> Artifact:
+    return _view(message).artifact(message)
 
 
-def _part_slot(part: object, number: int, position: int) -> Slot:
-    if isinstance(part, str):
-        return ("content", number), Part("text", part)
-    if not is_record(part):
-        fault = f"content[{number}] is a text or a dict with 'type', not {type(part).__name__}"
-        raise HistoryError(fault, position=position)
-    kind = get(part, "type")
-    if kind not in _TEXTS:
-        return (), _PARTS.get(str(kind), opaque)(part)
-    key = "refusal" if kind == "refusal" else "text"
-    text = get(part, key)
-    if isinstance(text, str):
-        return ("content", number, key), Part("refusal" if kind == "refusal" else "text", text)
-    if text is None:
-        return (), opaque(part)
-    raise HistoryError(f"content[{number}].{key} is a text, not {type(text).__name__}", position=position)
-
-
-def _image(part: object) -> Part:
-    inner = get(part, "image_url")
-    return image(inner if isinstance(inner, str) else get(inner, "url"), detail=get(inner, "detail"))
-
-
-_PARTS: Final[Mapping[str, Callable[[object], Part]]] = {
-    "image_url": _image,
-    "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
-    "file": lambda part: file(get(get(part, "file"), "file_data")),
-}
+_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input"}))
 
 
 def _written(artifact: Artifact) -> Message:
     if artifact.source is None:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-    origin = artifact.root
-    changes: dict[Path, object] = {}
-    if artifact.content != origin.content:
-        slots = _slots(message) or [(("content",), Part("text", ""))]
-        changes.update((path, now.text) for path, _, now in changed_slots(artifact, slots) if path)
-    if artifact.calls != origin.calls:
-        changes.update(_call_changes(message, artifact.calls))
-    if artifact.name != origin.name:
-        changes["name",] = artifact.name
-    if artifact.answers != origin.answers:
-        changes["tool_call_id",] = artifact.answers
-    return edited(message, changes)
-
-
-def _call_changes(message: Message, calls: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
-    for (was, arguments, identity), now in zip(calls_of(message), calls, strict=True):
-        if was.arguments != now.arguments:
-            yield arguments, now.arguments
-        if was.id != now.id:
-            yield identity, now.id
+    return edited(message, _view(message).changes(artifact))
 
 
 def _created(artifact: Artifact) -> Message:

@@ -6,13 +6,12 @@ table that OpenAI's Agents SDK uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, Slot, argument_text, audio, edited, fields_of, file, get, image, opaque, sealed
-from ctxguard_openai.calls import is_record
+from ctxguard.lens import CallPlace, Path, Slot, View, argument_text, edited, fields_of, get, opaque, sealed, text_of
+from ctxguard_openai.contents import content_slots, picture
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
@@ -64,6 +63,7 @@ _ACTIONS: Final = {
 }
 _ACTION_KEYS: Final = ("action", "actions", "operation", "output", "reason")
 _TEXT_KEYS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
+_SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 )
@@ -116,11 +116,29 @@ def calls_a_tool(item: Item, items: tuple[Item, ...]) -> bool:
     return item_type(item) in OUTPUT_OF and not _is_hosted(item) and not is_program(items)
 
 
-def tool_call(item: Item) -> ToolCall:
+def view(items: tuple[Item, ...]) -> View:
+    """Say what one artifact holds of items that stand together; the places begin with the number of the item."""
+    first, answers = items[0], is_output(items[0])
+    role = str(get(first, "role")) if item_type(first) == "message" else None
+    return View(
+        Kind.TOOL if answers else KINDS.get(role or "", Kind.ASSISTANT),
+        slots(items),
+        [_call_place(item, number) for number, item in enumerate(items) if calls_a_tool(item, items)],
+        answers=call_id(first) if answers else None,
+        answers_at=(0, "call_id"),
+        name=text_of(first, "name") if answers or role else None,
+        name_at=(0, "name"),
+        role=None if role in KINDS else role,
+        pinned=stays(items),
+    )
+
+
+def _call_place(item: Item, number: int) -> CallPlace:
     """Return the call that an item makes; structured arguments are texts of its content instead."""
     kind = str(item_type(item))
-    arguments = get(item, _ARGUMENTS[kind]) if kind in _ARGUMENTS else ""
-    return ToolCall(str(get(item, "name") or kind), argument_text(arguments), call_id(item))
+    field = _ARGUMENTS.get(kind, "")
+    call = ToolCall(str(get(item, "name") or kind), argument_text(get(item, field)), call_id(item))
+    return CallPlace(call, (number, field), (number, "call_id"))
 
 
 def slots(items: tuple[Item, ...]) -> list[Slot]:
@@ -142,49 +160,14 @@ def _item_slots(item: Item) -> list[Slot]:
     if kind in _ACTIONS:
         return [slot for key in _ACTION_KEYS for slot in _leaves(get(item, key), (key,))]
     if kind in _CONTENT:
-        return _content_slots(get(item, _CONTENT[kind]), (_CONTENT[kind],))
+        return content_slots(get(item, _CONTENT[kind]), (_CONTENT[kind],))
     if kind == "reasoning":
         return _reasoning_slots(item)
     return [] if kind in _ARGUMENTS else [((), opaque(item))]
 
 
-def _content_slots(content: object, path: Path) -> list[Slot]:
-    if isinstance(content, str):
-        return [(path, Part("text", content))] if content else []
-    if content is not None and not isinstance(content, (list, tuple)):
-        remedy = "; write [part]" if isinstance(content, Mapping) else ""
-        raise HistoryError(f"{path[0]} is a text or a list of parts, not {type(content).__name__}{remedy}")
-    return [_part_slot(part, (*path, number)) for number, part in enumerate(content or ())]
-
-
-def _part_slot(part: object, path: Path) -> Slot:
-    if not is_record(part):
-        raise HistoryError(f"{path[0]}[{path[-1]}] is a dict with 'type', not {type(part).__name__}")
-    kind = str(get(part, "type"))
-    key: Literal["refusal", "text"] = "refusal" if kind == "refusal" else "text"
-    text = get(part, key)
-    return ((*path, key), Part(key, text)) if isinstance(text, str) else ((), _PARTS.get(kind, opaque)(part))
-
-
-def _picture(part: object) -> Part:
-    return image(get(part, "image_url"), detail=get(part, "detail"))
-
-
-_PARTS: Final[Mapping[str, Callable[[object], Part]]] = {
-    "input_image": _picture,
-    "computer_screenshot": _picture,
-    "input_file": lambda part: file(get(part, "file_data")),
-    "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
-}
-
-
 def _reasoning_slots(item: Item) -> list[Slot]:
-    found: list[Slot] = []
-    for key in ("summary", "content"):
-        listed = get(item, key)
-        for number, part in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
-            if isinstance(text := get(part, "text"), str):
-                found.append(((key, number, "text"), Part("reasoning", text)))
+    found = [slot for key in ("summary", "content") for slot in content_slots(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
     return [*found, ((), Part("opaque", tokens=sealed(encrypted)))] if isinstance(encrypted, str) else found
 
@@ -197,19 +180,8 @@ def _leaves(value: object, path: Path) -> list[Slot]:
     if isinstance(value, (list, tuple)):
         return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":
-        return [((), _picture(value))]
+        return [((), picture(value))]
     return [slot for key, member in fields_of(value).items() for slot in _leaves(member, (*path, key))]
-
-
-def call_changes(item: Item, call: ToolCall) -> dict[Path, object]:
-    """Return what a changed call changes in its item."""
-    was, kind = tool_call(item), str(item_type(item))
-    changes: dict[Path, object] = {}
-    if was.arguments != call.arguments:
-        changes[_ARGUMENTS[kind],] = call.arguments
-    if was.id != call.id and call.id is not None:
-        changes["call_id",] = call.id
-    return changes
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
@@ -226,8 +198,8 @@ def _spoken(fields: Mapping[str, object]) -> Item:
     """Return an assistant message that is not the server's: role, text and phase."""
     content = fields.get("content")
     if isinstance(content, (list, tuple)):
-        parts = [{key: get(p, key) for key in ("type", "text", "refusal") if get(p, key) is not None} for p in content]
-        content = parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+        parts = [p if isinstance(p, str) else {k: get(p, k) for k in _SPOKEN if get(p, k) is not None} for p in content]
+        content = parts[0].get("text", parts) if len(parts) == 1 and isinstance(parts[0], dict) else parts
     return {"role": "assistant", "content": content, **({"phase": fields["phase"]} if fields.get("phase") else {})}
 
 

@@ -14,25 +14,21 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, are_same, changed_slots, content_of, get, is_list
+from ctxguard.lens import Path, are_same, by_member, get, is_list, wanted_list
 from ctxguard_openai.items import (
     CALL_OF,
     FIXED,
     HOSTED,
-    KINDS,
     OUTPUT_OF,
     Item,
-    call_changes,
     call_id,
-    calls_a_tool,
     is_model_item,
-    is_output,
     item_type,
     slots,
     stand_in,
     stays,
-    tool_call,
     unstored,
+    view,
 )
 
 if TYPE_CHECKING:
@@ -66,9 +62,7 @@ class ResponsesAdapter:
         Raises:
             HistoryError: it is no list, an item has neither `type` nor `role`, or its content cannot be read.
         """
-        if not is_list(native):
-            raise HistoryError(f"a list of input items is wanted, not {type(native).__name__}")
-        groups = [_RUNS.known(group) for group in _groups(native)]
+        groups = [_RUNS.known(group) for group in _groups(wanted_list(native, "input items"))]
         artifacts = _with_shell_call_ids(_read(groups), groups)
         trusts = self.incremental or any(item_type(group[0]) == "item_reference" for group in groups)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
@@ -140,21 +134,9 @@ class _Runs:
         return items
 
 
-def _artifact(items: list[Item], position: int) -> Artifact:
-    del position  # that of the group; `_name_fault` names the item
-    first, source = items[0], tuple(items)
-    role = str(get(first, "role")) if item_type(first) == "message" else None
-    name = get(first, "name") if is_output(first) or role else None
-    return Artifact(
-        Kind.TOOL if is_output(first) else KINDS.get(role or "", Kind.ASSISTANT),
-        content_of([part for _, part in slots(source)]),
-        calls=tuple(tool_call(item) for item in items if calls_a_tool(item, source)),
-        answers=call_id(first) if is_output(first) else None,
-        role=None if role in KINDS else role,
-        name=name if isinstance(name, str) else None,
-        pinned=stays(source),
-        source=source,
-    )
+def _artifact(items: Sequence[Item]) -> Artifact:
+    source = tuple(items)
+    return view(source).artifact(source)
 
 
 _RUNS: Final = _Runs()
@@ -211,7 +193,7 @@ def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact; reasoning and what it led to are changed or kept together."""
-    changes = _changes(artifact, items)
+    changes = by_member(view(items).changes(artifact))
     written: list[Item] = []
     chunk: list[int] = []
     for number in range(len(items)):
@@ -235,21 +217,6 @@ def _rewritten(items: tuple[Item, ...], chunk: list[int], changes: Mapping[int, 
         else:
             rewritten.append(unstored(item, changes.get(number, {})) if frees or number in changes else item)
     return rewritten
-
-
-def _changes(artifact: Artifact, items: tuple[Item, ...]) -> dict[int, dict[Path, object]]:
-    """Return what is to be written, by number of the item and place in it."""
-    changes: dict[int, dict[Path, object]] = {}
-    for (number, *path), _, now in (slot for slot in changed_slots(artifact, slots(items)) if slot[0]):
-        changes.setdefault(int(number), {})[tuple(path)] = now.text
-    calling = [number for number, item in enumerate(items) if calls_a_tool(item, items)]
-    for number, call in zip(calling, artifact.calls, strict=True):
-        changes.setdefault(number, {}).update(call_changes(items[number], call))
-    for name in ("answers", "name"):
-        value = getattr(artifact, name)
-        if value != getattr(artifact.root, name) and value is not None:
-            changes.setdefault(0, {})["call_id" if name == "answers" else name,] = value
-    return {number: change for number, change in changes.items() if change}
 
 
 def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -22,11 +22,8 @@ from pydantic_ai.messages import (
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, is_list
+from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, is_list, wanted_list
 from ctxguard_pydantic_ai.parts import call_of, edited_call, edited_part, is_fixed, part_slots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["PydanticAIAdapter"]
 
@@ -70,10 +67,7 @@ class PydanticAIAdapter:
         Raises:
             HistoryError: it is no list of `ModelRequest` and `ModelResponse`.
         """
-        if not is_list(native):
-            raise HistoryError(f"a list of messages is wanted, not {type(native).__name__}")
-        read = cast("list[tuple[Artifact, ...]]", _CACHE.read(native))
-        return list(chain.from_iterable(read))
+        return list(chain.from_iterable(_CACHE.read(wanted_list(native, "messages"))))
 
     def write(self, native: Sequence[ModelMessage], artifacts: Iterable[Artifact]) -> list[ModelMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -90,24 +84,19 @@ class PydanticAIAdapter:
         return is_list(native) and all(isinstance(message, (ModelRequest, ModelResponse)) for message in native)
 
 
-def _read(message: ModelMessage, position: int) -> tuple[Artifact, ...]:
+def _read(message: ModelMessage) -> tuple[Artifact, ...]:
     kind = getattr(message, "kind", None)
     if kind == "response":
         return (_response_artifact(message),)
     if kind != "request":
-        raise HistoryError(
-            f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}", position=position
-        )
+        raise HistoryError(f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}")
     if not message.parts:
         return (Artifact(Kind.USER, "", source=_Place(message, object())),)
     reading = object()
     return tuple(_request_artifact(_Place(message, reading, n), part) for n, part in enumerate(message.parts))
 
 
-# One message holds several artifacts; the cache minds what is read no more than it has to.
-_CACHE: Final = ReadCache(
-    cast("Callable[[ModelMessage, int], Artifact]", _read), spelled=frozenset({"args", "content"})
-)
+_CACHE: Final = ReadCache(_read, spelled=frozenset({"args", "content"}))
 
 
 def _request_artifact(place: _Place, part: Any) -> Artifact:  # noqa: ANN401 - duck-typed

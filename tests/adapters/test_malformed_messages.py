@@ -181,7 +181,7 @@ def test_a_result_without_a_content_is_fine():
             {"role": "user", "content": {"type": "input_text", "text": MAIL}},
             "content is a text or a list of parts, not dict; write [part]",
         ),
-        ({"role": "user", "content": [MAIL]}, "content[0] is a dict with 'type', not str"),
+        ({"role": "user", "content": [4_111]}, "content[0] is a text or a dict with 'type', not int"),
         (
             {"type": "function_call_output", "call_id": "1", "output": {"to": MAIL}},
             "output is a text or a list of parts, not dict; write [part]",
@@ -190,6 +190,12 @@ def test_a_result_without_a_content_is_fine():
 )
 def test_malformed_items_are_refused(item, fault):
     refused(ResponsesAdapter(), [USER, item], f"message 1: {fault}")
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_bare_texts_among_the_parts_of_an_item_are_masked(role):
+    (out,), _ = stabilize_input([{"role": role, "content": [MAIL, "x"]}], Stabilizer(1_000))
+    assert out == {"role": role, "content": ["[REDACTED_EMAIL]", "x"]}
 
 
 def test_arguments_that_are_no_text_are_masked_as_json():

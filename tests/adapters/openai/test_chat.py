@@ -211,7 +211,7 @@ def test_empty_contents_survive(content):
         (None, "a list of messages is wanted, not NoneType"),
         ([{"role": "user", "content": "x"}, "hello"], "message 1: a dict with 'role' and 'content' is wanted, not str"),
         ([{"content": "x"}], "message 0: it has no 'role'; every message needs one"),
-        ([{"role": "user", "content": 5}], "message 0: content is a text, a list of parts or None, not int"),
+        ([{"role": "user", "content": 5}], "message 0: content is a text or a list of parts, not int"),
     ],
 )
 def test_bad_histories_are_refused_with_their_place(history, error):

@@ -1,0 +1,64 @@
+"""One part of a content: Chat Completions and Responses name the same things differently, and both names are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ctxguard.artifacts import Part, PartKind
+from ctxguard.lens import Path, Slot, audio, file, get, image, members, misread, opaque
+
+__all__ = ["content_slots", "picture"]
+
+_TEXTS: Final[Mapping[object, PartKind]] = {
+    None: "text",
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "summary_text": "reasoning",
+    "reasoning_text": "reasoning",
+    "refusal": "refusal",
+}
+"""Types of parts that hold a text, none at all among them. A refusal's stands in `refusal`."""
+
+
+def content_slots(content: object, path: Path) -> list[Slot]:
+    """Return the pieces of a content in order.
+
+    Raises:
+        HistoryError: it is no text and no list of parts.
+    """
+    return [_slot(part, place) for place, part in members(content, path)]
+
+
+def _slot(part: object, path: Path) -> Slot:
+    if isinstance(part, str):
+        return path, Part("text", part)
+    kind = get(part, "type")
+    known = _TEXTS.get(kind) if kind is None or isinstance(kind, str) else None
+    if known is None:
+        return (), _MEDIA.get(str(kind), opaque)(part)
+    key = "refusal" if known == "refusal" else "text"
+    text = get(part, key)
+    if text is None:
+        return (), opaque(part)
+    if not isinstance(text, str):
+        raise misread((*path, key), "a text", text)
+    return (*path, key), Part(known, text)
+
+
+def picture(part: object) -> Part:
+    """Return the part of an image: its link, or an object that holds it."""
+    inner = get(part, "image_url")
+    url = inner if isinstance(inner, str) else get(inner, "url")
+    return image(url, detail=get(inner, "detail") or get(part, "detail"))
+
+
+_MEDIA: Final[Mapping[str, Callable[[object], Part]]] = {
+    "image_url": picture,
+    "input_image": picture,
+    "computer_screenshot": picture,
+    "input_audio": lambda part: audio(get(get(part, "input_audio"), "data")),
+    "file": lambda part: file(get(get(part, "file"), "file_data")),
+    "input_file": lambda part: file(get(part, "file_data")),
+}
