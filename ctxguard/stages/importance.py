@@ -25,7 +25,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
 }
 """How much each part counts; they add up to 1."""
 _KINDS: Final = {Kind.USER: 1.0, Kind.ASSISTANT: 0.5, Kind.TOOL: 0.4}
-_TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*\d[\w-]{3,}")
+_TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*+\d[\w-]{3,}")
 """What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
 _REUSES: Final = 3
 """Terms taken up later that make an exchange fully referenced."""
@@ -207,6 +207,6 @@ class _Ledger:
 def _terms(text: str) -> frozenset[str]:
     terms = _TERMS.get(text)
     if terms is None:
-        terms = frozenset(_TERM.findall(text))
+        terms = frozenset(_TERM.findall(" ".join(set(text.split()))))  # no term holds a space: each word once
         _TERMS.put(text, terms)
     return terms

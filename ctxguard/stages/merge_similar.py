@@ -29,20 +29,17 @@ class _Runs(SelectedHistory):
     Attributes:
         runs: of two exchanges or more.
         judged: exchanges that were compared with the one before.
-        shape: of the last one that was.
     """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
-    judged: int = 0
-    shape: str | None = None
+    judged: int = 1
 
     def judge(self) -> None:
         for number in range(self.judged, max(self.judged, len(self.units) - 1)):
-            shape = _shape(self.members(number))
-            if shape is not None and shape == self.shape:
+            if _alike(self.members(number - 1), self.members(number)):
                 begin = self.runs.pop()[0] if self.runs and self.runs[-1][1] == number - 1 else number - 1
                 self.runs.append((begin, number))
-            self.shape, self.judged = shape, number + 1
+            self.judged = number + 1
 
     def merged(self, draft: Draft, end: int) -> list[range]:
         """Return the runs among the first `end` exchanges, cut where one must stay; the last of each stands for all."""
@@ -117,17 +114,27 @@ def _noted_all(draft: Draft, kept: Draft, history: _Runs, merged: Iterable[range
     return artifacts
 
 
-def _shape(artifacts: Sequence[Artifact]) -> str | None:
-    """Return what is compared: everything but numbers, case and spaces; None for what holds media."""
-    shapes = [_artifact_shape(artifact) for artifact in artifacts]
-    return None if None in shapes else "\0".join(map(str, shapes))
+def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
+    """Tell whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
+    return (
+        len(ones) == len(others)
+        and [_head(a) for a in ones] == [_head(a) for a in others]
+        and not any(map(_holds_media, ones + others))
+        and all(_shape(one.text) == _shape(other.text) for one, other in zip(ones, others, strict=True))
+    )
 
 
-def _artifact_shape(artifact: Artifact) -> str | None:
-    if not isinstance(artifact.content, str) and any(part.text is None for part in artifact.content):
-        return None
+def _head(artifact: Artifact) -> str:
+    """Return what is compared first: it is short, and as a rule differs where texts do."""
     calls = "".join(f"{call.name}({call.arguments})" for call in artifact.calls)
-    text = f"{artifact.kind} {artifact.name} {calls} {artifact.text}"
+    return _shape(f"{artifact.kind} {artifact.name} {calls}")
+
+
+def _holds_media(artifact: Artifact) -> bool:
+    return not isinstance(artifact.content, str) and any(part.text is None for part in artifact.content)
+
+
+def _shape(text: str) -> str:
     shape = _SHAPES.get(text)
     if shape is None:
         shape = _VARIES.sub("", text).casefold()

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -45,20 +46,32 @@ class PreservationRule:
     keeps: Callable[[Artifact, int], bool]
 
 
-_ERROR: Final = re.compile(
-    r"^\s*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]]|Traceback \(most recent call last\)"
-    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))"
-    r"|(?-i:\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|])"
-    r"|\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|\[\]|\{\}|0\b)\S"
-    r"|\"(?:is_error|isError)\"\s*:\s*true"
-    r"|\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b"
-    r"|\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b",
+_AT_LINE_START: Final = re.compile(
+    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]]|Traceback \(most recent call last\)"
+    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
     re.MULTILINE | re.IGNORECASE,
 )
-_SHOUTED: Final = re.compile(
-    r"error|fatal|critical|exception|panic|traceback|ERR!|exit|returncode|HTTP|status|^E {3}",
-    re.IGNORECASE | re.MULTILINE,
+_SIGNS: Final = (
+    (
+        ("error", "fatal", "critical", "exception", "panic", "traceback", "err!", "e   "),
+        lambda text: _AT_LINE_START.search(f"\n{text}"),
+    ),
+    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
+    (
+        ('"error"', '"exception"'),
+        re.compile(r"\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|\[\]|\{\}|0\b)\S", re.IGNORECASE).search,
+    ),
+    (('"is_error"', '"iserror"'), re.compile(r"\"(?:is_error|isError)\"\s*:\s*true", re.IGNORECASE).search),
+    (
+        ("exit", "returncode"),
+        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
+    ),
+    (
+        ("http/", "status ", "status:", "status="),
+        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
+    ),
 )
+"""How errors show, each with words without which it need not be looked for: most texts hold none of them."""
 _KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
 _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
@@ -69,7 +82,14 @@ def reports_error(artifact: Artifact) -> bool:
 
 
 def _holds_error(text: str) -> bool:
-    return bool(_SHOUTED.search(text)) and bool(_ERROR.search(text))
+    folded = _folded(text)
+    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
+
+
+@lru_cache(maxsize=2)
+def _folded(text: str) -> str:
+    """Return a text folded for comparison; several rules in a row ask for that of the same one."""
+    return text.casefold()
 
 
 def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool]) -> bool:
@@ -82,9 +102,14 @@ def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool])
 
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
     """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
-    pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, phrases)) + r")(?!\w)", re.IGNORECASE)
+    folded = [phrase.casefold() for phrase in phrases]
+    pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + r")(?!\w)")
     known: TextCache[bool] = TextCache(4_000_000)
-    return lambda artifact, _number: _remembered(known, artifact.text, lambda text: bool(pattern.search(text)))
+
+    def judge(text: str) -> bool:
+        return any(phrase in _folded(text) for phrase in folded) and bool(pattern.search(_folded(text)))
+
+    return lambda artifact, _number: _remembered(known, artifact.text, judge)
 
 
 def _is_first_instruction(artifact: Artifact, number: int) -> bool:

@@ -114,6 +114,12 @@ def test_an_error_is_known_by_its_shape_not_by_the_word(text, is_error):
     assert reports_error(Artifact("tool", text, answers="x")) is is_error
 
 
+@pytest.mark.parametrize("gap", ["\n", " ", " \n", "x."])
+def test_errors_are_looked_for_in_linear_time(gap):
+    assert not reports_error(Artifact("tool", f"no error {gap * 100_000}here", answers="x"))
+    assert reports_error(Artifact("tool", f"{gap * 100_000}\nerror: here", answers="x"))
+
+
 def test_a_larger_step_moves_the_window_rarely():
     moved = 0
     stabilizer = Stabilizer(100_000, stages=[SlidingWindow(6, rules=(), every=5)])
