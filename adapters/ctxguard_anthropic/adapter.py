@@ -9,16 +9,16 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, get, is_list
+from ctxguard.lens import GONE, Path, View, are_same, by_member, edited, get, is_list, members, text_of
 from ctxguard_anthropic.blocks import (
     THINKING,
     as_blocks,
-    block_call,
     block_slots,
+    call_place,
+    content_slots,
     kind_of,
-    readable_blocks,
     tool_input,
     without_emptied,
 )
@@ -43,14 +43,20 @@ _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking"
 class _Place:
     """Say which message an artifact was read from, which blocks of it are its own, and whether they are all of it.
 
-    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice.
+    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice. The system
+    prompt is a message of its own, with its content under `system`.
     """
 
     message: Message
     reading: object
     blocks: tuple[int, ...]
     is_whole: bool = False
-    is_prompt: bool = False
+    key: str = "content"
+
+    @property
+    def all_blocks(self) -> list[object]:
+        """The blocks of the message."""
+        return as_blocks(get(self.message, self.key))
 
 
 class AnthropicAdapter:
@@ -87,8 +93,8 @@ class AnthropicAdapter:
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             place = artifact.source
-            if isinstance(place, _Place) and place.is_prompt:
-                system = _message([artifact])["content"]
+            if isinstance(place, _Place) and place.key == "system":
+                system = _message([artifact])["system"]
             elif groups and _belongs(artifact, groups[-1], neighbours):
                 groups[-1].append(artifact)
             else:
@@ -118,61 +124,49 @@ def _messages(native: Native) -> Sequence[Message]:
 
 def _system_artifacts(native: Native) -> list[Artifact]:
     content = native.get("system") if isinstance(native, Mapping) else None
-    readable_blocks(content, "system")  # an error of the cache would name a message
+    content_slots(content, ("system",))  # an error of the cache would name a message
     return _PROMPTS.read([content]) if content else []
 
 
 def _prompt(content: object) -> Artifact:
-    blocks = readable_blocks(content, "system")
-    message = {"role": "system", "content": content}
-    place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, is_prompt=True)
-    return Artifact(Kind.SYSTEM, _content(blocks), source=place)
-
-
-_PROMPTS: Final = ReadCache(_prompt)
+    blocks = tuple(range(len(as_blocks(content))))
+    place = _Place({"role": "system", "system": content}, content, blocks, is_whole=True, key="system")
+    return _view(place).artifact(place)
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one")
-    blocks = readable_blocks(get(message, "content"), "content")
+    blocks = [block for _, block in members(get(message, "content"), ("content",), of="block")]
     results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(n for n in range(len(blocks)) if n not in results)
     reading = object()
     places = [_Place(message, reading, (number,), len(blocks) == 1) for number in results]
-    artifacts = [_result_artifact(blocks[place.blocks[0]], place) for place in places]
     if rest or not results:
-        artifacts.append(_artifact(role, [blocks[n] for n in rest], _Place(message, reading, rest, not results)))
-    return tuple(artifacts)
+        places.append(_Place(message, reading, rest, not results))
+    return tuple(_view(place).artifact(place) for place in places)
 
 
+_PROMPTS: Final = ReadCache(_prompt)
 _CACHE: Final = ReadCache(_read, spelled=frozenset({"input"}))
 
 
-def _result_artifact(block: object, place: _Place) -> Artifact:
-    answered = get(block, "tool_use_id")
-    answers = answered if isinstance(answered, str) else None
-    return Artifact(Kind.TOOL, _content([block]), answers=answers, source=place)
-
-
-def _artifact(role: str, blocks: list[object], place: _Place) -> Artifact:
-    return Artifact(
+def _view(place: _Place) -> View:
+    content, role = get(place.message, place.key), str(get(place.message, "role"))
+    blocks = list(members(content, (place.key,), of="block"))
+    own = [blocks[number] for number in place.blocks]
+    slots = [slot for path, block in own for slot in block_slots(block, path)]
+    if role == "user" and own and kind_of(own[0][1]) == "tool_result":
+        path, block = own[0]
+        return View(Kind.TOOL, slots, answers=text_of(block, "tool_use_id"), answers_at=(*path, "tool_use_id"))
+    return View(
         _KINDS.get(role, Kind.ASSISTANT),
-        _content(blocks),
+        slots,
+        [call_place(block, path) for path, block in own if kind_of(block) == "tool_use"],
         role=None if role in _KINDS else role,
-        calls=tuple(block_call(block) for block in blocks if kind_of(block) == "tool_use"),
-        pinned=role not in _KINDS or any(kind_of(block) == "compaction" for block in blocks),
-        source=place,
+        pinned=any(kind_of(block) == "compaction" for _, block in own),
     )
-
-
-def _slots(blocks: Sequence[object]) -> list[Slot]:
-    return [slot for number, block in enumerate(blocks) for slot in block_slots(block, (number,))]
-
-
-def _content(blocks: Sequence[object]) -> str | tuple[Part, ...]:
-    return content_of([part for _, part in _slots(blocks)])
 
 
 def _is_emptied(artifact: Artifact) -> bool:
@@ -209,12 +203,11 @@ def _message(group: list[Artifact]) -> Message:
         return _created(group)
     if len(group) == 1 and group[0].origin is None and place.is_whole:
         return place.message
-    content = get(place.message, "content")
     written = [block for artifact in group for block in _written(artifact)]
-    if are_same(written, as_blocks(content)):
+    if are_same(written, place.all_blocks):
         return place.message
-    is_text = isinstance(content, str) and len(written) == 1
-    return edited(_plain(place.message), {("content",): (written[0] if is_text else written) or _LEFT_OUT})
+    is_text = isinstance(get(place.message, place.key), str) and len(written) == 1
+    return edited(_plain(place.message), {(place.key,): (written[0] if is_text else written) or _LEFT_OUT})
 
 
 def _plain(message: Message) -> Message:
@@ -226,39 +219,32 @@ def _written(artifact: Artifact) -> list[object]:
     place = artifact.source
     if not isinstance(place, _Place):
         return as_blocks(_created([artifact])["content"])
-    own = as_blocks(get(place.message, "content"))
-    blocks = [own[number] for number in place.blocks]
+    blocks = place.all_blocks
+    own = [blocks[number] for number in place.blocks]
     if artifact.origin is None:
-        return blocks
-    changed = edited(blocks, dict(_changes(artifact, blocks)))
-    return changed if are_same(changed, blocks) else without_emptied(changed, blocks)
+        return own
+    changes = by_member(dict(_block_changes(place, _view(place).changes(artifact))))
+    return without_emptied([edited(blocks[number], changes.get(number, {})) for number in place.blocks], own)
 
 
-def _changes(artifact: Artifact, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
+def _block_changes(place: _Place, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed, by number of the block and place in it.
 
     Thinking goes with a change of any of it, as the API takes it back unmodified or not at all.
     """
-    origin, drops_thinking = artifact.root, False
-    for path, was, now in changed_slots(artifact, _slots(blocks)) if artifact.content != origin.content else ():
-        drops_thinking |= was.signed
-        yield from () if was.signed or not path else _text_changes(path, now.text)
-    for number, block in enumerate(blocks):
-        if drops_thinking and kind_of(block) in THINKING:
-            yield (number,), GONE
-    uses = [number for number, block in enumerate(blocks) if kind_of(block) == "tool_use"]
-    for number, was_call, call in zip(uses, origin.calls, artifact.calls, strict=True):
-        if call.id != was_call.id:
-            yield (number, "id"), call.id
-        if call.arguments != was_call.arguments:
-            yield (number, "input"), tool_input(call.arguments)
-    if artifact.answers != origin.answers:
-        yield (0, "tool_use_id"), artifact.answers
+    blocks = place.all_blocks
+    thinking = {(number,) for number in place.blocks if kind_of(blocks[number]) in THINKING}
+    for (_, *inner), new in changes.items():
+        path = tuple(inner) or (0,)  # a content that is one text is a block of its own
+        if path in thinking:
+            yield from ((each, GONE) for each in thinking)
+        else:
+            yield from _text_changes(path, new)
 
 
-def _text_changes(path: Path, text: str | None) -> Iterator[tuple[Path, object]]:
+def _text_changes(path: Path, text: object) -> Iterator[tuple[Path, object]]:
     """Walk what a new text changes: a block of which nothing is left goes, `citations` point into the old text."""
-    if not text and path[-1] != "content":
+    if text == "" and path[-1] != "content":
         last = max(number for number, key in enumerate(path) if isinstance(key, int))
         yield path[: last + 1], GONE
         return

@@ -11,22 +11,34 @@ from functools import reduce
 from typing import Final
 
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Path, Slot, argument_text, edited, file, get, image, opaque, sealed
+from ctxguard.lens import (
+    GONE,
+    CallPlace,
+    Path,
+    Slot,
+    argument_text,
+    edited,
+    file,
+    get,
+    image,
+    members,
+    opaque,
+    sealed,
+    text_of,
+)
 
 __all__ = [
     "THINKING",
     "as_blocks",
-    "block_call",
     "block_slots",
+    "call_place",
+    "content_slots",
     "kind_of",
-    "readable_blocks",
     "tool_input",
     "without_emptied",
 ]
 
 THINKING: Final = ("thinking", "redacted_thinking")
-_NO_BLOCKS: Final = (bytes, int, float, list, tuple, set, type(None))
 
 
 def kind_of(block: object) -> str:
@@ -39,33 +51,6 @@ def as_blocks(content: object) -> list[object]:
     if isinstance(content, str):
         return [content] if content else []
     return list(content) if isinstance(content, (list, tuple)) else []
-
-
-def readable_blocks(content: object, place: str, position: int | None = None) -> list[object]:
-    """Return a content as a list of blocks, where it is one throughout.
-
-    Args:
-        content: a text, a list of texts and blocks, or None.
-        place: what errors call it, as `content`.
-        position: place of its message in the history, for errors.
-
-    Raises:
-        HistoryError: it is something else, or holds a block that is; passed on unread, it would be neither masked nor
-            counted.
-    """
-    if content is not None and not isinstance(content, (str, list, tuple)):
-        remedy = "; write [block]" if isinstance(content, Mapping) else ""
-        kind = type(content).__name__
-        raise HistoryError(f"{place} is a text or a list of blocks, not {kind}{remedy}", position=position)
-    blocks = as_blocks(content)
-    for number, block in enumerate(blocks):
-        if isinstance(block, _NO_BLOCKS):
-            fault = f"{place}[{number}] is a text or a dict with 'type', not {type(block).__name__}"
-            raise HistoryError(fault, position=position)
-        if path := _HOLDERS.get(kind_of(block)):
-            inner = reduce(get, path, block)
-            readable_blocks(inner if _holds(block) else None, ".".join((f"{place}[{number}]", *path)), position)
-    return blocks
 
 
 def without_emptied(blocks: Sequence[object], was: Sequence[object]) -> list[object]:
@@ -101,8 +86,17 @@ def _holds(block: object) -> bool:
     return kind_of(block) != "document" or get(get(block, "source"), "type") == "content"
 
 
+def content_slots(content: object, path: Path) -> list[Slot]:
+    """Return the pieces of a content in order; the input of a `tool_use` is none of them.
+
+    Raises:
+        HistoryError: it is no text and no list of blocks, or holds a block of which that is so.
+    """
+    return [slot for place, block in members(content, path, of="block") for slot in block_slots(block, place)]
+
+
 def block_slots(block: object, path: Path) -> list[Slot]:
-    """Return the pieces of a block in order; the input of a `tool_use` is none of them."""
+    """Return the pieces of one block, see `content_slots`."""
     if isinstance(block, str):
         return [(path, Part("text", block))] if block else []
     return _SLOTS.get(kind_of(block), _unknown)(block, path)
@@ -119,14 +113,8 @@ def _thinking(block: object, path: Path) -> list[Slot]:
     return [(path, Part("reasoning", tokens=sealed(get(block, "data") or get(block, "signature")), signed=True))]
 
 
-def _inner(content: object, path: Path) -> list[Slot]:
-    if isinstance(content, str):
-        return block_slots(content, path)
-    return [slot for number, block in enumerate(as_blocks(content)) for slot in block_slots(block, (*path, number))]
-
-
 def _holder(block: object, path: Path) -> list[Slot]:
-    return _inner(get(block, "content"), (*path, "content"))
+    return content_slots(get(block, "content"), (*path, "content"))
 
 
 def _image(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as all of the table
@@ -139,7 +127,7 @@ def _document(block: object, path: Path) -> list[Slot]:
     if get(source, "type") == "text":
         return [((*path, "source", "data"), Part("text", str(get(source, "data") or "")))]
     if get(source, "type") == "content":
-        return _inner(get(source, "content"), (*path, "source", "content"))
+        return content_slots(get(source, "content"), (*path, "source", "content"))
     return [((), file(get(source, "data")))]
 
 
@@ -165,11 +153,10 @@ _SLOTS: Final[Mapping[str, Callable[[object, Path], list[Slot]]]] = {
 }
 
 
-def block_call(block: object) -> ToolCall:
+def call_place(block: object, path: Path) -> CallPlace:
     """Return the call of a `tool_use` block; its arguments are the JSON of its input."""
-    identity = get(block, "id")
-    name, arguments = str(get(block, "name") or ""), argument_text(get(block, "input") or {})
-    return ToolCall(name, arguments, identity if isinstance(identity, str) else None)
+    call = ToolCall(str(get(block, "name") or ""), argument_text(get(block, "input") or {}), text_of(block, "id"))
+    return CallPlace(call, (*path, "input"), (*path, "id"), tool_input)
 
 
 def tool_input(arguments: str) -> dict[str, object]:
