@@ -49,7 +49,7 @@ class PrefixMemory(Generic[V]):
     Safe to share between threads and sessions.
 
     Args:
-        most: items that all entries together may hold; the least recently used go first.
+        most: items that all entries together may hold; the least recently used go first, the latest one stays.
     """
 
     def __init__(self, *, most: int = 100_000) -> None:
@@ -74,6 +74,18 @@ class PrefixMemory(Generic[V]):
                 return found
         return None
 
+    def take(self, items: Sequence[object], variant: Hashable = None) -> Remembered[V] | None:
+        """Return what `find` does and let go of it: who takes a value may change it, and has it alone."""
+        found = self.find(items, variant)
+        if found is None:
+            return None
+        slot = (id(found.items[-1]), found.length, variant)
+        with self._lock:
+            if self._entries.get(slot) is not found:
+                return None  # another thread was faster
+            self._drop(slot)
+        return found
+
     def keep(
         self, items: Sequence[object], value: V, variant: Hashable = None, *, after: Remembered[V] | None = None
     ) -> None:
@@ -85,7 +97,7 @@ class PrefixMemory(Generic[V]):
             variant: what else it depends on.
             after: the entry that was found for these items, whose own predecessor is let go.
         """
-        if not 0 < len(items) <= self.most:
+        if not items:
             return
         slot = (id(items[-1]), len(items), variant)
         with self._lock:
@@ -96,7 +108,7 @@ class PrefixMemory(Generic[V]):
             self._drop(slot)
             self._entries[slot] = Remembered(tuple(items), value, None if before == slot else before)
             self._size += len(items)
-            while self._size > self.most or len(self._entries) > _ENTRIES:
+            while len(self._entries) > 1 and (self._size > self.most or len(self._entries) > _ENTRIES):
                 self._drop(next(iter(self._entries)))
 
     def __len__(self) -> int:

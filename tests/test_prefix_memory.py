@@ -58,15 +58,26 @@ def test_a_retry_from_the_last_step_finds_the_step_before():
     assert len(memory) == 10
 
 
-@given(st.lists(st.integers(1, 40), max_size=60), st.integers(10, 60))
+def test_what_is_taken_is_found_no_more():
+    items = [Item() for _ in range(3)]
+    memory: PrefixMemory[str] = PrefixMemory()
+    memory.keep(items, "these")
+    taken = memory.take([*items, Item()])
+    assert taken is not None
+    assert taken.value == "these"
+    assert memory.take(items) is None
+    assert memory.find(items) is None
+    assert len(memory) == 0
+
+
+@given(st.lists(st.integers(1, 80), max_size=60), st.integers(10, 60))
 def test_it_never_holds_more_than_its_bound(lengths, most):
     memory: PrefixMemory[int] = PrefixMemory(most=most)
     histories = [[Item() for _ in range(length)] for length in lengths]
     for history in histories:
         memory.keep(history, len(history))
-        assert len(memory) <= most
-    if histories and len(histories[-1]) <= most:
-        assert memory.find(histories[-1]) is not None
+        assert len(memory) <= max(most, len(history))
+        assert memory.find(history) is not None, "the latest one is held however long it is"
     memory.clear()
     assert len(memory) == 0
     assert all(memory.find(history) is None for history in histories)

@@ -11,18 +11,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import is_
-from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY, Unit, task_of, units
 
 __all__ = ["Followed", "GrowingHistory"]
-
-_SESSIONS: Final = 16
-"""Sessions whose histories a stage remembers; the one that came first goes first."""
 
 
 @dataclass(slots=True)
@@ -51,10 +47,6 @@ class GrowingHistory:
     messages: list[int] = field(default_factory=list)
     replies: list[int] = field(default_factory=list)
     pinned: list[int] = field(default_factory=list)
-
-    def extends_to(self, draft: Draft) -> bool:
-        """Tell whether a draft begins with the very artifacts that were seen."""
-        return len(self.artifacts) <= len(draft.artifacts) and all(map(is_, self.artifacts, draft.artifacts))
 
     def follow(self, draft: Draft) -> None:
         """Take in what is new, the last exchange anew: results may have come for it."""
@@ -113,7 +105,7 @@ H = TypeVar("H", bound=GrowingHistory)
 
 
 class Followed(Generic[H]):
-    """Remember histories by session. Safe for many threads: who follows a history has it alone.
+    """Remember histories. Safe for many threads: who follows a history has it alone.
 
     Args:
         make: makes an empty one.
@@ -121,31 +113,14 @@ class Followed(Generic[H]):
 
     def __init__(self, make: Callable[[], H]) -> None:
         self._make = make
-        self._known: dict[object, H] = {}
-        self._lock = Lock()
+        self._known: PrefixMemory[H] = PrefixMemory()
 
     @contextmanager
     def following(self, draft: Draft) -> Iterator[H]:
         """Give the history of a draft: the one that is remembered, brought up to date, or a new one."""
-        key = _session_of(draft)
-        with self._lock:
-            history = self._known.pop(key, None)
-        if history is None or not history.extends_to(draft):
-            history = self._make()
+        settings = draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter
+        found = self._known.take(draft.artifacts, settings)
+        history = found.value if found else self._make()
         history.follow(draft)
         yield history
-        with self._lock:
-            while len(self._known) >= _SESSIONS:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = history
-
-    def clear(self) -> None:
-        """Forget everything; results stay as they are."""
-        with self._lock:
-            self._known.clear()
-
-
-def _session_of(draft: Draft) -> object:
-    """Return what the next call of the same session will have, too, and all settings that choices depend on."""
-    first = next((id(a) for a in draft.artifacts if a.kind is Kind.USER), 0)
-    return first, draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter
+        self._known.keep(draft.artifacts, history, settings)
