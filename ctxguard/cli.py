@@ -273,7 +273,9 @@ def stabilize(
     contexts, reports = [], []
     for one in _each(session, adapter):
         with _named(session, one):
-            native, told = stabilize_native(stabilizer, one.adapter, one.native, tools=one.tools)
+            native, told = stabilize_native(
+                stabilizer, one.adapter, one.native, tools=one.tools, instructions=one.instructions
+            )
         contexts.append(json.dumps(one.with_native(native), ensure_ascii=False, default=_plain))
         reports.append(told)
     if output is not None:
@@ -335,13 +337,13 @@ def tokens(
 ) -> None:
     """Count the tokens of a session or a text, and say with which counter and how exact."""
     from ctxguard.harness.sessions import read_text, sessions_in
-    from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+    from ctxguard.tokens import ArtifactCounter, find_counter
 
     count = ArtifactCounter(find_counter(counter, model=model))
     text = read_text(session)
     try:
         sessions = list(sessions_in(text))
-        total = sum(count.artifacts(s.read()) + count.tools(s.tools) + REPLY_TOKENS for s in sessions)
+        total = sum(count.artifacts(s.read()) + count.tools(s.tools) + s.overhead(count) for s in sessions)
         what = f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}"
     except CtxguardError:
         total, what = count.text(text), "plain text"

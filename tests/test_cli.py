@@ -222,7 +222,7 @@ def test_check_of_a_budget(session):
         ("", "the file is empty"),
         ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
         ('"hello"', "a list of messages is wanted, not str"),
-        ('{"name": "x"}', "an object with a list of 'messages' or 'artifacts' is wanted; it has name"),
+        ('{"name": "x"}', "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has name"),
         ('[{"content": "x"}]', "message 0: it has no 'role'"),
         ("[5]", "message 0: a dict with 'role' and 'content' is wanted, not int"),
         ("[" * 100_000, "nested too deeply"),

@@ -9,7 +9,7 @@ from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, Within
 from ctxguard.draft import Draft
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Finding
-from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, find_counter
 
 __all__ = ["check_session"]
 
@@ -38,7 +38,7 @@ def check_session(
     """
     artifacts = tuple(session.read())
     count = ArtifactCounter(find_counter(counter, model=model))
-    overhead = count.tools(session.tools) + REPLY_TOKENS
+    overhead = count.tools(session.tools) + session.overhead(count)
     draft = Draft(artifacts, budget or 0, count, history=artifacts, overhead=overhead)
     checks: list[Check] = [CallsArePaired(), AuthorityFirst()]
     if budget is not None:

@@ -13,7 +13,6 @@ from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.sessions import Session
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import REPLY_TOKENS
 
 __all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
 
@@ -127,6 +126,7 @@ class _Player:
     def __init__(self, session: Session, stabilizer: Stabilizer, prices: PriceModel) -> None:
         self.artifacts = session.read()
         self.tools = session.tools
+        self.overhead = session.overhead(stabilizer.counter)
         self.stabilizer = stabilizer
         self.prices = prices
         self.told = Replay(sessions=1)
@@ -145,7 +145,7 @@ class _Player:
         told = self.told
         told.calls += 1
         try:
-            result = self.stabilizer.stabilize(self.artifacts[:end], tools=self.tools, overhead=REPLY_TOKENS)
+            result = self.stabilizer.stabilize(self.artifacts[:end], tools=self.tools, overhead=self.overhead)
         except BudgetExceededError as error:
             told.refused += 1
             told.pressed += 1

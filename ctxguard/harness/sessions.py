@@ -15,11 +15,14 @@ from typing import Final
 from ctxguard.adapters import Adapter, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
+from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
 
 __all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
 
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
+HISTORIES: Final = ("messages", "artifacts", "input")
+"""Keys of a record under which a history stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +34,30 @@ class Session:
         native: the history as recorded.
         adapter: reads and writes it.
         tools: tool schemas that were sent along, or None.
-        wrap: the record it stood in, without its history; None for a bare list.
+        instructions: system prompt of a Responses request, which stands beside its items, or None.
+        wrap: the record it stood in; None where the record is the history.
+        key: where in the record.
     """
 
     id: str
     native: object
     adapter: Adapter[object]
     tools: Sequence[Mapping[str, object]] | None = None
+    instructions: str | None = None
     wrap: Mapping[str, object] | None = None
+    key: str = "messages"
 
     def read(self) -> list[Artifact]:
         """Return the artifacts of the history."""
         return self.adapter.read(self.native)
 
+    def overhead(self, count: ArtifactCounter) -> int:
+        """Return the tokens that are sent beside artifacts and tools."""
+        return REPLY_TOKENS + (MESSAGE_TOKENS + count.text(self.instructions) if self.instructions else 0)
+
     def with_native(self, native: object) -> object:
         """Return a changed history in the shape it was recorded in."""
-        if self.wrap is None:
-            return native
-        key = "artifacts" if isinstance(self.adapter, BundleAdapter) else "messages"
-        return {**self.wrap, key: native}
+        return native if self.wrap is None else {**self.wrap, self.key: native}
 
 
 class BundleAdapter:
@@ -218,22 +226,34 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
         AdapterError: no adapter knows the messages.
     """
     if isinstance(record, Mapping):
-        key = next((k for k in ("messages", "artifacts", "input") if isinstance(record.get(k), list)), None)
-        if key is None:
-            raise ConfigError(
-                "an object with a list of 'messages' or 'artifacts' is wanted; it has "
-                + (", ".join(map(str, record)) or "no keys")
-            )
-        native: object = record[key]
-        tools = record.get("tools")
-        wrap = {k: v for k, v in record.items() if k != key}
-        named = str(record.get("id", place))
-        return Session(
-            named, native, _adapter(native, adapter), tools if isinstance(tools, list) and tools else None, wrap
-        )
+        return _of_object(record, adapter, str(record.get("id", place)))
     if isinstance(record, list):
         return Session(str(place), record, _adapter(record, adapter))
     raise ConfigError(f"a list of messages is wanted, not {type(record).__name__}")
+
+
+def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:
+    key = next((k for k in HISTORIES if isinstance(record.get(k), list)), None)
+    if key is None:
+        raise ConfigError(
+            "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has "
+            + (", ".join(map(str, record)) or "no keys")
+        )
+    tools, native = record.get("tools"), record[key]
+    sent = tools if isinstance(tools, list) and tools else None
+    if "system" in record and (reads := _of_requests(record, adapter)) is not None:
+        return Session(named, record, reads, sent)
+    beside = record.get("instructions")
+    instructions = beside if key == "input" and isinstance(beside, str) else None
+    return Session(named, native, _adapter(native, adapter), sent, instructions, record, key)
+
+
+def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[object] | None:
+    """Return the adapter that takes the request as a whole, its system prompt too; None where none does."""
+    if adapter is None:
+        return detect_adapter(record)
+    named = None if adapter == BundleAdapter.name else find_adapter(adapter)
+    return named if named is not None and named.detects(record) else None
 
 
 def _adapter(native: object, name: str | None) -> Adapter[object]:

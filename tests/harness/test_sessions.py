@@ -7,8 +7,10 @@ import json
 
 import pytest
 
+from ctxguard.adapters import stabilize_native
 from ctxguard.errors import AdapterError, HistoryError, SessionFileError
 from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
+from ctxguard.harness.checking import check_session
 from ctxguard.harness.replay import Replay, compare
 from ctxguard.stabilizer import Stabilizer
 
@@ -50,6 +52,41 @@ def test_many_sessions_a_line_each_with_their_names_and_tools(tmp_path):
     assert [s.id for s in found] == ["a", "b"]
     assert found[0].tools == tools
     assert found[0].with_native([]) == {"id": "a", "tools": tools, "messages": []}
+
+
+EMAIL = "ada@example.com"
+
+
+def test_the_system_prompt_of_an_anthropic_request_is_part_of_its_history():
+    record = {"id": "r", "model": "claude", "system": f"Mail {EMAIL}.", "messages": MESSAGES, "max_tokens": 9}
+    session = parse_session(record)
+    assert (session.id, session.adapter.name) == ("r", "anthropic")
+    assert [a.kind for a in session.read()] == ["system", "user", "assistant", "user"]
+    assert any("EMAIL" in line for line in check_session(session, pii=True))
+    native, _ = stabilize_native(Stabilizer(1_000), session.adapter, session.native)
+    assert session.with_native(native) == {**record, "system": "Mail [REDACTED_EMAIL]."}
+
+
+@pytest.mark.parametrize(("adapter", "kinds"), [("anthropic", 4), ("openai", 3), ("bundle", 0)])
+def test_a_named_adapter_decides_what_a_system_prompt_beside_the_messages_is(adapter, kinds):
+    messages = [] if adapter == "bundle" else MESSAGES
+    assert len(parse_session({"system": "Be brief.", "messages": messages}, adapter=adapter).read()) == kinds
+
+
+def test_a_responses_request_keeps_its_shape_and_its_instructions_count():
+    items = [
+        {"role": "user", "content": "Where is it?"},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": f"Ask {EMAIL}"},
+    ]
+    record = {"model": "m", "instructions": "Be brief. " * 200, "input": items}
+    session = parse_session(record)
+    assert session.adapter.name == "openai-responses"
+    assert session.with_native(items[:1]) == {**record, "input": items[:1]}
+    without = parse_session({**record, "instructions": None})
+    assert [len(list(check_session(one, budget=300))) for one in (session, without)] == [1, 0]
+    refused = [replay(one, Stabilizer(300)).refused for one in (session, without)]
+    assert refused == [1, 0]
 
 
 def test_the_shape_is_found_out_by_looking():
