@@ -43,6 +43,7 @@ __all__ = [
     "sealed",
     "text_of",
     "wanted_list",
+    "within",
     "written_each",
 ]
 
@@ -96,6 +97,12 @@ def wanted_list(native: Sequence[Value], of: str) -> Sequence[Value]:
     if not is_list(native):
         raise HistoryError(f"a list of {of} is wanted, not {type(native).__name__}")
     return native
+
+
+def within(number: int, slots: Iterable[Slot]) -> Iterator[Slot]:
+    """Walk the slots of a member of a list, with their places in the list."""
+    for path, part in slots:
+        yield ((number, *path) if path else path), part
 
 
 def by_member(changes: Mapping[Path, Value]) -> dict[int, dict[Path, Value]]:

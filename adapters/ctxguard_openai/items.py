@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.lens import CallPlace, Path, Slot, View, argument_text, edited, fields_of, get, opaque, sealed, text_of
+from ctxguard.lens import (
+    CallPlace,
+    Path,
+    Slot,
+    View,
+    argument_text,
+    edited,
+    fields_of,
+    get,
+    opaque,
+    sealed,
+    text_of,
+    within,
+)
 from ctxguard_openai.contents import content_slots, picture
 
 Item: TypeAlias = Mapping[str, object]
@@ -143,9 +156,7 @@ def _call_place(item: Item, number: int) -> CallPlace:
 
 def slots(items: tuple[Item, ...]) -> list[Slot]:
     """Return every piece of content; the places begin with the number of the item."""
-    found = [
-        ((number, *path) if path else (), part) for number, item in enumerate(items) for path, part in _item_slots(item)
-    ]
+    found = [slot for number, item in enumerate(items) for slot in within(number, _item_slots(item))]
     if is_program(items):
         found += [
             ((number, _ARGUMENTS[kind]), Part("text", str(get(item, _ARGUMENTS[kind]))))

@@ -20,10 +20,10 @@ from pydantic_ai.messages import (
 )
 
 from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Path, Slot, are_same, changed_slots, content_of, edited, is_list, wanted_list
-from ctxguard_pydantic_ai.parts import call_of, edited_call, edited_part, is_fixed, part_slots
+from ctxguard.lens import GONE, Slot, View, are_same, by_member, edited, is_list, wanted_list, within
+from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
 
 __all__ = ["PydanticAIAdapter"]
 
@@ -39,7 +39,7 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Say which message an artifact was read from, and which part of a request.
+    """Say which message an artifact was read from, and which part of a request; None is all of a message.
 
     One `reading` stands for one occurrence of the message: what stands in a history twice is read twice.
     """
@@ -47,6 +47,12 @@ class _Place:
     message: ModelMessage
     reading: object
     part: int | None = None
+
+    @property
+    def parts(self) -> list[tuple[int, Any]]:
+        """The parts that the artifact holds, with their numbers."""
+        parts = list(enumerate(self.message.parts))
+        return parts if self.part is None else [parts[self.part]]
 
 
 class PydanticAIAdapter:
@@ -74,9 +80,7 @@ class PydanticAIAdapter:
         del native  # every artifact carries its message
         written: list[ModelMessage] = []
         for _, group in groupby(artifacts, _message_key):
-            members = list(group)
-            message = _message(members, written[-1] if written else None)
-            written += [] if message is None else [message]
+            written.append(_message(list(group), written[-1] if written else None))
         return written
 
     def detects(self, native: object) -> bool:
@@ -85,56 +89,46 @@ class PydanticAIAdapter:
 
 
 def _read(message: ModelMessage) -> tuple[Artifact, ...]:
-    kind = getattr(message, "kind", None)
-    if kind == "response":
-        return (_response_artifact(message),)
-    if kind != "request":
+    kind, reading = getattr(message, "kind", None), object()
+    if kind not in ("request", "response"):
         raise HistoryError(f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}")
-    if not message.parts:
-        return (Artifact(Kind.USER, "", source=_Place(message, object())),)
-    reading = object()
-    return tuple(_request_artifact(_Place(message, reading, n), part) for n, part in enumerate(message.parts))
+    places = [_Place(message, reading)]
+    if kind == "request" and message.parts:
+        places = [_Place(message, reading, number) for number in range(len(message.parts))]
+    return tuple(_view(place).artifact(place) for place in places)
 
 
 _CACHE: Final = ReadCache(_read, spelled=frozenset({"args", "content"}))
 
 
-def _request_artifact(place: _Place, part: Any) -> Artifact:  # noqa: ANN401 - duck-typed
+def _view(place: _Place) -> View:
+    slots = [slot for number, part in place.parts for slot in within(number, part_slots(part))]
+    if isinstance(place.message, ModelRequest):
+        return _request_view(place, slots)
+    parts = place.message.parts
+    return View(
+        Kind.ASSISTANT,
+        slots,
+        [call_place(part, number) for number, part in enumerate(parts) if part.part_kind == "tool-call"],
+        pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in parts),
+        reported=getattr(getattr(place.message, "usage", None), "input_tokens", 0) or None,
+    )
+
+
+def _request_view(place: _Place, slots: list[Slot]) -> View:
+    if place.part is None:  # a request without parts
+        return View(Kind.USER)
+    part: Any = place.message.parts[place.part]
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
         kind = Kind.TOOL if part.tool_name else Kind.USER
-    return Artifact(
-        Kind.ASSISTANT if kind is None else kind,
-        _content([part]),
+    return View(
+        kind or Kind.ASSISTANT,
+        slots,
         answers=part.tool_call_id if kind is Kind.TOOL else None,
+        answers_at=(place.part, "tool_call_id"),
         pinned=kind is None or is_fixed(part),
-        source=place,
     )
-
-
-def _response_artifact(message: ModelMessage) -> Artifact:
-    calls = [part for part in message.parts if part.part_kind == "tool-call"]
-    pinned = any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts)
-    return Artifact(
-        Kind.ASSISTANT,
-        _content(message.parts),
-        calls=tuple(map(call_of, calls)),
-        pinned=pinned,
-        reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
-        source=_Place(message, object()),
-    )
-
-
-def _slots(parts: Sequence[Any]) -> list[Slot]:
-    return [
-        ((number, *path) if path else (), piece)
-        for number, part in enumerate(parts)
-        for path, piece in part_slots(part)
-    ]
-
-
-def _content(parts: Sequence[Any]) -> str | tuple[Part, ...]:
-    return content_of([piece for _, piece in _slots(parts)])
 
 
 def _message_key(artifact: Artifact) -> object:
@@ -144,52 +138,36 @@ def _message_key(artifact: Artifact) -> object:
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
 
 
-def _message(members: list[Artifact], before: ModelMessage | None) -> ModelMessage | None:
-    place = members[0].source
+def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
+    place = artifacts[0].source
     if not isinstance(place, _Place):
-        return _created(members, getattr(before, "timestamp", None) or _EPOCH)
-    if place.message.kind == "response":
-        return _response(place.message, members[0])
-    if place.part is None:
-        return place.message
-    parts = [part for artifact in members for part in _request_parts(artifact, place.message)]
-    return place.message if are_same(parts, place.message.parts) else edited(place.message, {("parts",): parts})
-
-
-def _request_parts(artifact: Artifact, message: ModelRequest) -> list[Any]:
-    number: int = artifact.source.part  # type: ignore[attr-defined]  # this adapter put it there
-    part: Any = message.parts[number]
-    if artifact.origin is None:
-        return [part]
-    if artifact.answers is not None and artifact.answers != part.tool_call_id:
-        part = edited(part, {("tool_call_id",): artifact.answers})
-    return _edited_parts(artifact, [part])
-
-
-def _edited_parts(artifact: Artifact, parts: Sequence[Any]) -> list[Any]:
-    """Return the parts of a changed artifact: the same objects where nothing was changed."""
-    texts: dict[int, dict[Path, str | None]] = {}
-    for (number, *path), _, now in (slot for slot in changed_slots(artifact, _slots(parts)) if slot[0]):
-        texts.setdefault(int(number), {})[tuple(path)] = now.text
-    calls = iter(artifact.calls)
-    edits = (
-        edited_call(part, next(calls)) if part.part_kind == "tool-call" else edited_part(part, texts.get(number, {}))
-        for number, part in enumerate(parts)
-    )
-    return [part for part in edits if part is not None]
-
-
-def _response(message: ModelResponse, artifact: Artifact) -> ModelResponse:
-    parts: list[Any] = list(message.parts) if artifact.origin is None else _edited_parts(artifact, message.parts)
+        return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
+    message = place.message
+    parts = [part for artifact in artifacts for part in _written(artifact)]
     if are_same(parts, message.parts):
         return message
-    # a copy that no provider takes for the response it has stored
-    unstored = [
-        edited(part, {("id",): GONE}) if part.part_kind in ("text", "tool-call") and part.id is not None else part
-        for part in parts
-        if part.part_kind != "thinking" or part.id is None or part.provider_name == "anthropic"
-    ]
-    return edited(message, {("parts",): unstored, ("history_digest",): GONE})
+    if isinstance(message, ModelRequest):
+        return edited(message, {("parts",): parts})
+    return edited(message, {("parts",): list(map(_unstored, filter(_is_free, parts))), ("history_digest",): GONE})
+
+
+def _written(artifact: Artifact) -> list[Any]:
+    """Return the parts of an artifact: the same objects where nothing was changed."""
+    place: _Place = artifact.source  # type: ignore[assignment]  # this adapter put it there
+    changes = {} if artifact.origin is None else by_member(_view(place).changes(artifact))
+    parts = [edited_part(part, changes.get(number, {})) for number, part in place.parts]
+    return [part for part in parts if part is not GONE]
+
+
+def _is_free(part: Any) -> bool:  # noqa: ANN401 - duck-typed
+    """Tell parts of a changed response that may be sent: thinking with an id is one that the provider has stored."""
+    return part.part_kind != "thinking" or part.id is None or part.provider_name == "anthropic"
+
+
+def _unstored(part: Any) -> Any:  # noqa: ANN401 - duck-typed
+    """Return a part that no provider takes for the one it has stored."""
+    is_stored = part.part_kind in ("text", "tool-call") and part.id is not None
+    return edited(part, {("id",): GONE}) if is_stored else part
 
 
 def _created(members: list[Artifact], timestamp: datetime) -> ModelMessage:

@@ -17,9 +17,9 @@ from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError
 
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.lens import GONE, Path, Slot, audio, edited, file, image, opaque, sealed
+from ctxguard.lens import GONE, CallPlace, Path, Slot, audio, edited, file, image, opaque, sealed
 
-__all__ = ["call_of", "edited_call", "edited_part", "is_fixed", "part_slots", "rendered"]
+__all__ = ["call_place", "edited_part", "is_fixed", "part_slots", "rendered"]
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
@@ -166,9 +166,19 @@ _SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
 }
 
 
-def call_of(part: NativePart) -> ToolCall:
-    """Return a call; its arguments are the compact JSON that the framework sends."""
-    return ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
+def call_place(part: NativePart, number: int) -> CallPlace:
+    """Return a call with its place in its message; its arguments are the compact JSON that the framework sends.
+
+    Where they stood as a dict, changed ones are written as a dict as long as they are one.
+    """
+    call = ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
+    form = _as_dict if isinstance(part.args, dict) else str
+    return CallPlace(call, (number, "args"), (number, "tool_call_id"), form)
+
+
+def _as_dict(arguments: str) -> object:
+    value = _json(arguments)
+    return value if isinstance(value, dict) else arguments
 
 
 def _arguments(part: NativePart) -> str:
@@ -178,39 +188,29 @@ def _arguments(part: NativePart) -> str:
         return str(edited(part, {("args",): _encodable(part.args)}).args_as_json_str())
 
 
-def edited_call(part: NativePart, call: ToolCall) -> NativePart:
-    """Return a copy with these arguments and this id, in the form, text or dict, that they had."""
-    if is_fixed(part):
-        return part
-    changes: dict[Path, object] = {}
-    if call.id is not None and call.id != part.tool_call_id:
-        changes["tool_call_id",] = call.id
-    if call.arguments != call_of(part).arguments:
-        value = _json(call.arguments) if isinstance(part.args, dict) else None
-        changes["args",] = value if isinstance(value, dict) else call.arguments
-    return edited(part, {**changes, ("id",): GONE}) if changes else part
+def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
+    """Return a copy with these values; `GONE` where it may not be changed and has to go instead (signed thinking).
 
-
-def edited_part(part: NativePart, texts: Mapping[Path, str | None]) -> NativePart | None:
-    """Return a copy with these texts; None where a part may not be changed and has to go instead (signed thinking)."""
-    if not texts:
+    What was bound to the old text goes: ids and citations, the sound of a speech.
+    """
+    if not changes:
         return part
     if part.part_kind == "thinking" and (part.signature or part.id):
-        return None
-    changes = {path: _value(part, path, text or "") for path, text in texts.items()}
-    return edited(part, {**changes, **dict.fromkeys((("id",), ("citations",), ("audio",), ("timestamps",)), GONE)})
+        return GONE
+    values = {path: _value(part, path, new) for path, new in changes.items()}
+    return edited(part, {**values, **dict.fromkeys((("id",), ("citations",), ("audio",), ("timestamps",)), GONE)})
 
 
-def _value(part: NativePart, path: Path, text: str) -> object:
-    """Return what takes the place of a text: in the form in which it stood, as far as it still is of that form."""
-    if part.part_kind == "tool-return":
-        value = _json(text) if path == ("content",) and not isinstance(part.content, str) else None
-        return value if isinstance(value, (dict, list)) and rendered(part, value) == text else text
+def _value(part: NativePart, path: Path, new: object) -> object:
+    """Return what takes the place of a value: in the form in which it stood, as far as it still is of that form."""
+    if part.part_kind == "tool-return" and path == ("content",):
+        value = None if isinstance(part.content, str) else _json(str(new))
+        return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new
     item: NativePart = part.content[path[1]] if len(path) == 2 else None
     if getattr(item, "kind", None) == "structured-content":
         # a model with native structure would be sent the value as it was
-        return messages.TextContent(text, metadata=item.metadata)
-    return text
+        return messages.TextContent(str(new), metadata=item.metadata)
+    return new
 
 
 def _json(text: str) -> object:
