@@ -150,7 +150,7 @@ def members(content: object, path: Path, *, of: str = "part") -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """Hold a tool call and where it stands.
+    """Hold a tool call and where it stands; without places its adapter writes it by itself.
 
     Attributes:
         call: as it is read.
@@ -160,8 +160,8 @@ class CallPlace:
     """
 
     call: ToolCall
-    arguments: Path
-    id: Path
+    arguments: Path = ()
+    id: Path = ()
     form: Callable[[str], object] = str
 
 
@@ -215,9 +215,9 @@ class View:
             changes.update((path, now.text) for path, _, now in changed_slots(artifact, self.slots) if path)
         if artifact.calls != origin.calls:
             for place, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
-                if was.arguments != now.arguments:
+                if was.arguments != now.arguments and place.arguments:
                     changes[place.arguments] = place.form(now.arguments)
-                if was.id != now.id:
+                if was.id != now.id and place.id:
                     changes[place.id] = now.id
         if artifact.name != origin.name:
             changes[self.name_at] = artifact.name

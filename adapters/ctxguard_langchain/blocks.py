@@ -96,7 +96,7 @@ _MEDIA: Final[Mapping[object, Callable[[Mapping[str, Any]], Part]]] = {
 }
 
 
-def block_changes(block: Block, path: Path, place: Path, text: str) -> Iterator[tuple[Path, object]]:
+def block_changes(block: Block, path: Path, place: Path, text: object) -> Iterator[tuple[Path, object]]:
     """Walk what a new text changes: a block of which nothing is left goes, as does the id of a stored item.
 
     Args:

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, PartKind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Path, Slot, changed_slots, content_of, edited, is_list, written_each
+from ctxguard.lens import GONE, CallPlace, Path, Slot, View, edited, is_list, wanted_list, written_each
 from ctxguard_langchain.blocks import block_changes, block_slot, is_reasoning, is_sealed, unstored
 from ctxguard_langchain.calls import LEGACY_ID, call_changes, calls_of, native_call
 
@@ -71,9 +71,7 @@ class LangChainAdapter:
         Raises:
             HistoryError: it is no list, or an item is no LangChain message.
         """
-        if not is_list(native):
-            raise HistoryError(f"a list of LangChain messages is wanted, not {type(native).__name__}")
-        return _CACHE.read(native)
+        return _CACHE.read(wanted_list(native, "LangChain messages"))
 
     def write(self, native: Sequence[BaseMessage], artifacts: Iterable[Artifact]) -> list[BaseMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed.
@@ -97,18 +95,20 @@ def _artifact(message: BaseMessage) -> Artifact:
         )
     if isinstance(message, RemoveMessage):
         return Artifact(Kind.ASSISTANT, "", 0, pinned=True, source=message)
+    return _view(message).artifact(message)
+
+
+def _view(message: BaseMessage) -> View:
     kind = _kind(message)
-    content = message.content
-    return Artifact(
+    return View(
         kind or Kind.ASSISTANT,
-        content if isinstance(content, str) and not message.additional_kwargs else content_of(_parts(message)),
-        calls=calls_of(message) if isinstance(message, AIMessage) else (),
+        _slots(message),
+        [CallPlace(call) for call in calls_of(message)] if isinstance(message, AIMessage) else (),
         answers=_answers(message),
-        role=getattr(message, "role", message.type) if kind is None else None,
+        answers_at=("tool_call_id",) if isinstance(message, ToolMessage) else (),
         name=message.name,
-        pinned=kind is None,
+        role=getattr(message, "role", message.type) if kind is None else None,
         reported=_reported(message),
-        source=message,
     )
 
 
@@ -133,10 +133,6 @@ def _answers(message: BaseMessage) -> str | None:
     return LEGACY_ID if isinstance(message, FunctionMessage) else None
 
 
-def _parts(message: BaseMessage) -> list[Part]:
-    return [part for _, part in _slots(message)]
-
-
 def _slots(message: BaseMessage) -> list[Slot]:
     """Return the pieces of a message's content, and of what is said beside it, in order."""
     content, extras = message.content, message.additional_kwargs
@@ -154,29 +150,22 @@ def _written(artifact: Artifact) -> BaseMessage:
     if artifact.source is None:
         return _created(artifact)
     message = cast("BaseMessage", artifact.source)
-    origin = artifact.root
-    changes: dict[Path, object] = {}
-    if artifact.content != origin.content:
-        changes.update(_content_changes(message, artifact))
-    if artifact.calls != origin.calls and isinstance(message, AIMessage):
-        changes.update(call_changes(message, origin.calls, artifact.calls))
-    if artifact.name != origin.name:
-        changes["name",] = artifact.name
-    if artifact.answers != origin.answers and isinstance(message, ToolMessage):
-        changes["tool_call_id",] = artifact.answers
+    changes = dict(_content_changes(message, _view(message).changes(artifact)))
+    if artifact.calls != artifact.root.calls and isinstance(message, AIMessage):
+        changes.update(call_changes(message, artifact.root.calls, artifact.calls))
     return edited(message, changes)
 
 
-def _content_changes(message: BaseMessage, artifact: Artifact) -> Iterator[tuple[Path, object]]:
+def _content_changes(message: BaseMessage, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed. Sealed reasoning goes with a change of any of it, and the ids it stood with."""
     drops = False
-    for place, was, now in (slot for slot in changed_slots(artifact, _slots(message)) if slot[0]):
+    for place, new in changes.items():
         if place[0] != "content" or len(place) == 1:
-            yield place, now.text
+            yield place, new
             continue
         block = message.content[cast("int", place[1])]
-        drops |= was.kind == "reasoning" and is_sealed(block)
-        yield from block_changes(block, place[:2], place, now.text or "")
+        drops |= is_reasoning(block) and is_sealed(block)
+        yield from block_changes(block, place[:2], place, new)
     for number, block in enumerate(message.content if drops else ()):
         path = ("content", number)
         yield from [(path, GONE)] if is_reasoning(block) else unstored(block, path)
