@@ -22,10 +22,13 @@ __all__ = ["Document", "LexicalIndex", "words"]
 Document: TypeAlias = tuple[str, ...]
 """The texts of one item that is ranked as a whole."""
 
-_WORD: Final = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]|[^\W_]+"
+_ALONE: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]"
 )
-"""A character of a script that writes no spaces, else a run of letters and digits."""
+"""A character of a script that writes no spaces: a word of its own."""
+_RUN: Final = re.compile(r"[^\W_]+")
+_BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
+"""What stands between words, in ASCII."""
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
 _MOST_FOUND: Final = 2_000
@@ -34,7 +37,10 @@ _MOST_FOUND: Final = 2_000
 
 def words(text: str) -> list[str]:
     """Return the words of a text in any script, folded for comparison."""
-    return _WORD.findall(text.casefold())
+    folded = text.casefold()
+    if folded.isascii():
+        return folded.translate(_BETWEEN).split()
+    return _RUN.findall(_ALONE.sub(r" \g<0> ", folded))
 
 
 class LexicalIndex:

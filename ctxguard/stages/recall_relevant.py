@@ -19,7 +19,6 @@ from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.stable_window import StableWindow
-from ctxguard.tokens import CALL_TOKENS, MESSAGE_TOKENS, NAME_TOKENS
 
 __all__ = ["RECALLED", "RecallRelevant", "is_recalled", "recall_stages"]
 
@@ -146,12 +145,6 @@ class _Past(GrowingHistory):
         """Return an exchange as it reads in the block."""
         return "\n".join(_lines(self.members(number), self.turns[number]))
 
-    def least(self, number: int) -> int:
-        """Return what the texts of an exchange cost at least."""
-        members = self.members(number)
-        framing = (MESSAGE_TOKENS + NAME_TOKENS) * len(members) + CALL_TOKENS * len(members[0].calls)
-        return self.units[number].tokens - framing
-
 
 def _cutting_change(draft: Draft, stage: str | None) -> Change | None:
     """Return the change of that stage, or the first one that cut anything from a sound history."""
@@ -224,7 +217,7 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
 
 def _piece(draft: Draft, past: _Past, number: int, room: int, *, excerpt: bool) -> str | None:
     """Return an exchange as it stands in the block, within `room` tokens, or in part where an excerpt will do."""
-    fits = past.least(number) <= room
+    fits = sum(map(draft.counter.text, past.documents[number])) <= room  # what stands around the texts comes on top
     if not fits and not excerpt:
         return None
     text = past.rendered(number)

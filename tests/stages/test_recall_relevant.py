@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
+from ctxguard.artifacts import Part
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD
 from ctxguard.policies import agent_stages
@@ -154,6 +155,18 @@ def test_an_exchange_that_is_too_large_comes_back_as_an_excerpt():
     assert result.report.tokens_after <= 1_000
 
 
+@pytest.mark.parametrize(
+    "moved",
+    [
+        Artifact("user", (Part("text", "Ottoline moved to Deventer."), Part("image", tokens=2_000))),
+        Artifact("user", "Ottoline moved to Deventer.", 2_000),
+    ],
+)
+def test_a_picture_or_a_count_of_the_callers_does_not_keep_a_short_text_from_coming_back(moved):
+    history = [*chatter(40, FACT), moved, *chatter(60)[1:], QUESTION]
+    assert "Deventer" in block_of(recalling(4_000, share=0.15).stabilize(history)).text
+
+
 def test_after_another_strategy_it_takes_what_is_left():
     stages = [MaskPII(), FillBudget(), RecallRelevant(0.4)]
     history = [*chatter(40, FACT), QUESTION]
@@ -184,6 +197,8 @@ def test_words_of_any_script():
     assert words("Straße, STRASSE") == ["strasse", "strasse"]
     assert words("東京タワー") == list("東京タワー")
     assert words("перевод_2") == ["перевод", "2"]
+    assert words("call_me-2.day") == ["call", "me", "2", "day"]
+    assert words("A2024年3月B") == ["a2024", "年", "3", "月", "b"]
 
 
 def test_scores_find_rare_words_and_do_not_depend_on_what_was_asked_before():
