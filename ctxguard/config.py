@@ -35,6 +35,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
 FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
+_MISNAMED: Final = "ctxguard.yml"
 _SECTION: Final = "ctxguard"
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
 """Settings whose names other programs use as well."""
@@ -257,6 +258,9 @@ class ContextConfig(_Settings):
         return {name: {**_PRESETS.get(name, {}), **changed.get(name, {})} for name in (*_PRESETS, *changed)} | named
 
 
+_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"stabilizer": StabilizerConfig, "compaction": CompactionConfig}
+
+
 def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextConfig:
     """Return the configuration: the defaults, then the file, then the environment.
 
@@ -320,7 +324,10 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
 
 
 def _found() -> Path | None:
-    return next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
+    found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
+    if Path(_MISNAMED).is_file() and (found is None or found.name != FILE_NAMES[0]):
+        raise ConfigError(f"{_MISNAMED} is not read; rename it to {FILE_NAMES[0]}")
+    return found
 
 
 @lru_cache(maxsize=32)
@@ -398,12 +405,11 @@ def _override(values: dict[str, object], variable: str, text: str) -> None:
 
 
 def _refuse_near(variable: str, name: str, model: type[BaseModel]) -> None:
+    home = _home(name, model)
     near = difflib.get_close_matches(name, model.model_fields, n=1, cutoff=0.8)
-    if near or model is not ContextConfig:
-        known = model.model_fields
-        raise ConfigError(
-            f"environment variable {variable}: unknown setting {name!r}{_nearest(name, known)}", setting=name
-        )
+    if home or near or model is not ContextConfig:
+        where = home or _nearest(name, model.model_fields)
+        raise ConfigError(f"environment variable {variable}: unknown setting {name!r}{where}", setting=name)
 
 
 def _parsed(text: str, annotation: object) -> object:
@@ -426,12 +432,18 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
 def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
     name = ".".join(map(str, detail["loc"]))
     if detail["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}{_nearest(name, model.model_fields)}"
+        return f"unknown setting {name!r}{_home(name, model) or _nearest(name, model.model_fields)}"
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, ValueError):
         return f"{name}: {cause}" if name else str(cause)
     message = detail["msg"][:1].lower() + detail["msg"][1:]
     return f"{name}: {message}, not {detail['input']!r}"
+
+
+def _home(name: str, model: type[BaseModel]) -> str:
+    """Return where a setting that stands outside of its section belongs; the empty text where it is of none."""
+    section = next((s for s, own in _SECTIONS.items() if name in own.model_fields), None)
+    return f"; it stands in the section {section!r}" if section and model is ContextConfig else ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -127,6 +127,25 @@ def test_unknown_name_in_a_section_is_refused_with_the_nearest_of_that_section()
         ContextConfig(truncation={"own": {"rows_haed": 3}})
 
 
+def test_a_setting_outside_of_its_section_is_told_where_it_stands(monkeypatch):
+    with pytest.raises(ConfigError, match="unknown setting 'budget'; it stands in the section 'stabilizer'"):
+        ContextConfig(budget=4_000)
+    with pytest.raises(ConfigError, match="unknown setting 'max_tokens'; it stands in the section 'compaction'"):
+        ContextConfig(max_tokens=4_000)
+    monkeypatch.setenv("CTXGUARD_BUDGET", "4000")
+    with pytest.raises(ConfigError, match="CTXGUARD_BUDGET: unknown setting 'budget'; it stands in the section 'stab"):
+        load_context_config()
+
+
+def test_a_file_named_yml_is_not_passed_over_in_silence(tmp_path):
+    (tmp_path / "ctxguard.yml").write_text("max_lines: 7")
+    (tmp_path / "config.yaml").write_text("max_lines: 8")
+    with pytest.raises(ConfigError, match=r"ctxguard\.yml is not read; rename it to ctxguard\.yaml"):
+        load_context_config()
+    (tmp_path / "ctxguard.yaml").write_text("max_lines: 9")
+    assert load_context_config().max_lines == 9
+
+
 def test_model_validate_refuses_in_the_same_words():
     with pytest.raises(ConfigError, match="did you mean 'window_size'"):
         ContextConfig.model_validate({"windw_size": 3})
