@@ -137,9 +137,8 @@ def wanted_stabilizer(given: object) -> Stabilizer:
         ConfigError: it is something else, a budget for example.
     """
     if not isinstance(given, Stabilizer):
-        raise ConfigError(
-            f"a Stabilizer is wanted, not {given!r:.80}; write Stabilizer(budget=…)", setting="stabilizer"
-        )
+        said = repr(given) if isinstance(given, int | float) else type(given).__name__  # a history is not quoted
+        raise ConfigError(f"a Stabilizer is wanted, not {said}; write Stabilizer(budget=…)", setting="stabilizer")
     return given
 
 

@@ -287,10 +287,10 @@ def _masked(draft: Draft, artifact: Artifact) -> Artifact:
 
 def _lines(report: Report) -> list[str]:
     saved = report.tokens_before - report.tokens_after
-    share = f"{100 * saved / report.tokens_before:.0f}%" if report.tokens_before else "0%"
+    share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
     counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
     lines = [
-        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share} saved); "
+        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share}); "
         f"counted by {report.counter}, {report.accuracy}",
         f"artifacts: {counted}",
     ]

@@ -38,7 +38,7 @@ def valid_budget(budget: object) -> int | str:
     share = budget.strip()
     if share.isdecimal():
         raise ConfigError(
-            f"a budget of {budget!r} is a text: write {share} for tokens, or '{share}%' for a share of the window",
+            f"a budget of {budget!r} is a text: write {share} for tokens, or '80%' for a share of the window",
             setting="budget",
         )
     try:

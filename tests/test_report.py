@@ -112,3 +112,10 @@ def test_a_page_of_a_long_session_stays_small():
     page = Stabilizer(200_000, counter="estimate").stabilize(history)._repr_html_()
     assert "more rows; all are in to_dict()" in page
     assert len(page) < 2_000_000
+
+
+def test_a_text_that_grew_by_masking_is_said_to_have_grown():
+    report = Stabilizer(1_000).stabilize([Artifact("user", "I am ada@example.com")]).report
+    assert report.tokens_after > report.tokens_before
+    assert "% added)" in str(report)
+    assert "(-" not in str(report)

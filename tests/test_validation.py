@@ -18,7 +18,7 @@ async def of_coroutine(draft):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Stabilizer("8000"), "write 8000 for tokens, or '8000%'"),
+        (lambda: Stabilizer("8000"), "write 8000 for tokens, or '80%' for a share"),
         (lambda: Stabilizer(0), "holds nothing"),
         (lambda: Stabilizer(1_000.5), "budget is a whole number of tokens, not 1000.5"),
         (lambda: Stabilizer(100, reserve="10%"), "reserve is a whole number of tokens, not '10%'"),
@@ -42,6 +42,12 @@ def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
         make()
     assert told in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_error_about_arguments_in_the_wrong_order_quotes_no_message():
+    with pytest.raises(ConfigError, match=r"a Stabilizer is wanted, not list; write Stabilizer\(budget=…\)") as error:
+        stabilize_messages(Stabilizer(100), [{"role": "user", "content": "ada@example.com"}])
+    assert "ada" not in str(error.value)
 
 
 @pytest.mark.filterwarnings("error")
