@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,6 +23,7 @@ from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, His
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.harness import Session
+    from ctxguard.harness.replay import Replay
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
@@ -206,7 +208,7 @@ def _out(text: str, output: Path | None = None) -> None:
     if output is None:
         sys.stdout.write(text + "\n")
         return
-    data = (text + "\n").encode()
+    data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:
@@ -214,6 +216,16 @@ def _out(text: str, output: Path | None = None) -> None:
         raise ConfigError(
             f"{output} cannot be written ({why}); name a file in a folder that is there", setting="output"
         ) from error
+
+
+def _not_over(output: Path | None, sources: Sequence[str | Path]) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        ConfigError: the output is one of the sources.
+    """
+    if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
+        raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 
 
 def _note(line: str) -> None:
@@ -269,6 +281,7 @@ def stabilize(
     """
     from ctxguard.adapters import stabilize_native
 
+    _not_over(output, [session])
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     contexts, reports = [], []
     for one in _each(session, adapter):
@@ -396,11 +409,13 @@ def replay(
     The figures are printed as JSON, advice goes to standard error. Exit with 1 where a check fails, a call is refused
     because what must stay exceeds the budget, or a figure is worse than the baseline's.
     """
-    from ctxguard.harness.replay import compare, load_baseline, replay_sessions
+    from ctxguard.harness.replay import Replay, compare, load_baseline
 
+    _not_over(output, [*sessions, *([] if baseline is None else [baseline])])
     known = None if baseline is None else load_baseline(baseline)
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
-    told = replay_sessions((one for path in sessions for one in _each(path, adapter)), stabilizer)
+    played = (_played(path, one, stabilizer) for path in sessions for one in _each(path, adapter))
+    told = sum(played, Replay())
     figures = json.dumps(told.to_dict(), indent=2)
     _out(figures)
     if output is not None:
@@ -410,6 +425,13 @@ def replay(
         _note(line)
     if worse or not told.ok or (told.refused and not allow_refused):
         raise typer.Exit(1)
+
+
+def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
+    from ctxguard.harness.replay import replay
+
+    with _named(path, session):
+        return replay(session, stabilizer)
 
 
 @app.command()
@@ -426,16 +448,29 @@ def adapters() -> None:
             _out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
 
 
+def _speak_utf8() -> None:
+    """Write UTF-8 into files and pipes, whatever the locale; a terminal shows what it cannot as its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
 def main() -> None:
     """Run the command line; an error of ours is one line on standard error and exit code 2."""
+    _speak_utf8()
     try:
         app()
+        sys.stdout.flush()
     except CtxguardError as error:
         sys.stderr.write(f"ctxguard: {error}\n")
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        sys.stderr.write(f"ctxguard: {error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}\n")
+        sys.stderr.close()  # what is left of the output would be tried, and complained of, once more
+        sys.exit(2)
 
 
 if __name__ == "__main__":

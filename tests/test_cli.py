@@ -11,12 +11,14 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from ctxguard import __version__
 from ctxguard.cli import main
+from ctxguard.harness import Replay
 from ctxguard.policies import POLICIES
 
 MESSAGES = [
@@ -309,6 +311,41 @@ def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_
     assert "worse than the baseline: tokens_after was" in worse.stderr
 
 
+def test_a_baseline_of_other_sessions_is_none(session, tmp_path):
+    figures = tmp_path / "figures.json"
+    assert cli("replay", session, "--output", figures).returncode == 0
+    run = cli("replay", session, session, "--baseline", figures)
+    assert run.returncode == 2
+    assert "the baseline is of 1 sessions with 21 calls, and these are 2 with 42; write one of these" in run.stderr
+
+
+def test_what_is_read_is_never_written_over(session, tmp_path):
+    before, figures = session.read_bytes(), tmp_path / "figures.json"
+    figures.write_text(json.dumps(Replay().to_dict()))
+    linked = tmp_path / "linked.json"
+    linked.symlink_to(session)
+    for command, output in (("stabilize", session), ("stabilize", linked), ("replay", session)):
+        run = cli(command, session, "--output", output)
+        assert (run.returncode, run.stdout) == (2, "")
+        assert "is read here and would be lost; name another file for --output" in run.stderr
+    assert cli("replay", session, "--baseline", figures, "--output", figures).returncode == 2
+    assert session.read_bytes() == before
+
+
+def test_replay_of_nothing_says_so(tmp_path):
+    (tmp_path / "none.json").write_text('{"messages": []}')
+    run = cli("replay", tmp_path / "none.json")
+    assert "there is no model call in what was read" in run.stderr
+
+
+def test_replay_names_the_file_and_the_session_of_a_fault(session, tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps([*MESSAGES, {"content": "x"}]))
+    run = cli("replay", session, path)
+    assert run.returncode == 2
+    assert f"{path}: session 0: message {len(MESSAGES)}: it has no 'role'" in run.stderr
+
+
 def test_replay_fails_where_calls_are_refused_unless_that_is_allowed(session):
     run = cli("replay", session, "--budget", 40)
     told = json.loads(run.stdout)
@@ -387,6 +424,29 @@ def test_a_baseline_that_cannot_be_read_is_one_line(session, tmp_path):
     run = cli("replay", session, "--baseline", broken)
     assert (run.returncode, run.stderr.count("\n")) == (2, 1)
     assert "holds no figures of a replay" in run.stderr
+
+
+def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_as_json_spells_it(tmp_path):
+    path, output = tmp_path / "odd.json", tmp_path / "out.json"
+    path.write_text('{"messages": [{"role": "user", "content": "K\\u00e4se \\ud83e\\uddc0 \\ud800"}]}')
+    words = [sys.executable, "-m", "ctxguard.cli", "stabilize", path]
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    run = subprocess.run(words, capture_output=True, check=False, env=ascii_only)
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert json.loads(run.stdout)["messages"][0]["content"] == "Käse 🧀 \ud800"
+    assert cli("stabilize", path, "--output", output).returncode == 0
+    assert output.read_bytes() == run.stdout
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full here")
+def test_a_full_disk_is_one_line(session):
+    words = [sys.executable, "-m", "ctxguard.cli", "stabilize", session]
+    with FULL.open("w") as full:
+        run = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (run.returncode, run.stderr) == (2, "ctxguard: standard output: no space left on device\n")
 
 
 def test_bundles_of_artifacts_are_read_and_written_in_their_own_shape(tmp_path):

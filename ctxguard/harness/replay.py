@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.sessions import Session
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
+__all__ = ["Replay", "compare", "load_baseline", "replay"]
 
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
@@ -90,12 +90,14 @@ class Replay:
         return {**own, **prices, **shares}
 
     def advice(self, budget: int) -> list[str]:
-        """Return what to do about calls that were refused, or cut too often, one line each.
+        """Return what to do where there are no calls, or they were refused, or cut too often, one line each.
 
         Args:
             budget: tokens each call had.
         """
         lines = []
+        if not self.calls:
+            lines.append("there is no model call in what was read: calls are played up to each assistant message")
         if self.refused:
             lines.append(
                 f"{self.refused} of {self.calls} calls are refused: what must stay takes up to {self.needed} tokens "
@@ -176,14 +178,6 @@ class _Player:
         self.previous, self.history_before = artifacts, before
 
 
-def replay_sessions(sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
-    """Replay many sessions and add up their figures."""
-    total = Replay()
-    for session in sessions:
-        total += replay(session, stabilizer, prices=prices)
-    return total
-
-
 BETTER_LOW: Final = ("refused", "tokens_after", "price")
 BETTER_HIGH: Final = ("prefix_share",)
 
@@ -212,8 +206,17 @@ def compare(now: Replay, baseline: Mapping[str, object], *, tolerance: float = 0
         now: the new figures.
         baseline: those of `Replay.to_dict`, at the same sessions and settings.
         tolerance: share by which a figure may be worse.
+
+    Raises:
+        ConfigError: it is of other sessions.
     """
     told = now.to_dict()
+    if any(baseline.get(name, told[name]) != told[name] for name in ("sessions", "calls")):
+        raise ConfigError(
+            f"the baseline is of {baseline['sessions']} sessions with {baseline['calls']} calls, and these are "
+            f"{now.sessions} with {now.calls}; write one of these with --output",
+            setting="baseline",
+        )
     worse = []
     for name in (*BETTER_LOW, *BETTER_HIGH):
         was, is_now = float(str(baseline[name])), float(str(told[name]))

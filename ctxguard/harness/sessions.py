@@ -84,9 +84,9 @@ class BundleAdapter:
         return [_unbundled(artifact) for artifact in artifacts]
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds items with `kind` and `content`."""
+        """Tell whether a list holds items with `kind` and no `role`, and not those of PydanticAI, which have parts."""
         return isinstance(native, list) and all(
-            isinstance(item, Mapping) and "kind" in item and "role" not in item for item in native
+            isinstance(item, Mapping) and "kind" in item and not {"role", "parts"} & item.keys() for item in native
         )
 
 
@@ -167,7 +167,7 @@ def read_text(name: str) -> str:
     except (EOFError, zlib.error) as error:
         raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
     except UnicodeDecodeError as error:
-        raise SessionFileError(name, f"not UTF-8 text (byte {error.start})") from error
+        raise SessionFileError(name, f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -264,4 +264,18 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
         return find_adapter(name)
     if native != [] and bundle.detects(native):
         return bundle
-    return detect_adapter(native) or find_adapter("openai")
+    return detect_adapter(native) or _of_roles(native)
+
+
+def _of_roles(native: object) -> Adapter[object]:
+    """Return the adapter that reads messages with roles, and says what is wrong with one of them."""
+    if (
+        isinstance(native, list)
+        and native
+        and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in native)
+    ):
+        raise ConfigError(
+            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; write them as "
+            "OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages)"
+        )
+    return find_adapter("openai")

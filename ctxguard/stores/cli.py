@@ -52,8 +52,12 @@ def list_records(
     """List the namespaces of a store, or the keys of one of them, the oldest first."""
     with _opened(place) as store:
         if namespace is not None:
-            for key in store.keys(namespace):
-                typer.echo(key)
+            keys = list(store.keys(namespace))
+            if not keys:
+                raise StoreError(
+                    f"{place}: no records in namespace {namespace!r}; `ctxguard store ls` lists namespaces"
+                )
+            typer.echo("\n".join(keys))
             return
         for usage in store.usage():
             span = f"{_when(usage.oldest)} .. {_when(usage.newest)}"

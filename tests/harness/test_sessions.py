@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ctxguard.adapters import stabilize_native
-from ctxguard.errors import AdapterError, HistoryError, SessionFileError
+from ctxguard.errors import AdapterError, ConfigError, HistoryError, SessionFileError
 from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
 from ctxguard.harness.checking import check_session
 from ctxguard.harness.replay import Replay, compare
@@ -93,6 +93,21 @@ def test_the_shape_is_found_out_by_looking():
     assert parse_session({"artifacts": [{"kind": "system", "content": "x"}]}).adapter.name == "bundle"
     assert parse_session(MESSAGES).adapter.name == "openai"
     assert parse_session([]).adapter.name == "openai"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"type": "human", "data": {"content": "hi"}}],
+        [{"kind": "request", "parts": [{"content": "hi", "part_kind": "user-prompt"}]}],
+        [{"conversations": [{"from": "human", "value": "hi"}]}],
+        [{}],
+    ],
+    ids=["LangChain", "PydanticAI", "ShareGPT", "nothing"],
+)
+def test_messages_of_a_shape_that_is_not_read_are_told_what_is(messages):
+    with pytest.raises(ConfigError, match=r"messages have a 'role', and these have (type|kind|conv|no keys).*OpenAI"):
+        parse_session(messages)
 
 
 def test_an_adapter_that_is_not_there_is_named_with_those_that_are():

@@ -31,7 +31,12 @@ def test_ls_lists_namespaces_and_keys(filled: str) -> None:
     assert listed.exit_code == 0
     assert listed.stdout.startswith("handles\t2 records\t277 bytes\t")
     assert runner.invoke(app, ["ls", filled, "handles"]).stdout == "b\na\n"
-    assert runner.invoke(app, ["ls", filled, "nothing"]).stdout == ""
+
+
+def test_a_namespace_that_holds_nothing_is_named(filled: str) -> None:
+    nothing = runner.invoke(app, ["ls", filled, "nothing"])
+    assert (nothing.exit_code, nothing.stdout) == (2, "")
+    assert "no records in namespace 'nothing'; `ctxguard store ls` lists" in nothing.stderr
 
 
 def test_show_writes_the_bytes_as_they_are(filled: str) -> None:
