@@ -21,9 +21,10 @@ from langchain_core.messages import (
 )
 
 from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part, PartKind
+from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.lens import GONE, CallPlace, Path, Slot, View, edited, is_list, wanted_list, written_each
+from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_langchain.blocks import block_changes, block_slot, is_reasoning, is_sealed, unstored
 from ctxguard_langchain.calls import LEGACY_ID, call_changes, calls_of, native_call
 
@@ -45,8 +46,7 @@ _ROLES: Final = {
     "ai": Kind.ASSISTANT,
     "model": Kind.ASSISTANT,
 }
-_SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "refusal": "refusal"}
-"""Texts beside the content, in `additional_kwargs`."""
+_EXTRAS: Final = ("additional_kwargs",)
 
 
 class LangChainAdapter:
@@ -135,12 +135,8 @@ def _answers(message: BaseMessage) -> str | None:
 
 def _slots(message: BaseMessage) -> list[Slot]:
     """Return the pieces of a message's content, and of what is said beside it, in order."""
-    content, extras = message.content, message.additional_kwargs
-    said: list[Slot] = [
-        (("additional_kwargs", key), Part(kind, extras[key]))
-        for key, kind in _SPOKEN.items()
-        if isinstance(extras.get(key), str)
-    ]
+    content = message.content
+    said = spoken_slots(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
     if isinstance(content, str):
         return [(("content",), Part("text", content)), *said] if content or not said else said
     return [*(block_slot(block, ("content", number)) for number, block in enumerate(content)), *said]
@@ -150,7 +146,8 @@ def _written(artifact: Artifact) -> BaseMessage:
     if artifact.source is None:
         return _created(artifact)
     message = cast("BaseMessage", artifact.source)
-    changes = dict(_content_changes(message, _view(message).changes(artifact)))
+    changes = dict(spoken_changes(message.additional_kwargs, _view(message).changes(artifact), _EXTRAS))
+    changes = dict(_content_changes(message, changes))
     if artifact.calls != artifact.root.calls and isinstance(message, AIMessage):
         changes.update(call_changes(message, artifact.root.calls, artifact.calls))
     return edited(message, changes)

@@ -5,13 +5,14 @@ The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, Part, PartKind
+from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Slot, View, edited, get, is_list, misread, text_of, wanted_list, written_each
+from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_list, written_each
+from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
@@ -27,8 +28,6 @@ _KINDS: Final = {
     "tool": Kind.TOOL,
     "function": Kind.TOOL,
 }
-_SPOKEN: Final[Mapping[str, PartKind]] = {"reasoning_content": "reasoning", "refusal": "refusal"}
-"""Texts beside the content that are sent along: reasoning of DeepSeek and others, refusals."""
 _NOTHING: Final[Sequence[Slot]] = [(("content",), Part("text", ""))]
 """The piece of a message that says nothing."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
@@ -75,7 +74,7 @@ def _view(message: Message) -> View:
     answered = LEGACY_ID if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return View(
         _KINDS.get(role, Kind.ASSISTANT),
-        [*content_slots(get(message, "content"), ("content",)), *_beside(message)] or _NOTHING,
+        [*content_slots(get(message, "content"), ("content",)), *spoken_slots(message)] or _NOTHING,
         [*calls_of(message)],
         answers=answered,
         answers_at=("tool_call_id",),
@@ -90,16 +89,6 @@ def _fault(message: object) -> str:
     return f"a dict with 'role' and 'content' is wanted, not {type(message).__name__}"
 
 
-def _beside(message: Message) -> Iterator[Slot]:
-    """Walk the texts that stand beside the content."""
-    for key, kind in _SPOKEN.items():
-        said = get(message, key)
-        if isinstance(said, str):
-            yield (key,), Part(kind, said)
-        elif said is not None:
-            raise misread((key,), "a text", said)
-
-
 def _artifact(message: Message) -> Artifact:
     return _view(message).artifact(message)
 
@@ -111,7 +100,7 @@ def _written(artifact: Artifact) -> Message:
     if artifact.source is None:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-    return edited(message, _view(message).changes(artifact))
+    return edited(message, dict(spoken_changes(message, _view(message).changes(artifact))))
 
 
 def _created(artifact: Artifact) -> Message:

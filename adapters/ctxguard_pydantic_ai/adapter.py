@@ -143,6 +143,9 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
     if not isinstance(place, _Place):
         return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
     message = place.message
+    is_whole = place.part is None or len(message.parts) == 1
+    if is_whole and len(artifacts) == 1 and artifacts[0].origin is None:
+        return message
     parts = [part for artifact in artifacts for part in _written(artifact)]
     if are_same(parts, message.parts):
         return message
