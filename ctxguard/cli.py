@@ -159,6 +159,7 @@ Config = Annotated[
     ),
 ]
 DEFAULT_BUDGET: Final = 8_000
+_HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
 DEMO_BUDGET: Final = 2_500
 
 
@@ -239,7 +240,7 @@ def _show(reports: Sequence[Report], form: ReportFormat) -> str:
     if form is ReportFormat.TEXT:
         return "\n".join(map(str, reports))
     shown = "\n".join(report._repr_html_() for report in reports)
-    return f"<!doctype html><meta charset='utf-8'><title>ctxguard</title>{shown}"
+    return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"
 
 
 def _each(path: str, adapter: str | None) -> list[Session]:
@@ -371,7 +372,7 @@ def demo(
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
-    from ctxguard.demo import show_demo
+    from ctxguard.demo import demo_report, show_demo
     from ctxguard.stabilizer import Stabilizer
 
     if config is None:  # the figures are those of the documentation, whatever lies in the working directory
@@ -379,7 +380,11 @@ def demo(
         stabilizer = Stabilizer.from_policy("agent", budget=tokens, provider="openai")
     else:
         stabilizer = _stabilizer(config, budget, window, default=DEMO_BUDGET)
-    show_demo(stabilizer, html=report is ReportFormat.HTML, as_json=report is ReportFormat.JSON)
+    told = demo_report(stabilizer)
+    if report is ReportFormat.TEXT:
+        show_demo(told)
+    else:
+        _out(_show([told], report))
 
 
 @app.command()

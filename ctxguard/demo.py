@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from importlib.resources import files
 from typing import Final
@@ -17,7 +16,7 @@ from ctxguard.harness.sessions import Session, parse_records, parse_session
 from ctxguard.report import Decision, Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["demo_session", "show_demo"]
+__all__ = ["demo_report", "demo_session", "show_demo"]
 
 COLOURS: Final = {
     "kept": "dim",
@@ -36,28 +35,21 @@ def demo_session() -> Session:
     return parse_session(parse_records(text)[0][1], adapter="openai")
 
 
-def show_demo(stabilizer: Stabilizer, *, html: bool = False, as_json: bool = False) -> Report:
-    """Print what a stabilizer makes of the demo session, and return its report.
-
-    Args:
-        stabilizer: does the work.
-        html: print the report as HTML in place of the tables.
-        as_json: print the report as JSON in place of the tables.
+def demo_report(stabilizer: Stabilizer) -> Report:
+    """Return the report of what a stabilizer makes of the demo session.
 
     Raises:
         BudgetExceededError: what must stay does not fit.
     """
     session = demo_session()
-    _, report = stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)
-    if html:
-        sys.stdout.write(report._repr_html_() + "\n")
-    elif as_json:
-        sys.stdout.write(report.to_json(indent=2) + "\n")
-    else:
-        console = Console(highlight=False)
-        console.width = max(console.width, 100)
-        console.print(Group(_messages(report), _summary(report)))
-    return report
+    return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
+
+
+def show_demo(report: Report) -> None:
+    """Print what became of the demo session, message by message, and the sums."""
+    console = Console(highlight=False)
+    console.width = max(console.width, 100)
+    console.print(Group(_messages(report), _summary(report)))
 
 
 def _messages(report: Report) -> Table:

@@ -57,6 +57,7 @@ def _bar(report: Report) -> str:
 _MOST_ROWS: Final = 500
 _STYLE: Final = """<style>
 .ctxguard{font:13px/1.45 system-ui,sans-serif;max-width:72em;color:#1f2328;background:#fff;padding:1em}
+.ctxguard details{overflow-x:auto}
 .ctxguard ul{list-style:none;padding:0;columns:2}
 .ctxguard table{table-layout:auto!important;border-collapse:collapse;width:100%;font:inherit;color:inherit}
 .ctxguard td,.ctxguard th{padding:2px 8px;border-bottom:1px solid #e4e6ea;text-align:left!important;vertical-align:top}

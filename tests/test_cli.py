@@ -297,6 +297,13 @@ def test_the_demo_fits_its_budget_and_shows_no_personal_data():
     assert json.loads(cli("demo", "--report", "json").stdout)["ok"]
 
 
+@pytest.mark.parametrize("command", [["demo"], ["stabilize", "-"]])
+def test_a_report_as_html_is_a_page(command):
+    run = cli(*command, "--report", "html", stdin=json.dumps(MESSAGES))
+    assert run.stdout.startswith("<!doctype html><html lang='en'><meta charset='utf-8'>")
+    assert run.stdout.count("<title>") == run.stdout.count("</html>") == 1
+
+
 def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_path):
     figures = tmp_path / "figures.json"
     run = cli("replay", session, "--budget", 600, "--output", figures)
