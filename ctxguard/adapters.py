@@ -31,8 +31,8 @@ __all__ = [
     "astabilize_native",
     "detect_adapter",
     "find_adapter",
+    "finished",
     "first_seen",
-    "minding_thinking",
     "stabilize_native",
     "tool_step",
     "unmasked_arguments",
@@ -103,10 +103,7 @@ def stabilize_native(
         window: the model's context window in tokens, where the budget is a share of it.
         keep_thinking: leave signed thinking from before a cut in, see `DropStaleThinking`.
     """
-    wanted_stabilizer(stabilizer)
-    artifacts = adapter.read(native)
-    chain = _finished(stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts), adapter)
-    overhead = _overhead(stabilizer, instructions)
+    chain, artifacts, overhead = _begun(stabilizer, adapter, native, instructions, keep_thinking=keep_thinking)
     result = chain.stabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
 
@@ -122,12 +119,19 @@ async def astabilize_native(
     keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does where summarizers or stores are async."""
-    wanted_stabilizer(stabilizer)
-    artifacts = adapter.read(native)
-    chain = _finished(stabilizer if keep_thinking else minding_thinking(stabilizer, artifacts), adapter)
-    overhead = _overhead(stabilizer, instructions)
+    chain, artifacts, overhead = _begun(stabilizer, adapter, native, instructions, keep_thinking=keep_thinking)
     result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
     return adapter.write(native, result.artifacts), result.report
+
+
+def _begun(
+    stabilizer: Stabilizer, adapter: Adapter[Native], native: Native, instructions: str | None, *, keep_thinking: bool
+) -> tuple[Stabilizer, list[Artifact], int]:
+    """Return the chain for a history, the history's artifacts, and the tokens of what is sent beside it."""
+    wanted_stabilizer(stabilizer)
+    artifacts = adapter.read(native)
+    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+    return finished(stabilizer, adapter, artifacts, keep_thinking=keep_thinking), artifacts, overhead
 
 
 def wanted_stabilizer(given: object) -> Stabilizer:
@@ -142,32 +146,34 @@ def wanted_stabilizer(given: object) -> Stabilizer:
     return given
 
 
-def _overhead(stabilizer: Stabilizer, instructions: str | None) -> int:
-    return REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+def finished(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Native] | None,
+    artifacts: Sequence[Artifact],
+    *,
+    keep_thinking: bool = False,
+) -> Stabilizer:
+    """Return the stabilizer with what a native history needs behind its chain; it shares the caches.
 
+    That is `DropStaleThinking` where the history holds signed thinking, and the adapter's own last stage.
 
-def _finished(stabilizer: Stabilizer, adapter: Adapter[Native]) -> Stabilizer:
-    """Return the stabilizer, with an adapter's own last stage behind its chain where it has one."""
-    last: Stage | None = getattr(adapter, "last_stage", None)
-    return stabilizer if last is None else _with_stage(stabilizer, last)
-
-
-def _with_stage(stabilizer: Stabilizer, stage: Stage) -> Stabilizer:
-    chain = copy.copy(stabilizer)
-    chain.stages = (*stabilizer.stages, stage)
-    return chain
-
-
-def minding_thinking(stabilizer: Stabilizer, artifacts: Sequence[Artifact]) -> Stabilizer:
-    """Return the stabilizer, with `DropStaleThinking` behind its chain where a history holds signed thinking.
-
-    It shares the caches of the one it is made of.
+    Args:
+        stabilizer: with the chain.
+        adapter: that read the history; None where it came as artifacts.
+        artifacts: the history.
+        keep_thinking: leave signed thinking from before a cut in.
     """
-    if not _holds_signed(artifacts):
-        return stabilizer
-    from ctxguard.stages import DropStaleThinking
+    last: Stage | None = getattr(adapter, "last_stage", None)
+    behind = [] if last is None else [last]
+    if not keep_thinking and _holds_signed(artifacts):
+        from ctxguard.stages import DropStaleThinking
 
-    return _with_stage(stabilizer, DropStaleThinking())
+        behind.insert(0, DropStaleThinking())
+    if not behind:
+        return stabilizer
+    chain = copy.copy(stabilizer)
+    chain.stages = (*stabilizer.stages, *behind)
+    return chain
 
 
 def _holds_signed(artifacts: Sequence[Artifact]) -> bool:

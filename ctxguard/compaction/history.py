@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
-from ctxguard.adapters import minding_thinking
+from ctxguard.adapters import finished
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.fold import Fold, FoldedHistory
 from ctxguard.compaction.native import read_native, write_native
@@ -153,7 +153,7 @@ class HistoryCompactor:
             AdapterError: no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
-        result = await minding_thinking(self.as_stabilizer(), artifacts).astabilize(artifacts)
+        result = await finished(self.as_stabilizer(), adapter, artifacts).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
+from ctxguard.adapters import finished
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.harness.pricing import PriceModel, common_prefix
@@ -129,7 +130,7 @@ class _Player:
         self.artifacts = session.read()
         self.tools = session.tools
         self.overhead = session.overhead(stabilizer.counter)
-        self.stabilizer = stabilizer
+        self.stabilizer = finished(stabilizer, session.adapter, self.artifacts)
         self.prices = prices
         self.told = Replay(sessions=1)
         self.previous: list[Artifact] | None = None
