@@ -122,7 +122,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             word("tin") + r"|steuer|\bid-?nr|tax",
         ),
         _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
-        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "000000000", "000000000", "de.vat", lead="DE "),
+        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "AA ?000000000", "000000000", "de.vat"),
         Rule(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
@@ -147,7 +147,9 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "ES": (
         _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "00000000", "es.dni"),
-        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "0000000", "0000000", "es.nie", lead="XYZxyz-"),
+        _letters(
+            "es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "0000000-?[Aa]", "0000000", "es.nie", lead="XYZxyz-"
+        ),
     ),
     "IT": (
         _letters(

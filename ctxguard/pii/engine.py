@@ -9,16 +9,17 @@ no gate, no anchor and no memory with the fast one. Both hand each candidate to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
 from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import EDGE, MEMO, NOTHING, Before, Prepared, Surroundings, joined, prepare, stands
+from ctxguard.pii.prepared import EDGE, MEMO, NOTHING, Before, Prepared, Surroundings, joined, stands
 from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -30,7 +31,6 @@ __all__ = ["Engine", "engine_of"]
 _REACH: Final = 64
 _PREFIX: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:"
 _PREFIX_SIZE: Final = 40
-_DIGIT_WITHIN: Final = 65
 _DOTS: Final = (".", ":")
 _NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
 """Where a number can begin in a shape."""
@@ -38,8 +38,9 @@ _PHONE: Final = "PHONE"
 _PHONE_DIGITS: Final = 7
 """A phone number with its area code has no fewer: with fewer left, what follows is no value of its own."""
 _GAP: Final = " /,;|"
-Fit = tuple[int, int, int]
-Found = list[tuple[int, Span]]
+Fit: TypeAlias = tuple[int, int, tuple[Prepared, ...]]
+"""Where a number may stand in its window, and the rules whose shape it has: the surest first."""
+Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
 
 
@@ -59,13 +60,11 @@ class Engine:
     """
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
-        prepared = tuple(prepare(rule, order) for order, rule in enumerate(rules))
+        prepared = tuple(Prepared(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
         self._texts = tuple(p for p in prepared if p.rule.kind == "text")
         self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS])
-        self._token = joined(self._tokens)
-        self._shapes = [(number, p.group, p.pattern.match) for number, p in enumerate(self._numbers)]
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
@@ -110,9 +109,8 @@ class Engine:
             start, end = match.span()
             self._judge(self._token_rule(match), seen.text, start, end, anew.of(seen.text, start), found)
         for begin, end, first, limit in number_windows(seen.shape):
-            for number, start, stop in self._fit(seen.shape[begin:end], first, limit):
-                before = anew.of(seen.text, begin + start)
-                self._judge(self._numbers[number], seen.text, begin + start, begin + stop, before, found)
+            fits = self._fit(seen.shape[begin:end], first, limit)
+            self._judge_number(fits, seen.text, begin, anew, found)
         self._match_denied(seen.text, found)
         return _chosen(view, found)
 
@@ -120,6 +118,11 @@ class Engine:
     def _conditions(self) -> list[Condition]:
         """What a text must hold, for each rule of texts."""
         return [condition_of(p.pattern.pattern, p.pattern.flags) for p in self._texts]
+
+    @cached_property
+    def _token(self) -> re.Pattern[str] | None:
+        """What finds any of the token rules."""
+        return joined(self._tokens)
 
     @cached_property
     def _token_condition(self) -> Condition:
@@ -160,7 +163,7 @@ class Engine:
         if one_of is None:
             return
         for start in token_starts(seen.plain):
-            match = one_of.match(text, start) if "0" in seen.shape[start : start + _DIGIT_WITHIN] else None
+            match = one_of.match(text, start)
             if match is None and text[start - 1 : start] in _DOTS:
                 match = one_of.match(text, _dotted_start(text, start))
             if match is not None:
@@ -174,18 +177,25 @@ class Engine:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, found: Found) -> None:
-        shape, text, numbers, known = seen.shape, seen.text, self._numbers, self._fits.get
-        for begin, end, first, limit in number_windows(shape) if numbers else ():
+        shape, text, around, known = seen.shape, seen.text, self._surroundings, self._fits.get
+        for begin, end, first, limit in number_windows(shape) if self._numbers else ():
             key = (shape[begin:end], first, limit)
             fits = known(key)
             if fits is None:
                 fits = self._remember(key)
                 known = self._fits.get
-            place, before = -1, NOTHING
-            for number, start, stop in fits:
-                if start != place:
-                    place, before = start, self._surroundings.of(text, begin + start)
-                self._judge(numbers[number], text, begin + start, begin + stop, before, found)
+            if fits:
+                self._judge_number(fits, text, begin, around, found)
+
+    def _judge_number(self, fits: tuple[Fit, ...], text: str, begin: int, around: Surroundings, found: Found) -> None:
+        """Take of the rules that a number fits the surest that stands: no other is kept of the same characters."""
+        place, before = -1, NOTHING
+        for start, stop, rules in fits:
+            if start != place:
+                place, before = start, around.of(text, begin + start)
+            for prepared in rules:
+                if self._judge(prepared, text, begin + start, begin + stop, before, found):
+                    break
 
     def _match_denied(self, text: str, found: Found) -> None:
         last = len(self._texts) + len(self._tokens) + len(self._numbers)
@@ -201,33 +211,46 @@ class Engine:
 
     def _fit(self, shape: str, first: int, limit: int) -> tuple[Fit, ...]:
         """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
-        starts = [match.start() for match in _NUMBER.finditer(shape) if first <= match.start() < limit]
-        fits: list[Fit] = []
-        for number, group, match_at in self._shapes:
-            for start in starts:
+        fits: dict[tuple[int, int], list[Prepared]] = {}
+        for start in (match.start() for match in _NUMBER.finditer(shape, first, limit)):
+            room = len(shape) - start
+            for width, match_at, prepared in self._shapes:
+                if width > room:
+                    break
                 match = match_at(shape, start)
                 if match is not None:
-                    fits.append((number, *match.span(group)))
-        return tuple(fits)
+                    fits.setdefault(match.span(prepared.group), []).append(prepared)
+        return tuple((*span, tuple(sorted(fits[span], key=attrgetter("rank")))) for span in sorted(fits))
 
-    def _judge(self, prepared: Prepared, text: str, start: int, end: int, before: Before, found: Found) -> None:
-        """Take a candidate, unless its surroundings, its check digits or the allow list speak against it."""
+    @cached_property
+    def _shapes(self) -> list[tuple[int, Callable[[str, int], re.Match[str] | None], Prepared]]:
+        """The number rules by the width of the least that they match."""
+        rules = sorted(self._numbers, key=attrgetter("width"))
+        return [(rule.width, rule.pattern.match, rule) for rule in rules]
+
+    def _judge(self, prepared: Prepared, text: str, start: int, end: int, before: Before, found: Found) -> bool:
+        """Take a candidate, unless its surroundings, its check digits or the allow list speak against it.
+
+        Returns:
+            Whether it was taken in full.
+        """
         context, quiet, is_valid = prepared.context, prepared.quiet, prepared.is_valid
         if context is not None and not stands(context, before):
-            return
+            return False
         if quiet is not None and stands(quiet, before):
-            return
-        if is_valid is not None:
-            verdict = is_valid(text[start:end])
-            if not verdict:
-                return
-            if verdict is not True:
-                end = start + verdict
+            return False
+        verdict = is_valid is None or is_valid(text[start:end])
+        if not verdict:
+            return False
+        whole = verdict is True or start + verdict == end
+        if not whole:
+            end = start + verdict
         if self._allow and self._allows(text[start:end].lower()):
-            return
+            return False
         if prepared.tail is not None and (more := prepared.tail.match(text, end)) is not None:
             end = more.end()
         found.append((prepared.order, Span(start, end, prepared.rule.label, prepared.rule.score)))
+        return whole
 
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
@@ -237,11 +260,12 @@ class Engine:
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
     """Return the findings that are kept, where they stand in the original."""
     if len(found) > 1:
-        found = _apart(view.text, found)
-        found.sort(key=itemgetter(0))
-    if view.cuts:
-        return resolve(view.original(span) for _, span in found)
-    return resolve(span for _, span in found)
+        found.sort(key=_start)
+        if any(one[1].end > other[1].start for one, other in pairwise(found)):
+            found = _apart(view.text, found)
+            found.sort(key=itemgetter(0))
+            return resolve(map(view.original, (span for _, span in found)))
+    return tuple(view.original(span) for _, span in found) if view.cuts else tuple(span for _, span in found)
 
 
 def _apart(text: str, found: Found) -> Found:
@@ -249,9 +273,7 @@ def _apart(text: str, found: Found) -> Found:
 
     Without it the longer of the two would be kept alone, and the rest of the other stay in the text.
     """
-    if all(span.label != _PHONE for _, span in found):
-        return found
-    ordered = sorted(found, key=_start)
+    ordered = list(found)
     for place, (order, span) in enumerate(ordered):
         if span.label == _PHONE and (number := _number_before_next(text, ordered, place)):
             ordered[place] = (order, Span(span.start, span.start + len(number), _PHONE, span.score))

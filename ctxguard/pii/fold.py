@@ -29,15 +29,14 @@ _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _LINE_ESCAPE: Final = re.compile(r"\\[ntrbf]")
 """Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
+_ASCII: Final = bytes(range(128))
+_UNSEEN: Final = frozenset(_INVISIBLE)
 _ESCAPES: Final = (
     ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
     ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
     ("&", re.compile(r"&(?:#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);")),
 )
 """JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
-_ASTRAL: Final = "\U00010000"
-_FAR_DIGITS: Final = "\U000104a0-\U0001e959\U0001fbf0-\U0001fbf9"
-"""Where digits stand beyond the first plane, but not emoji: single characters there would make the class slow."""
 _REMOVED: Final = re.compile(
     rf"[{_INVISIBLE}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
     r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])|(?<=&)(?P<name>#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);|(?<![\\%&]))"
@@ -84,6 +83,8 @@ def view_of(text: str, trusts: Trust | None = None) -> View:
         text: the text.
         trusts: see `blank_placeholders`.
     """
+    if _is_plain(text):
+        return View(text)
     folded = blank_placeholders(text, trusts)
     if "\\" in folded:
         folded = _LINE_ESCAPE.sub("  ", folded)
@@ -94,24 +95,27 @@ def view_of(text: str, trusts: Trust | None = None) -> View:
     return _shortened(folded) if _is_escaped(folded) else View(folded)
 
 
-def _is_escaped(text: str) -> bool:
-    if "\\" not in text and "%" not in text and "&" not in text:
+def _is_plain(text: str) -> bool:
+    """Tell whether a text is ASCII without any sign that an escape or a placeholder begins with."""
+    if not text.isascii() or "\\" in text or "%" in text or "&" in text:
         return False
-    return any(sign in text and escape.search(text) is not None for sign, escape in _ESCAPES)
+    return "<" not in text and "[" not in text
+
+
+def _is_escaped(text: str) -> bool:
+    for sign, escape in _ESCAPES:
+        if sign in text and escape.search(text) is not None:
+            return True
+    return False
 
 
 def _plainer(text: str) -> tuple[str, bool]:
     """Return a text with plain characters for those that stand for them, and whether invisible ones are left in it."""
-    table, notable = _folding()
-    found = notable.search(text)
-    while found is not None and found[0] in table:
-        text = text.replace(found[0], table[found[0]])
-        found = notable.search(text, found.end())
-    if found is None:
-        return text, False
-    for char in set(notable.findall(text, found.end())) & table.keys():
+    beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+    table = _folding()
+    for char in beyond & table.keys():
         text = text.replace(char, table[char])
-    return text, True
+    return text, not beyond.isdisjoint(_UNSEEN)
 
 
 def _shortened(text: str) -> View:
@@ -144,11 +148,11 @@ def _meant(match: re.Match[str]) -> str:
         return ""
     written = match[match.lastgroup]
     char = unescape(f"&{written};") if match.lastgroup == "name" else chr(int(written, 16))
-    return "" if char in _INVISIBLE or len(char) > 1 else _folding()[0].get(char, char)
+    return "" if char in _UNSEEN or len(char) > 1 else _folding().get(char, char)
 
 
 @lru_cache(maxsize=1)
-def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
+def _folding() -> Mapping[str, str]:
     """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one.
 
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
@@ -159,11 +163,5 @@ def _folding() -> tuple[dict[str, str], re.Pattern[str]]:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}
     for code in range(0xFF01, 0xFF5F):
         table.setdefault(chr(code), chr(code - 0xFEE0))
-    table |= {
-        "\u0131": "i",
-        "\u0130": "I",
-        "\u017f": "s",
-        "\u212a": "K",
-    }  # `re` takes them for these where case is ignored
-    near = "".join(re.escape(char) for char in table if char < _ASTRAL)
-    return table, re.compile(f"[{near}{_INVISIBLE}{_FAR_DIGITS}]")
+    # `re` takes these for those where case is ignored
+    return table | {"\u0131": "i", "\u0130": "I", "\u017f": "s", "\u212a": "K"}

@@ -16,7 +16,7 @@ from re import _constants as op  # type: ignore[attr-defined]  # the one parser 
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
-__all__ = ["Condition", "condition_of", "forms_of", "may_match"]
+__all__ = ["Condition", "condition_of", "forms_of", "may_match", "width_of"]
 
 Literals: TypeAlias = frozenset[str]
 Parsed: TypeAlias = Iterable[tuple[object, object]]
@@ -71,6 +71,11 @@ _FORMS: Final = (
     _form((_DIGITS + "abcdefABCDEF", "h"), ("hH", "x")),
     _form((_DIGITS + _UPPER + _LOWER + "_-", "w")),
 )
+
+
+def width_of(pattern: str) -> int:
+    """Return how many characters a match of an expression has at least."""
+    return int(parser.parse(pattern).getwidth()[0])
 
 
 def forms_of(plain: bytes) -> tuple[bytes, ...]:

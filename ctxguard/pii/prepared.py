@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.gates import Gate
+from ctxguard.pii.literals import width_of
 from ctxguard.pii.shapes import Seen
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = [
     "Surroundings",
     "Words",
     "joined",
-    "prepare",
     "sources",
     "stands",
 ]
@@ -64,34 +64,68 @@ def _words(pattern: str) -> Words:
     return Words(next(_NUMBERS), re.compile(pattern))
 
 
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """Hold a rule with its expressions compiled.
+    """Hold a rule made ready; its expressions are compiled when they are first wanted, which most are in no text.
 
-    Attributes:
+    Args:
         rule: the rule.
         order: its place in the set; the first of equal findings is kept.
-        pattern: over the text, or over the shape for number rules.
-        places: where a match may begin (or, with a lead, stand around): over the shape, the text with `h` for
-            hexadecimal digits, or the text in small letters; None where the pattern is searched everywhere.
-        gate: what a text must hold for a match.
-        context: words one of which must stand before.
-        quiet: words right before that silence it.
-        tail: what belongs to a finding if it follows.
-        is_valid: judges the matched text.
-        group: which group of a match is the finding.
+
+    Raises:
+        ConfigError: its validator is not there.
     """
 
-    rule: Rule
-    order: int
-    pattern: re.Pattern[str]
-    places: re.Pattern[str] | None
-    gate: Gate
-    context: Words | None
-    quiet: Words | None
-    tail: re.Pattern[str] | None
-    is_valid: Verdict | None
-    group: int | str
+    def __init__(self, rule: Rule, order: int) -> None:
+        self.rule = rule
+        self.order = order
+        self.gate = _gate(rule)
+        self.is_valid = _function(rule)
+        self._source = {field: (expression, flags) for field, expression, flags in sources(rule)}
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Where it stands among rules that find the same characters: the surest first, then the first of the set."""
+        return -self.rule.score, self.order
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Over the text, or over the shape for number rules."""
+        return re.compile(*self._source["pattern"])
+
+    @cached_property
+    def width(self) -> int:
+        """Characters that a match has at least."""
+        return width_of(self._source["pattern"][0])
+
+    @cached_property
+    def group(self) -> int | str:
+        """Which group of a match is the finding."""
+        return "value" if "value" in self.pattern.groupindex else 0
+
+    @cached_property
+    def places(self) -> re.Pattern[str] | None:
+        """Where a match may begin (or, with a lead, stand around); None where the pattern is searched everywhere.
+
+        Over the shape, the text with `h` for hexadecimal digits, or the text in small letters.
+        """
+        if self.rule.shape:
+            return re.compile(self.rule.shape)
+        return None if self.rule.lead is None else re.compile(re.escape(self.gate.literal))
+
+    @cached_property
+    def context(self) -> Words | None:
+        """Words one of which must stand before."""
+        return _words(self.rule.context) if self.rule.needs_context else None
+
+    @cached_property
+    def quiet(self) -> Words | None:
+        """Words right before that silence it."""
+        return _words(self._source["quiet"][0]) if self.rule.quiet else None
+
+    @cached_property
+    def tail(self) -> re.Pattern[str] | None:
+        """What belongs to a finding if it follows."""
+        return re.compile(self.rule.tail) if self.rule.tail else None
 
     def form(self, seen: Seen) -> str:
         """Return the form of a text that the gate and the places are searched in."""
@@ -110,39 +144,10 @@ def sources(rule: Rule) -> Iterator[tuple[str, str, int]]:
     yield "shape", rule.shape, 0
 
 
-def prepare(rule: Rule, order: int) -> Prepared:
-    """Compile a rule.
-
-    Raises:
-        ConfigError: its validator is not there.
-    """
-    source = {field: (expression, flags) for field, expression, flags in sources(rule)}
-    pattern = re.compile(*source["pattern"])
-    gate = _gate(rule)
-    return Prepared(
-        rule,
-        order,
-        pattern,
-        _places(rule, gate),
-        gate,
-        _words(rule.context) if rule.needs_context else None,
-        _words(source["quiet"][0]) if rule.quiet else None,
-        re.compile(rule.tail) if rule.tail else None,
-        _function(rule),
-        "value" if "value" in pattern.groupindex else 0,
-    )
-
-
 def _gate(rule: Rule) -> Gate:
     if not rule.shape:
         return Gate("anchor", rule.anchor.lower())
     return Gate("hex" if "h" in rule.shape else "shape", rule.gate, rule.shape)
-
-
-def _places(rule: Rule, gate: Gate) -> re.Pattern[str] | None:
-    if rule.shape:
-        return re.compile(rule.shape)
-    return None if rule.lead is None else re.compile(re.escape(gate.literal))
 
 
 def _function(rule: Rule) -> Verdict | None:

@@ -32,8 +32,8 @@ LEFT: Final = 3
 RIGHT: Final = 2
 STEP: Final = 128
 """No number is longer; a window is twice as long, so that each number is whole in one."""
-_RUN: Final = re.compile(r"0[0 .()/-]{5,}")
-_LONG_TOKEN: Final = "a" * 20
+_RUN: Final = re.compile(r"0[0 .()/-]{4,}0")
+_LONG_TOKEN: Final = b"a" * 20
 
 
 class Seen:
@@ -92,9 +92,9 @@ def number_windows(shape: str) -> Iterator[tuple[int, int, int, int]]:
 
 def token_starts(plain: bytes) -> Iterator[int]:
     """Walk where runs of at least 20 letters, digits, `_` and `-` begin: what a key or token is made of."""
-    tokens = plain.translate(_TOKEN).decode("latin-1")
+    tokens = plain.translate(_TOKEN)
     start = tokens.find(_LONG_TOKEN)
     while start >= 0:
         yield start
-        end = tokens.find(" ", start + len(_LONG_TOKEN))
+        end = tokens.find(b" ", start + len(_LONG_TOKEN))
         start = tokens.find(_LONG_TOKEN, end) if end >= 0 else -1

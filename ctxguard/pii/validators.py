@@ -224,8 +224,9 @@ def international_phone(value: str, wanted: str = "valid") -> int:
         number = _parsed(value[:end].replace("(0)", ""), None)
         if number is None:
             continue
-        possible = wanted == "possible" or not value[1:end].isdigit()
-        if phonenumbers.is_valid_number(number) or (possible and phonenumbers.is_possible_number(number)):
+        in_groups = not value[1:end].isdigit()
+        fits = phonenumbers.is_possible_number if wanted == "possible" or in_groups else phonenumbers.is_valid_number
+        if fits(number):
             return end
     return 0
 
