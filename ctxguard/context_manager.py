@@ -28,6 +28,7 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
+from ctxguard.validation import instance
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
@@ -71,7 +72,7 @@ class ContextManager:
         store: Store | None = None,
         session: str = "default",
     ) -> None:
-        self.config = config = ContextConfig() if config is None else config
+        self.config = config = ContextConfig() if config is None else instance(config, ContextConfig, "config")
         preserve = _preserved(config)
         self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(

@@ -97,7 +97,10 @@ class Stabilizer:
         profile = () if provider is None else (provider_profile(provider),)
         wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
-        self.checks: tuple[Check, ...] = (*callables(ALL_CHECKS if checks is None else checks, "checks"), *profile)
+        self.checks: tuple[Check, ...] = (
+            *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
+            *profile,
+        )
         self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
         self.reserve = whole_number(reserve, "reserve", unit="tokens")

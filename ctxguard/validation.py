@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["callables", "valid_budget", "whole_number"]
+__all__ = ["callables", "instance", "valid_budget", "whole_number"]
 
 C = TypeVar("C", bound=Callable[..., object])
+T = TypeVar("T")
 
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
@@ -50,11 +51,28 @@ def valid_budget(budget: object) -> int | str:
     return share
 
 
-def callables(given: Sequence[C], setting: str) -> tuple[C, ...]:
-    """Return stages or checks as a tuple.
+def instance(given: object, wanted: type[T], setting: str) -> T:
+    """Return a setting that is an object of one class.
 
     Raises:
-        ConfigError: they are no list, or one of them is a class or cannot be called; it is named.
+        ConfigError: it is of another; both are named.
+    """
+    if not isinstance(given, wanted):
+        name = wanted.__name__
+        raise ConfigError(f"{setting} is a {name}, not {type(given).__name__}; write {name}(…)", setting=setting)
+    return given
+
+
+def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:
+    """Return stages or checks as a tuple.
+
+    Args:
+        given: what was given.
+        setting: its name.
+        named: whether each must have a `name`, which reports show.
+
+    Raises:
+        ConfigError: they are no list, or one of them is a class, cannot be called or has no name; it is named.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"{setting} is a list of callables, not {given!r}", setting=setting)
@@ -65,4 +83,9 @@ def callables(given: Sequence[C], setting: str) -> tuple[C, ...]:
             )
         if not callable(member):
             raise ConfigError(f"{setting} holds {member!r}, which cannot be called", setting=setting)
+        if named and not isinstance(getattr(member, "name", None), str):
+            raise ConfigError(
+                f"{setting} holds {member!r} without a name; give it an attribute `name`, which reports show",
+                setting=setting,
+            )
     return tuple(given)

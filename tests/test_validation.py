@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
+from ctxguard.compaction import HistoryCompactor
+from ctxguard.context_manager import ContextManager
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.pii import DIGITS, STANDARD, Masker
 from ctxguard.stages import MaskPII
@@ -31,6 +33,13 @@ async def of_coroutine(draft):
         (lambda: MaskPII("standard"), "rules are detectors such as ctxguard.pii.STANDARD, not 'standard'"),
         (lambda: MaskPII(DIGITS, masker=Masker(STANDARD)), "give rules or a masker, not both"),
         (lambda: Stabilizer(100, checks=["NoPII"]), "checks holds 'NoPII', which cannot be called"),
+        (lambda: Stabilizer(100, checks=[lambda draft: ()]), "without a name; give it an attribute `name`"),
+        (lambda: ContextManager({"strategy": "hybrid"}), "config is a ContextConfig, not dict; write ContextConfig(…)"),
+        (lambda: HistoryCompactor(print), "config is a CompactionConfig, not builtin_function_or_method"),
+        (
+            lambda: HistoryCompactor(summarizer="openai:gpt-4o"),
+            "not str; of a model make one by pydantic_ai_summ",
+        ),
         (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
         (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),
         (lambda: Lifetime(turns="2"), "turns is a whole number, not '2'"),

@@ -29,6 +29,7 @@ from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
+from ctxguard.validation import instance
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
@@ -65,6 +66,16 @@ class CompactionResult(BaseModel):
 OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
 
 
+def _asked(summarizer: Summarizer | None) -> Summarizer | None:
+    if summarizer is not None and not callable(summarizer):
+        raise ConfigError(
+            f"summarizer is a function from a prompt to a summary, not {type(summarizer).__name__}; of a model make "
+            "one by pydantic_ai_summarizer, langchain_summarizer or openai_summarizer",
+            setting="summarizer",
+        )
+    return summarizer
+
+
 class HistoryCompactor:
     """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
 
@@ -89,7 +100,7 @@ class HistoryCompactor:
         counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: a setting is out of range, or is no configuration or no summarizer.
     """
 
     name = "HistoryCompactor"
@@ -113,11 +124,13 @@ class HistoryCompactor:
 
         if max_input < 1 or max_failures < 1:
             raise ConfigError("max_input and max_failures must be 1 or more", setting="max_input")
-        self.config = load_context_config().compaction if config is None else config
+        self.config = (
+            load_context_config().compaction if config is None else instance(config, CompactionConfig, "config")
+        )
         self.on_compaction = on_compaction
         self.keep_recent = keep_recent
         self._summaries = Summaries(
-            summarizer,
+            _asked(summarizer),
             MemoryStore(max_bytes=64_000_000) if store is None else store,
             instructions,
             timeout,
