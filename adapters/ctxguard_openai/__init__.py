@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ctxguard_openai.chat import OpenAIAdapter, astabilize_messages, stabilize_messages
+from ctxguard_openai.chat import OpenAIAdapter
 from ctxguard_openai.recall import recall_tool
-from ctxguard_openai.responses import ResponsesAdapter, astabilize_input, stabilize_input
+from ctxguard_openai.requests import astabilize_input, astabilize_messages, stabilize_input, stabilize_messages
+from ctxguard_openai.responses import ResponsesAdapter
 
 __all__ = [
     "OpenAIAdapter",

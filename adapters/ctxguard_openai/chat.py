@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
-from ctxguard.report import Report
-from ctxguard.stabilizer import Stabilizer
 from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
 from ctxguard_openai.contents import content_slots
 
-__all__ = ["Message", "OpenAIAdapter", "astabilize_messages", "stabilize_messages"]
+__all__ = ["Message", "OpenAIAdapter"]
 
 _KINDS: Final = {
     "system": Kind.SYSTEM,
@@ -117,40 +115,3 @@ def _created(artifact: Artifact) -> Message:
             for c in artifact.calls
         ]
     return message
-
-
-def stabilize_messages(
-    messages: Sequence[Message],
-    stabilizer: Stabilizer,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    *,
-    window: int | None = None,
-) -> tuple[list[Message], Report]:
-    """Return the stabilized messages and the report. The list and its messages are not changed.
-
-    Args:
-        messages: the whole history up to now, as it would be sent.
-        stabilizer: does the work.
-        tools: the tool schemas that are sent along, to be counted.
-        window: the model's context window in tokens, where the budget is a share of it.
-
-    Raises:
-        HistoryError: a message cannot be read.
-        BudgetExceededError: what must stay does not fit.
-    """
-    adapter = OpenAIAdapter()
-    stabilized, report = stabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
-    return list(stabilized), report
-
-
-async def astabilize_messages(
-    messages: Sequence[Message],
-    stabilizer: Stabilizer,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    *,
-    window: int | None = None,
-) -> tuple[list[Message], Report]:
-    """Do what `stabilize_messages` does where summarizers or stores are async."""
-    adapter = OpenAIAdapter()
-    stabilized, report = await astabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
-    return list(stabilized), report

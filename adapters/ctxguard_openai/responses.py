@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ctxguard.adapters import ReadCache, astabilize_native, stabilize_native
+from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.lens import Path, are_same, by_member, get, is_list, wanted_list
@@ -31,11 +31,7 @@ from ctxguard_openai.items import (
     view,
 )
 
-if TYPE_CHECKING:
-    from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["Item", "ResponsesAdapter", "astabilize_input", "stabilize_input"]
+__all__ = ["Item", "ResponsesAdapter"]
 
 
 class ResponsesAdapter:
@@ -229,51 +225,3 @@ def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[I
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
         for call in artifact.calls
     ]
-
-
-def stabilize_input(
-    items: Sequence[Item],
-    stabilizer: Stabilizer,
-    *,
-    instructions: str | None = None,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    incremental: bool = False,
-    window: int | None = None,
-) -> tuple[list[Item], Report]:
-    """Return the stabilized input items and the report. The list and its items are not changed.
-
-    Args:
-        items: the whole input up to now, as it would be sent; only what is new where `incremental`.
-        stabilizer: does the work.
-        instructions: what is sent as `instructions`, to be counted; it is not changed.
-        tools: the tool schemas that are sent along, to be counted.
-        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
-            an output without its call is right and stays. An `item_reference` among the items means the same.
-        window: the model's context window in tokens, where the budget is a share of it.
-
-    Raises:
-        HistoryError: an item cannot be read.
-        BudgetExceededError: what must stay does not fit.
-    """
-    adapter = ResponsesAdapter(incremental=incremental)
-    stabilized, report = stabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
-    )
-    return list(stabilized), report
-
-
-async def astabilize_input(
-    items: Sequence[Item],
-    stabilizer: Stabilizer,
-    *,
-    instructions: str | None = None,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    incremental: bool = False,
-    window: int | None = None,
-) -> tuple[list[Item], Report]:
-    """Do what `stabilize_input` does where summarizers or stores are async."""
-    adapter = ResponsesAdapter(incremental=incremental)
-    stabilized, report = await astabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
-    )
-    return list(stabilized), report
