@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from importlib import import_module
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,12 +16,12 @@ from typer.main import get_command
 
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
+from ctxguard.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.harness import Session
     from ctxguard.harness.replay import Replay
-    from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["app", "main"]
@@ -74,7 +71,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        _out(f"ctxguard {__version__}")
+        out(f"ctxguard {__version__}")
         raise typer.Exit
 
 
@@ -159,16 +156,7 @@ Config = Annotated[
     ),
 ]
 DEFAULT_BUDGET: Final = 8_000
-_HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
 DEMO_BUDGET: Final = 2_500
-
-
-class ReportFormat(StrEnum):
-    """Name the forms a report is printed in."""
-
-    TEXT = "text"
-    JSON = "json"
-    HTML = "html"
 
 
 def _settings(config: Path | None) -> StabilizerConfig:
@@ -178,7 +166,7 @@ def _settings(config: Path | None) -> StabilizerConfig:
     section = load_context_config(config).stabilizer
     source = settings_source(config)
     if source is not None:
-        _note(f"settings of {source}")
+        note(f"settings of {source}")
     return section
 
 
@@ -203,44 +191,6 @@ def _stabilizer(
     known = _settings(config)
     tokens = _in_tokens(budget or known.budget or default, window)
     return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in given.items() if v is not None})
-
-
-def _out(text: str, output: Path | None = None) -> None:
-    if output is None:
-        sys.stdout.write(text + "\n")
-        return
-    data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
-    try:
-        output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"{output} cannot be written ({why}); name a file in a folder that is there", setting="output"
-        ) from error
-
-
-def _not_over(output: Path | None, sources: Sequence[str | Path]) -> None:
-    """Refuse to write over what is read.
-
-    Raises:
-        ConfigError: the output is one of the sources.
-    """
-    if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
-        raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
-
-
-def _note(line: str) -> None:
-    sys.stderr.write(f"ctxguard: {line}\n")
-
-
-def _show(reports: Sequence[Report], form: ReportFormat) -> str:
-    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page."""
-    if form is ReportFormat.JSON:
-        return "\n".join(report.to_json(indent=2 if len(reports) == 1 else None) for report in reports)
-    if form is ReportFormat.TEXT:
-        return "\n".join(map(str, reports))
-    shown = "\n".join(report._repr_html_() for report in reports)
-    return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"
 
 
 def _each(path: str, adapter: str | None) -> list[Session]:
@@ -282,7 +232,7 @@ def stabilize(
     """
     from ctxguard.adapters import stabilize_native
 
-    _not_over(output, [session])
+    refuse_overwriting(output, [session])
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     contexts, reports = [], []
     for one in _each(session, adapter):
@@ -293,11 +243,11 @@ def stabilize(
         contexts.append(json.dumps(one.with_native(native), ensure_ascii=False, default=_plain))
         reports.append(told)
     if output is not None:
-        _out("\n".join(contexts), output)
+        out("\n".join(contexts), output)
     if output is None and report is None:
-        _out("\n".join(contexts))
+        out("\n".join(contexts))
     else:
-        _out(_show(reports, report or ReportFormat.TEXT))
+        out(reports_as(reports, report or ReportFormat.TEXT))
     if not all(told.ok for told in reports):
         raise typer.Exit(1)
 
@@ -337,10 +287,10 @@ def check(
             lines = list(found)
         failed += len(lines)
         for line in lines:
-            _out(f"{one.id}: {line}")
+            out(f"{one.id}: {line}")
     if failed:
         raise typer.Exit(1)
-    _out("ok")
+    out("ok")
 
 
 @app.command()
@@ -361,7 +311,7 @@ def tokens(
         what = f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}"
     except CtxguardError:
         total, what = count.text(text), "plain text"
-    _out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
+    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
 
 
 @app.command()
@@ -384,7 +334,7 @@ def demo(
     if report is ReportFormat.TEXT:
         show_demo(told)
     else:
-        _out(_show([told], report))
+        out(reports_as([told], report))
 
 
 @app.command()
@@ -416,18 +366,18 @@ def replay(
     """
     from ctxguard.harness.replay import Replay, compare, load_baseline
 
-    _not_over(output, [*sessions, *([] if baseline is None else [baseline])])
+    refuse_overwriting(output, [*sessions, *([] if baseline is None else [baseline])])
     known = None if baseline is None else load_baseline(baseline)
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     played = (_played(path, one, stabilizer) for path in sessions for one in _each(path, adapter))
     told = sum(played, Replay())
     figures = json.dumps(told.to_dict(), indent=2)
-    _out(figures)
+    out(figures)
     if output is not None:
-        _out(figures, output)
+        out(figures, output)
     worse = [f"worse than the baseline: {line}" for line in ([] if known is None else compare(told, known))]
     for line in (*told.advice(stabilizer.budget_for()), *worse):
-        _note(line)
+        note(line)
     if worse or not told.ok or (told.refused and not allow_refused):
         raise typer.Exit(1)
 
@@ -448,21 +398,14 @@ def adapters() -> None:
     for name in adapter_names():
         try:
             find_adapter(name)
-            _out(f"{name:<16} ready")
+            out(f"{name:<16} ready")
         except AdapterError as error:
-            _out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
-
-
-def _speak_utf8() -> None:
-    """Write UTF-8 into files and pipes, whatever the locale; a terminal shows what it cannot as its code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
+            out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
 
 
 def main() -> None:
     """Run the command line; an error of ours is one line on standard error and exit code 2."""
-    _speak_utf8()
+    speak_utf8()
     try:
         app()
         sys.stdout.flush()

@@ -35,7 +35,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
 FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
-_MISNAMED: Final = "ctxguard.yml"
 _SECTION: Final = "ctxguard"
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
 """Settings whose names other programs use as well."""
@@ -325,8 +324,8 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
 
 def _found() -> Path | None:
     found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
-    if Path(_MISNAMED).is_file() and (found is None or found.name != FILE_NAMES[0]):
-        raise ConfigError(f"{_MISNAMED} is not read; rename it to {FILE_NAMES[0]}")
+    if Path("ctxguard.yml").is_file() and (found is None or found.name != FILE_NAMES[0]):
+        raise ConfigError(f"ctxguard.yml is not read; rename it to {FILE_NAMES[0]}")
     return found
 
 

@@ -1,0 +1,79 @@
+"""What the command line prints, and where: standard output, a file, a page."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+
+__all__ = ["ReportFormat", "note", "out", "refuse_overwriting", "reports_as", "speak_utf8"]
+
+_HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
+
+
+class ReportFormat(StrEnum):
+    """Name the forms a report is printed in."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
+def speak_utf8() -> None:
+    """Write UTF-8 into files and pipes, whatever the locale; a terminal shows what it cannot as its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def out(text: str, output: Path | None = None) -> None:
+    """Write a text and the end of its line to standard output, or to a file, gzipped where that ends in `.gz`.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if output is None:
+        sys.stdout.write(text + "\n")
+        return
+    data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
+    try:
+        output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"{output} cannot be written ({why}); name a file in a folder that is there", setting="output"
+        ) from error
+
+
+def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        ConfigError: the output is one of the sources.
+    """
+    if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
+        raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
+
+
+def note(line: str) -> None:
+    """Write a line to standard error."""
+    sys.stderr.write(f"ctxguard: {line}\n")
+
+
+def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
+    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page."""
+    if form is ReportFormat.JSON:
+        return "\n".join(report.to_json(indent=2 if len(reports) == 1 else None) for report in reports)
+    if form is ReportFormat.TEXT:
+        return "\n".join(map(str, reports))
+    shown = "\n".join(report._repr_html_() for report in reports)
+    return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"
