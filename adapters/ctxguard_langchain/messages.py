@@ -57,10 +57,10 @@ class LangChainAdapter:
 
     What does not survive: nothing of a message that is kept. Of a changed one, a `model_copy`, only the changed texts
     and arguments differ. The provider's own item id of a changed block goes (`msg_…`, `fc_…`: OpenAI would answer from
-    its stored copy); with changed arguments, so do the raw copies of the calls in `additional_kwargs` and
-    `tool_call_chunks`. A result or call without an id may get one. Messages that a stage adds have no id. Messages of
-    unknown class or role are kept and pinned, and the report names the role; so is `RemoveMessage`. Unknown blocks are
-    opaque: their texts are not masked.
+    its stored copy), as do reasoning items in `additional_kwargs` that would change; with changed arguments, so do the
+    raw copies of the calls in `additional_kwargs` and `tool_call_chunks`. A result or call without an id may get one.
+    Messages that a stage adds have no id. Messages of unknown class or role are kept and pinned, and the report names
+    the role; `RemoveMessage` is kept too. Unknown blocks are opaque: their texts are not masked.
     """
 
     name = "langchain"

@@ -34,9 +34,10 @@ _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 class OpenAIAdapter:
     """Look at Chat Completions messages as artifacts: one message, one artifact.
 
-    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ; a result
-    or call without an id may get one. A message that a stage adds is a plain dict. Messages of unknown role are
-    kept and pinned, and the report names the role; unknown content parts are opaque.
+    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ;
+    `reasoning_details` go as a whole where one would change, a result or call without an id may get one. A message that
+    a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report names the role; unknown
+    content parts are opaque.
     """
 
     name = "openai"

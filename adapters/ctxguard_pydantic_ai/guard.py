@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FULL_RESULT", "ContextGuard", "history_processor"]
 
 FULL_RESULT: Final = "ctxguard_full_result"
-"""Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands; metadata is never sent."""
+"""Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
 TIGHTER: Final = 0.6
 """Share of the budget that is used for the rest of a run once the provider said that the context overflowed."""
 
