@@ -129,32 +129,32 @@ def _system_artifacts(native: Native) -> list[Artifact]:
 
 
 def _prompt(content: object) -> Artifact:
-    blocks = tuple(range(len(as_blocks(content))))
-    place = _Place({"role": "system", "system": content}, content, blocks, is_whole=True, key="system")
-    return _view(place).artifact(place)
+    blocks = list(members(content, ("system",), of="block"))
+    message = {"role": "system", "system": content}
+    place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, key="system")
+    return _view(place, blocks).artifact(place)
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one")
-    blocks = [block for _, block in members(get(message, "content"), ("content",), of="block")]
-    results = [n for n, block in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
-    rest = tuple(n for n in range(len(blocks)) if n not in results)
+    blocks = list(members(get(message, "content"), ("content",), of="block"))
+    answering = [role == "user" and kind_of(block) == "tool_result" for _, block in blocks]
+    rest = tuple(number for number, is_result in enumerate(answering) if not is_result)
     reading = object()
-    places = [_Place(message, reading, (number,), len(blocks) == 1) for number in results]
-    if rest or not results:
-        places.append(_Place(message, reading, rest, not results))
-    return tuple(_view(place).artifact(place) for place in places)
+    places = [_Place(message, reading, (n,), len(blocks) == 1) for n, is_result in enumerate(answering) if is_result]
+    if rest or not blocks:
+        places.append(_Place(message, reading, rest, len(rest) == len(blocks)))
+    return tuple(_view(place, blocks).artifact(place) for place in places)
 
 
 _PROMPTS: Final = ReadCache(_prompt)
 _CACHE: Final = ReadCache(_read, spelled=frozenset({"input"}))
 
 
-def _view(place: _Place) -> View:
-    content, role = get(place.message, place.key), str(get(place.message, "role"))
-    blocks = list(members(content, (place.key,), of="block"))
+def _view(place: _Place, blocks: Sequence[tuple[Path, object]]) -> View:
+    role = str(get(place.message, "role"))
     own = [blocks[number] for number in place.blocks]
     slots = [slot for path, block in own for slot in block_slots(block, path)]
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
@@ -223,7 +223,8 @@ def _written(artifact: Artifact) -> list[object]:
     own = [blocks[number] for number in place.blocks]
     if artifact.origin is None:
         return own
-    changes = by_member(dict(_block_changes(place, _view(place).changes(artifact))))
+    placed = list(members(get(place.message, place.key), (place.key,), of="block"))
+    changes = by_member(dict(_block_changes(place, _view(place, placed).changes(artifact))))
     return without_emptied([edited(blocks[number], changes.get(number, {})) for number in place.blocks], own)
 
 

@@ -51,8 +51,8 @@ class _Place:
     @property
     def parts(self) -> list[tuple[int, Any]]:
         """The parts that the artifact holds, with their numbers."""
-        parts = list(enumerate(self.message.parts))
-        return parts if self.part is None else [parts[self.part]]
+        parts = self.message.parts
+        return list(enumerate(parts)) if self.part is None else [(self.part, parts[self.part])]
 
 
 class PydanticAIAdapter:
