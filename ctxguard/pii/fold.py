@@ -103,7 +103,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_escaped(text: str) -> bool:
-    for sign, escape in _ESCAPES:
+    for sign, escape in _ESCAPES:  # noqa: SIM110 - half the time of any()
         if sign in text and escape.search(text) is not None:
             return True
     return False

@@ -1,7 +1,8 @@
 """Keep what placeholders stand for: encrypted at rest, one session apart from the other.
 
 Values are sealed by AES-256-GCM (NIST SP 800-38D) with the session and the record's name as associated data, so that
-a record cannot be moved to another session. What is equal is told by a keyed hash, never by the value.
+a record cannot be moved to another session. Which numbers were given is kept beside them, without any value and
+without an end: a placeholder in an old message never comes to mean another person's value.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -33,7 +34,8 @@ KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _KEY_ID_BYTES: Final = 4
-_INDEX: Final = "index"
+_NUMBERS: Final = "-numbers"
+"""Ends the namespace of the numbers that a session gave."""
 _NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
 
 
@@ -80,13 +82,17 @@ class Vault:
         return opened
 
     def forget(self, session: str, value: str | None = None) -> int:
-        """Erase a session, or one value of it; return how many records went.
+        """Erase a session, or one value of it; return how many values went.
 
-        What this vault opened forgets at once; another worker that read a value before keeps it until it ends. The
-        number of an erased value is not given again.
+        What this vault opened forgets at once; another worker that read a value before keeps it until it ends. Of each
+        label the highest number that was given stays, so that none is given again.
         """
         namespace = _namespace(session)
-        gone = self._store.delete_namespace(namespace) if value is None else self.session(session).forget(value)
+        if value is None:
+            self.keep_numbers(namespace, self.names(namespace))
+            gone = self._store.delete_namespace(namespace)
+        else:
+            gone = self.session(session).forget(value)
         for opened in list(self._open_sessions):
             opened.reload(namespace)
         return gone
@@ -94,7 +100,7 @@ class Vault:
     def rotate(self, session: str) -> int:
         """Seal every record of a session anew by the first key; return how many there are."""
         namespace = _namespace(session)
-        names = list(self._store.keys(namespace))
+        names = self.names(namespace)
         for name in names:
             if (plain := self.read(namespace, name)) is not None:
                 self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
@@ -114,13 +120,30 @@ class Vault:
         sealed = self._seal(namespace, name, plain)
         return self._open(namespace, name, self._store.put_new(namespace, name, sealed, ttl=self._ttl))
 
-    def write(self, namespace: str, name: str, plain: bytes) -> None:
-        """Seal a record over the one that stands there."""
-        self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+    def erase(self, namespace: str, name: str) -> None:
+        """Erase a record."""
+        self._store.delete(namespace, name)
+
+    def keep_number(self, namespace: str, name: str) -> None:
+        """Keep for ever that a placeholder was given."""
+        self._store.put_new(namespace + _NUMBERS, name, b"")
+
+    def keep_numbers(self, namespace: str, names: Iterable[str]) -> list[str]:
+        """Keep for ever that these placeholders were given; return the highest of each label that ever was.
+
+        It says all: lower ones are dropped once it is written.
+        """
+        kept = set(self._store.keys(namespace + _NUMBERS))
+        highest = {_given(name)[0]: name for name in sorted(kept.union(names), key=_given)}
+        for name in set(highest.values()) - kept:
+            self.keep_number(namespace, name)
+        for name in kept.difference(highest.values()):
+            self._store.delete(namespace + _NUMBERS, name)
+        return list(highest.values())
 
     def names(self, namespace: str) -> list[str]:
-        """Return the names of a session's records."""
-        return list(self._store.keys(namespace))
+        """Return the placeholders that a session has records of."""
+        return [name for name in self._store.keys(namespace) if PSEUDONYM.fullmatch(name) is not None]
 
     def _seal(self, namespace: str, name: str, plain: bytes) -> bytes:
         return self._boxes[0].seal(plain, f"{namespace}\0{name}".encode())
@@ -178,7 +201,7 @@ class SessionVault:
         self._namespace = _namespace(session)
         self._is_found = is_found
         self._lock = RLock()
-        self._index: bytes | None = None
+        self._is_loaded = False
         self._placeholders: dict[tuple[str, str], str] = {}
         self._originals: dict[str, Original | None] = {}
         self._counts: dict[str, int] = {}
@@ -195,9 +218,9 @@ class SessionVault:
             VaultError: a record of the session cannot be opened.
         """
         with self._lock:
-            fingerprint = self._fingerprint(label, original.value)
-            known = self._placeholders.get((label, fingerprint))
-            return known if known is not None else self._allocated(label, fingerprint, original)
+            self._load()
+            known = self._placeholders.get((label, normalized(label, original.value)))
+            return known if known is not None else self._allocated(label, original)
 
     def original(self, placeholder: str) -> Original | None:
         """Return what a placeholder stands for, or None where it was never given or is forgotten.
@@ -217,12 +240,10 @@ class SessionVault:
         """Erase a value; its placeholders stay given but stand for nothing. Return how many there were."""
         with self._lock:
             self._load()
-            labels = set(self._counts)
-            wanted = {(label, self._fingerprint(label, value)) for label in labels}
-            gone = [(key, name) for key, name in self._placeholders.items() if key in wanted]
-            for key, name in gone:
-                self._vault.write(self._namespace, name, b"{}")
-                del self._placeholders[key]
+            gone = [key for key in self._placeholders if key[1] == normalized(key[0], value)]
+            for key in gone:
+                name = self._placeholders.pop(key)
+                self._vault.erase(self._namespace, name)
                 self._originals[name] = None
             self.version += 1
             return len(gone)
@@ -232,33 +253,30 @@ class SessionVault:
         if namespace != self._namespace:
             return
         with self._lock:
-            self._index = None
+            self._is_loaded = False
             self._placeholders, self._originals = {}, {}
             self._counts, self._damaged = {}, {}
             self.version += 1
 
-    def _allocated(self, label: str, fingerprint: str, original: Original) -> str:
-        record = {"label": label, "print": fingerprint, "value": original.value, "number": original.is_number}
-        plain = json.dumps(record).encode()
-        while (label, fingerprint) not in self._placeholders:
-            number = self._counts.get(label, 0) + 1
-            name = pseudonym(label, number, is_found=self._is_found)
-            self._learn(name, self._vault.write_new(self._namespace, name, plain), label=label, number=number)
-        return self._placeholders[label, fingerprint]
-
-    def _fingerprint(self, label: str, value: str) -> str:
-        self._load()
-        text = f"{label}\0{normalized(label, value)}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._index or b"", text, hashlib.sha256).hexdigest()[:32]
+    def _allocated(self, label: str, original: Original) -> str:
+        key = (label, normalized(label, original.value))
+        plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
+        while key not in self._placeholders:
+            name = pseudonym(label, self._counts.get(label, 0) + 1, is_found=self._is_found)
+            self._learn(name, self._vault.write_new(self._namespace, name, plain))
+        self._vault.keep_number(self._namespace, self._placeholders[key])
+        return self._placeholders[key]
 
     def _load(self) -> None:
-        """Read the session's records once; the key of its fingerprints is made with the first of them."""
-        if self._index is not None:
+        """Read the session's records once; a number counts as given where its record is gone, too."""
+        if self._is_loaded:
             return
-        self._index = self._vault.write_new(self._namespace, _INDEX, os.urandom(_KEY_BYTES))
-        for name in self._vault.names(self._namespace):
-            if name != _INDEX:
-                self._read(name)
+        self._is_loaded = True
+        names = self._vault.names(self._namespace)
+        for name in self._vault.keep_numbers(self._namespace, names):
+            self._count(name)
+        for name in names:
+            self._read(name)
 
     def _read(self, name: str) -> None:
         """Learn one record; a damaged one keeps its number and costs nothing but itself."""
@@ -270,19 +288,26 @@ class SessionVault:
         if plain is not None:
             self._learn(name, plain)
 
-    def _learn(self, name: str, plain: bytes, *, label: str | None = None, number: int | None = None) -> None:
-        match = PSEUDONYM.fullmatch(name)
-        if match is None:
-            raise VaultError("a vault record has a name that is no placeholder; forget its session")
-        label = label or match[1]
-        number = number or int(match[2].replace("_", ""))
-        self._counts[label] = max(self._counts.get(label, 0), number)
+    def _learn(self, name: str, plain: bytes) -> None:
+        self._count(name)
         record = json.loads(plain)
         if not record:
             self._originals[name] = None
             return
         self._originals[name] = Original(record["value"], record["number"])
-        self._placeholders.setdefault((label, record["print"]), name)
+        self._placeholders.setdefault((record["label"], normalized(record["label"], record["value"])), name)
+
+    def _count(self, name: str) -> None:
+        label, number = _given(name)
+        self._counts[label] = max(self._counts.get(label, 0), number)
+
+
+def _given(name: str) -> tuple[str, int]:
+    """Return label and number of a placeholder."""
+    match = PSEUDONYM.fullmatch(name)
+    if match is None:
+        raise VaultError("a vault record has a name that is no placeholder; forget its session")
+    return match[1], int(match[2].replace("_", ""))
 
 
 def _opened(store: Store) -> Store:

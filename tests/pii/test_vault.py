@@ -190,7 +190,7 @@ def test_keys_rotate_without_losing_anything():
     session(vault=Vault(store, key=old).session("s")).text("jane@site.org")
     both = Vault(store, key=[new, old])
     assert session(vault=both.session("s")).unmask("<EMAIL_1>") == "jane@site.org"
-    assert both.rotate("s") == 2
+    assert both.rotate("s") == 1
     alone = Vault(store, key=new)
     assert session(vault=alone.session("s")).text("jane@site.org") == "<EMAIL_1>"
     with pytest.raises(VaultError, match="none of the 1 keys"):
@@ -201,13 +201,11 @@ def test_a_record_that_was_damaged_or_moved_is_a_clear_error_and_nothing_else_is
     store = vault._store
     session(vault=vault.session("a")).text("jane@site.org amy@site.org")
     session(vault=vault.session("b")).text("bob@site.org ben@site.org")
-    one, other = sorted({namespace for namespace, _ in store._kept})
-    store.put(one, "<EMAIL_1>", store.get(other, "<EMAIL_1>"))
-    hurt = next(name for name in "ab" if _namespace(name) == one)
-    masked = session(vault=vault.session(hurt))
+    store.put(_namespace("a"), "<EMAIL_1>", store.get(_namespace("b"), "<EMAIL_1>"))
+    masked = session(vault=vault.session("a"))
     with pytest.raises(VaultError, match="damaged or was moved"):
         masked.unmask("<EMAIL_1>")
-    assert masked.unmask("<EMAIL_2>") in {"amy@site.org", "ben@site.org"}
+    assert masked.unmask("<EMAIL_2>") == "amy@site.org"
     assert masked.text("new@site.org") == "<EMAIL_3>"
 
 

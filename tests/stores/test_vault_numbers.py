@@ -1,0 +1,96 @@
+"""A placeholder's number never comes to mean another value: not after an erasure, not after a time, for no worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ctxguard.pii import STANDARD, Masker, MaskSession, Vault, new_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Clock
+
+    from ctxguard.stores import AnyStore
+
+KEY = new_key()
+NAME = "conversation"
+
+
+@pytest.fixture
+def another(place: str, store: AnyStore, opening: Callable[..., AnyStore]) -> Callable[..., AnyStore]:
+    """Open the store as another worker does; what is in memory is shared."""
+    return (lambda: store) if place == ":memory:" else opening
+
+
+@pytest.fixture
+def worker(another: Callable[..., AnyStore]) -> Callable[..., MaskSession]:
+    """Begin with a session as a worker of its own does."""
+
+    def begin(ttl: float | None = None) -> MaskSession:
+        vault = Vault(another(), key=KEY, ttl=ttl)
+        return Masker(STANDARD, strategy="pseudonymize", vault=vault.session(NAME)).session()
+
+    return begin
+
+
+@pytest.fixture
+def forget(another: Callable[..., AnyStore]) -> Callable[..., int]:
+    return lambda *value: Vault(another(), key=KEY).forget(NAME, *value)
+
+
+def test_an_old_placeholder_means_nobody_after_its_session_was_forgotten(worker, forget) -> None:
+    assert worker().text("jane@site.org, bob@site.org, 203.0.113.9") == "<EMAIL_1>, <EMAIL_2>, <IP_1>"
+    assert forget() == 3
+    after = worker()
+    assert after.text("eve@site.org 198.51.100.7") == "<EMAIL_3> <IP_2>"
+    assert after.unmask("<EMAIL_1> <EMAIL_2> <IP_1>") == "<EMAIL_1> <EMAIL_2> <IP_1>"
+    assert worker().unmask("<EMAIL_3>") == "eve@site.org"
+    assert forget() == 2
+    assert worker().text("eve@site.org") == "<EMAIL_4>"
+
+
+def test_an_old_placeholder_means_nobody_after_its_time(worker, clock: Clock) -> None:
+    assert worker(60).text("jane@site.org, bob@site.org") == "<EMAIL_1>, <EMAIL_2>"
+    clock.now += 61
+    assert worker(60).text("eve@site.org") == "<EMAIL_3>"
+    assert worker(60).unmask("<EMAIL_1> <EMAIL_3>") == "<EMAIL_1> eve@site.org"
+
+
+def test_the_number_of_a_value_that_was_forgotten_is_not_given_again(worker, forget, clock: Clock) -> None:
+    worker(60).text("jane@site.org, bob@site.org")
+    assert forget("BOB@site.org") == 1
+    clock.now += 61
+    assert worker(60).text("eve@site.org, bob@site.org") == "<EMAIL_3>, <EMAIL_4>"
+
+
+def test_a_value_keeps_its_placeholder_while_its_record_lives(worker, forget, clock: Clock) -> None:
+    worker(60).text("jane@site.org")
+    clock.now += 40
+    worker(60).text("bob@site.org")
+    clock.now += 40
+    assert worker(60).text("Bob@site.org") == "<EMAIL_2>"
+    assert forget("bob@site.org") == 1
+    assert worker(60).unmask("<EMAIL_2>") == "<EMAIL_2>"
+
+
+def test_two_workers_go_on_from_the_same_number_after_an_erasure(worker, forget) -> None:
+    one, other = worker(), worker()
+    one.text("jane@site.org")
+    other.text("bob@site.org")
+    forget()
+    one, other = worker(), worker()
+    assert (one.text("eve@site.org"), other.text("dan@site.org")) == ("<EMAIL_3>", "<EMAIL_4>")
+    assert (one.text("dan@site.org"), other.text("eve@site.org")) == ("<EMAIL_4>", "<EMAIL_3>")
+
+
+def test_what_stays_behind_holds_no_value(another: Callable[..., AnyStore], worker, forget) -> None:
+    for number in range(40):
+        worker().text(f"u{number}@site.org")
+    forget()
+    worker()
+    store = another()
+    left = {key: store.get(one.namespace, key) for one in store.usage() for key in store.keys(one.namespace)}
+    assert left == {"<EMAIL_40>": b""}
