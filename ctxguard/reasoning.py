@@ -6,7 +6,7 @@ data, to come back as they were or not at all. LangChain keeps a reasoning item 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ctxguard.artifacts import Part, PartKind
@@ -19,6 +19,7 @@ _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
+_KEYS: Final = (*_TEXTS, "reasoning_details")
 _BOUND: Final = "anthropic"
 """How the format of details begins whose signatures vouch for all that stands before them."""
 
@@ -33,44 +34,60 @@ def spoken_slots(fields: object, path: Path = ()) -> list[Slot]:
     Raises:
         HistoryError: one of them cannot be read.
     """
-    details = [(((*path, *place)), part) for place, part in _details(fields)]
-    spoken: list[Slot] = []
-    for key, kind in _TEXTS.items():
-        said = get(fields, key)
-        if isinstance(said, str):
-            spoken += [] if _repeats(key, said, details) else [((*path, key), Part(kind, said))]
-        elif said is not None and not (key == "reasoning" and is_record(said)):
-            raise misread((*path, key), "a text", said)
-    return spoken + details
+    told = {key: said for key in _KEYS if (said := get(fields, key)) is not None}
+    if not told:  # as a rule
+        return []
+    details = _details(fields, path)
+    return [*_texts(told, path, repeated=_text(details)), *details]
 
 
 def spoken_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Walk changes of a message; details of which one would change go as a whole, and a text that repeats them."""
-    details = [((*path, *place), part) for place, part in _details(fields)]
+    """Walk changes of a message; details of which one would change go as a whole, and a text that repeats them.
+
+    Args:
+        fields: the message, or what holds its further fields.
+        changes: the new values, by their places in the message.
+        path: where the fields stand in the message.
+    """
+    details = _details(fields, path)
     places = {place for place, _ in details}
     for place, new in changes.items():
         yield (place[: len(path) + 1], GONE) if place in places else (place, new)
-    said = get(fields, "reasoning")
-    if isinstance(said, str) and _repeats("reasoning", said, details) and not places.isdisjoint(changes):
+    if not places.isdisjoint(changes) and get(fields, "reasoning") == _text(details):
         yield (*path, "reasoning"), GONE
 
 
-def _repeats(key: str, said: str, details: list[Slot]) -> bool:
-    return key == "reasoning" and bool(details) and said == "".join(part.text or "" for _, part in details)
+def _text(details: Sequence[Slot]) -> str:
+    return "".join(part.text or "" for _, part in details)
 
 
-def _details(fields: object) -> Iterator[Slot]:
+def _texts(told: Mapping[str, object], path: Path, *, repeated: str) -> Iterator[Slot]:
+    for key, kind in _TEXTS.items():
+        said = told.get(key)
+        if isinstance(said, str):
+            if key != "reasoning" or said != repeated:
+                yield (*path, key), Part(kind, said)
+        elif said is not None and not (key == "reasoning" and is_record(said)):
+            raise misread((*path, key), "a text", said)
+
+
+def _details(fields: object, path: Path) -> list[Slot]:
+    """Return what holds reasoning in pieces: the whole of each, since a part of it may not be changed."""
     listed, item = get(fields, "reasoning_details"), get(fields, "reasoning")
     if listed is not None and not isinstance(listed, (list, tuple)):
-        raise misread(("reasoning_details",), "a list of details", listed)
+        raise misread((*path, "reasoning_details"), "a list of details", listed)
+    slots: list[Slot] = []
     for number, detail in enumerate(listed or ()):
+        place = (*path, "reasoning_details", number)
         if not is_record(detail):
-            raise misread(("reasoning_details", number), "a dict with 'type'", detail)
-        yield ("reasoning_details", number), _detail(detail)
-    if item is not None and is_record(item):
+            raise misread(place, "a dict with 'type'", detail)
+        slots.append((place, _detail(detail)))
+    if is_record(item):
         summary = get(item, "summary")
         texts = [text_of(piece, "text") or "" for piece in summary] if isinstance(summary, (list, tuple)) else []
-        yield ("reasoning",), _detail({"text": "\n".join(texts), "data": get(item, "encrypted_content")})
+        told = {"text": "\n".join(texts), "data": get(item, "encrypted_content")}
+        slots.append(((*path, "reasoning"), _detail(told)))
+    return slots
 
 
 def _detail(detail: object) -> Part:
