@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, HistoryError
 
@@ -303,17 +304,16 @@ def pair(artifacts: Sequence[Artifact]) -> Pairing:
     first unanswered call of the same tool is taken, else the first unanswered one.
     """
     found = Pairing()
-    waiting: dict[tuple[int, int], ToolCall] = {}
+    waiting = _Waiting()
     answered: set[str] = set()
-    turn_began = 0
     for position, artifact in enumerate(artifacts):
         kind = artifact.kind
         if kind is Kind.USER:
-            turn_began = position
+            waiting.begin_turn()
         elif kind is Kind.TOOL:
-            slot = _waiting_call(artifact, waiting, turn_began) if waiting else None
+            slot = waiting.call_for(artifact)
             if slot is not None:
-                call = waiting.pop(slot)
+                call = waiting.calls.pop(slot)
                 found.owner[position] = slot
                 if call.id is not None:
                     answered.add(call.id)
@@ -323,25 +323,53 @@ def pair(artifacts: Sequence[Artifact]) -> Pairing:
                 found.orphans.append(position)
         elif artifact.calls:
             for number, call in enumerate(artifact.calls):
-                waiting[position, number] = call
-    found.unanswered = sorted(waiting)
+                waiting.add((position, number), call)
+    found.unanswered = sorted(waiting.calls)
     return found
 
 
-def _waiting_call(
-    result: Artifact, waiting: dict[tuple[int, int], ToolCall], turn_began: int
-) -> tuple[int, int] | None:
-    if result.answers is not None:
-        matches = [slot for slot, call in waiting.items() if call.id == result.answers]
-        if not matches:
-            matches = [slot for slot, call in waiting.items() if call.id is None]
-    else:
-        matches = list(waiting)
-    current = [slot for slot in matches if slot[0] >= turn_began] or matches
-    same_tool = [slot for slot in current if result.name is not None and waiting[slot].name == result.name]
-    if result.answers is None and same_tool:
-        return same_tool[0]
-    return current[0] if current else None
+class _Waiting:
+    """Hold the calls that wait for a result, so that each is found in the same time however many there are.
+
+    Attributes:
+        calls: the calls, by position of the calling artifact and number in it.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[int, int], ToolCall] = {}
+        self._current: _Slots = {}
+        self._left_behind: _Slots = {}
+
+    def add(self, slot: tuple[int, int], call: ToolCall) -> None:
+        self.calls[slot] = call
+        for key in (_ANY_CALL, ("id", call.id), ("tool", call.name)):
+            self._current.setdefault(key, deque()).append(slot)
+
+    def begin_turn(self) -> None:
+        for key, slots in self._current.items():
+            self._left_behind.setdefault(key, deque()).extend(slots)
+        self._current = {}
+
+    def call_for(self, result: Artifact) -> tuple[int, int] | None:
+        if not self.calls:
+            return None
+        both = (self._current, self._left_behind)
+        if result.answers is not None:
+            found = (self._first(slots, ("id", wanted)) for wanted in (result.answers, None) for slots in both)
+        else:
+            found = (self._first(slots, key) for slots in both for key in (("tool", result.name), _ANY_CALL))
+        return next((slot for slot in found if slot is not None), None)
+
+    def _first(self, slots: _Slots, key: tuple[str, str | None]) -> tuple[int, int] | None:
+        """Return the first call of a kind that still waits; those that were answered go when they are met."""
+        queue = slots.get(key, ())
+        while queue and queue[0] not in self.calls:
+            queue.popleft()
+        return queue[0] if queue else None
+
+
+_Slots: TypeAlias = dict[tuple[str, "str | None"], deque[tuple[int, int]]]
+_ANY_CALL: Final = ("any", None)
 
 
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:

@@ -117,6 +117,31 @@ def test_only_an_unanswered_last_exchange_is_open():
     assert [e.open for e in exchanges(history)] == [False, False, True]
 
 
+def compared(calls, *, reverse, with_ids):
+    """Count how often ids are compared while so many parallel calls are paired."""
+
+    class Id(str):
+        __slots__ = ()
+        times = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            Id.times += 1
+            return str.__eq__(self, other)
+
+    call = Artifact("assistant", calls=tuple(ToolCall("t", "", Id(n)) for n in range(calls)))
+    results = [Artifact("tool", answers=Id(n) if with_ids else None, name="t") for n in range(calls)]
+    assert len(pair([call, *(reversed(results) if reverse else results)]).owner) == calls
+    return Id.times
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_parallel_calls_are_paired_in_time_that_grows_with_their_number(reverse, with_ids):
+    few, many = (compared(calls, reverse=reverse, with_ids=with_ids) for calls in (100, 800))
+    assert many <= 10 * few + 100
+
+
 def test_orphans_and_duplicates_are_told_apart():
     found = pair([result("zzz"), calls("a"), result("a"), result("a")])
     assert (found.orphans, found.duplicates) == ([0], [3])

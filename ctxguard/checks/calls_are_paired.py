@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ctxguard.artifacts import Kind, pair
@@ -34,6 +35,7 @@ class CallsArePaired:
         for position, number in found.unanswered:
             if position != last:
                 yield Finding("a tool call has no result", f"artifacts[{position}].calls[{number}]")
+        others = [p for p, artifact in enumerate(artifacts) if artifact.kind is not Kind.TOOL]
         for position, (owner, _) in found.owner.items():
-            if any(artifacts[p].kind is not Kind.TOOL for p in range(owner + 1, position)):
+            if bisect_left(others, position) > bisect_right(others, owner):
                 yield Finding("a tool result does not follow its call", f"artifacts[{position}]")
