@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.rules import Rule, RuleSet
+from ctxguard.pii.rules import Rule, RuleSet, shipped
 from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT, word
 
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
@@ -20,7 +20,7 @@ _END: Final = r"(?![A-Za-z0-9_-])"
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
     """Make a rule for digits that count only after a word."""
-    return Rule(
+    return shipped(
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
@@ -34,7 +34,7 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
 
 def _written(name: str, label: str, pattern: str, module: str) -> Rule:
     """Make a rule for digits whose separators and check digit together say enough."""
-    return Rule(
+    return shipped(
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
@@ -49,7 +49,7 @@ def _letters(
     name: str, label: str, pattern: str, shape: str, gate: str, module: str, *, lead: str | None = None
 ) -> Rule:
     """Make a rule for a form with letters in it; `shape` begins with the literal that finds it fast."""
-    return Rule(
+    return shipped(
         name,
         label,
         rf"{_START}{pattern}{_END}",
@@ -89,7 +89,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
         *(
-            Rule(
+            shipped(
                 name,
                 "UK_NINO",
                 rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]{digits}[A-D]{_END}",
@@ -104,7 +104,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
                 ("uk-nino-split", r" \d{6}", "AA 000000A"),
             )
         ),
-        Rule(
+        shipped(
             "uk-nino-small",
             "UK_NINO",
             rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
@@ -123,7 +123,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
         _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
         _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "AA ?000000000", "000000000", "de.vat"),
-        Rule(
+        shipped(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
             rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
@@ -201,7 +201,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn"),
     ),
     "CN": (
-        Rule(
+        shipped(
             "cn-id",
             "CN_ID",
             rf"{_START}\d{{17}}[\dXx]{_END}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.pii.rules import Rule
+from ctxguard.pii.rules import shipped
 
 __all__ = ["CREDENTIAL_RULES"]
 
@@ -148,14 +148,14 @@ _ASSIGNED: Final = (
 """`: "`, ` = '`, `\\": \\"` and ` is `."""
 
 CREDENTIAL_RULES: Final = (
-    *(Rule(f"key-{name}", "SECRET", form, kind="token", validate=_HERE + "generated") for name, form in _FORMS),
-    Rule(
+    *(shipped(f"key-{name}", "SECRET", form, kind="token", validate=_HERE + "generated") for name, form in _FORMS),
+    shipped(
         "jwt",
         "SECRET",
         rf"eyJ{_W}{{14,8000}}\.eyJ{_W}{{10,8000}}(?:\.{_W}{{0,2000}})?",
         kind="token",
     ),
-    Rule(
+    shipped(
         "private-key",
         "PRIVATE_KEY",
         r"-----BEGIN [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\s\S]){0,20000}"
@@ -163,7 +163,7 @@ CREDENTIAL_RULES: Final = (
         anchor="-----BEGIN ",
         lead="",
     ),
-    Rule(
+    shipped(
         "url-credentials",
         "URL_CREDENTIALS",
         r"://(?P<value>[^\s/@:\"'<>\x00$%{}]{0,64}:[^\s/@\"'<>\x00{}$]{1,128}@[A-Za-z0-9.\[-]{1,253})",
@@ -171,7 +171,7 @@ CREDENTIAL_RULES: Final = (
         lead="",
     ),
     *(
-        Rule(
+        shipped(
             f"hugging-face-{anchor}",
             "SECRET",
             rf"(?<![A-Za-z0-9_-]){anchor}{_A}{{34,37}}(?![A-Za-z0-9_-])",
@@ -181,7 +181,7 @@ CREDENTIAL_RULES: Final = (
         )
         for anchor in ("hf_", "api_org_")
     ),
-    Rule(
+    shipped(
         "azure-client-secret",
         "SECRET",
         r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
@@ -189,7 +189,7 @@ CREDENTIAL_RULES: Final = (
         lead=_WORD + "~.",
         validate=_HERE + "generated",
     ),
-    Rule(
+    shipped(
         "curl-user",
         "PASSWORD",
         r"curl(?=\s)[^\n]{0,200}?\s(?:-u|--user)(?:[ =][\"']?|[\"'])"
@@ -197,7 +197,7 @@ CREDENTIAL_RULES: Final = (
         anchor="curl",
         lead="",
     ),
-    Rule(
+    shipped(
         "config-password",
         "PASSWORD",
         r"(?i)password[\"']\s{0,4}value=[\"'](?P<value>[^\"'\n]{6,200})[\"']",
@@ -205,21 +205,21 @@ CREDENTIAL_RULES: Final = (
         lead="",
         validate=_HERE + "secret_value",
     ),
-    Rule(
+    shipped(
         "sidekiq",
         "SECRET",
         r"(?i)__CONTRIBSYS__COM\\?[\"']?[:=|> ]{1,4}[\"']?(?P<value>[a-f0-9]{8}:[a-f0-9]{8})(?![A-Za-z0-9])",
         anchor="__contribsys__com",
         lead="",
     ),
-    Rule(
+    shipped(
         "teams-webhook",
         "SECRET",
         r"webhook\.office\.com/(?P<value>webhookb2/[A-Za-z0-9@-]{73}/IncomingWebhook/[A-Za-z0-9/-]{30,140})",
         anchor="webhook.office.com/",
         lead="",
     ),
-    Rule(
+    shipped(
         "openshift",
         "SECRET",
         rf"(?<![A-Za-z0-9])sha256~{_W}{{43}}(?![A-Za-z0-9_-])",
@@ -227,28 +227,28 @@ CREDENTIAL_RULES: Final = (
         lead="",
         validate=_HERE + "generated",
     ),
-    Rule(
+    shipped(
         "gitlab-session",
         "SECRET",
         r"_gitlab_session=(?P<value>[0-9a-z]{32})(?![A-Za-z0-9])",
         anchor="_gitlab_session=",
         lead="",
     ),
-    Rule(
+    shipped(
         "slack-webhook",
         "SECRET",
         r"hooks\.slack\.com/(?P<value>(?:services|workflows|triggers)/[A-Za-z0-9+/]{40,60})",
         anchor="hooks.slack.com/",
         lead="",
     ),
-    Rule(
+    shipped(
         "azure-account-key",
         "SECRET",
         r"(?i)AccountKey=(?P<value>[A-Za-z0-9+/]{86}==)",
         anchor="accountkey=",
         lead="",
     ),
-    Rule(
+    shipped(
         "http-authorization",
         "SECRET",
         r"(?i)authorization\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?"
@@ -258,7 +258,7 @@ CREDENTIAL_RULES: Final = (
         validate=_HERE + "generated",
     ),
     *(
-        Rule(
+        shipped(
             f"named-{anchor}",
             label,
             rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\]{{6,200}}(?<![.,:!?]))",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ctxguard.pii.rules import Rule
+from ctxguard.pii.rules import Rule, shipped
 from ctxguard.pii.words import LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER, SINCE_DIGITS
 
 __all__ = ["REGIONS", "phone_rules"]
@@ -21,7 +21,7 @@ _QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
 
 
 _EVERYWHERE: Final = (
-    Rule(
+    shipped(
         "phone-international",
         "PHONE",
         r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
@@ -29,7 +29,7 @@ _EVERYWHERE: Final = (
         validate=_HERE + "international_phone",
         tail=_EXTENSION,
     ),
-    Rule(
+    shipped(
         "phone-international-loose",
         "PHONE",
         r"(?<!\w)(?<!\w\+)\+\d{10,14}" + _END,
@@ -39,7 +39,7 @@ _EVERYWHERE: Final = (
         tail=_EXTENSION,
         score=0.8,
     ),
-    Rule(
+    shipped(
         "phone-nanp",
         "PHONE",
         rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
@@ -50,7 +50,7 @@ _EVERYWHERE: Final = (
         tail=_EXTENSION,
         score=0.9,
     ),
-    Rule(
+    shipped(
         "phone-named",
         "PHONE",
         rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
@@ -62,7 +62,7 @@ _EVERYWHERE: Final = (
         tail=_EXTENSION,
         score=0.6,
     ),
-    Rule(
+    shipped(
         "phone-plain",
         "PHONE",
         rf"{LEFT}\d{{7,14}}" + _END,
@@ -85,7 +85,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
     """
     return (
         *_EVERYWHERE,
-        Rule(
+        shipped(
             "phone-national",
             "PHONE",
             rf"{LEFT}(?<!\d[ /]){_NO_DATE}\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
@@ -95,7 +95,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             tail=_EXTENSION,
             score=0.7,
         ),
-        Rule(
+        shipped(
             "phone-plain-valid",
             "PHONE",
             rf"{LEFT}\d{{8,13}}" + _END,

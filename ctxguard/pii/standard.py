@@ -7,7 +7,7 @@ from typing import Final
 from ctxguard.pii.countries import COUNTRY_RULES
 from ctxguard.pii.credentials import CREDENTIAL_RULES
 from ctxguard.pii.phones import phone_rules
-from ctxguard.pii.rules import Rule, RuleSet
+from ctxguard.pii.rules import RuleSet, shipped
 from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT, SINCE_DIGITS, word
 
 __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
@@ -65,7 +65,7 @@ def _two_lines(sign: str) -> tuple[str, ...]:
 
 
 CORE_RULES: Final = (
-    Rule(
+    shipped(
         "email",
         "EMAIL",
         rf"(?<![{_MAIL}.])[.%&~+-]{{0,64}}(?P<value>[{_MAIL_FIRST}](?:[{_MAIL}.]{{0,62}}[{_MAIL}])?{_AT_HOST})"
@@ -74,14 +74,14 @@ CORE_RULES: Final = (
         lead=_MAIL_LEAD,
         validate=_HERE + "email",
     ),
-    Rule(
+    shipped(
         "email-quoted",
         "EMAIL",
         rf"(?<!\w)(?P<escape>\\)?\"[^\"\\\r\n]{{1,62}}(?(escape)\\)\"{_AT_HOST}{_AFTER_HOST}",
         anchor='"@',
     ),
     *(
-        Rule(
+        shipped(
             name,
             "IBAN",
             # looked ahead: the groups of one number may run on into the next, which is to be tried, too
@@ -92,14 +92,14 @@ CORE_RULES: Final = (
         )
         for name, country, gate in (("iban", "[A-Z]{2}", "AA00"), ("iban-small", "[a-z]{2}", "aa00"))
     ),
-    Rule(
+    shipped(
         "card-in-fours",
         "CREDIT_CARD",
         rf"{LEFT}\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}{RIGHT}",
         kind="number",
         validate=_HERE + "card",
     ),
-    Rule(
+    shipped(
         "card",
         "CREDIT_CARD",
         rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{1,3}}"
@@ -109,7 +109,7 @@ CORE_RULES: Final = (
         quiet=QUIET_NUMBER,
     ),
     *(
-        Rule(
+        shipped(
             f"card-on-two-lines-{name}",
             "CREDIT_CARD",
             rf"{LEFT}{_NO_FOUR_BEFORE}(?:{'|'.join(_two_lines(sign))}){RIGHT}(?![ \r\n]{{1,3}}\d)",
@@ -120,7 +120,7 @@ CORE_RULES: Final = (
         )
         for name, sign in (("spaced", " "), ("hyphened", "-"))
     ),
-    Rule(
+    shipped(
         "card-in-prose",
         "CREDIT_CARD",
         rf"{LEFT}\d{{16}}{RIGHT}",
@@ -130,7 +130,7 @@ CORE_RULES: Final = (
         needs_context=True,
         score=0.6,
     ),
-    Rule(
+    shipped(
         "card-named",
         "CREDIT_CARD",
         rf"{LEFT}\d(?:[ .-]?\d){{11,18}}{RIGHT}",
@@ -140,7 +140,7 @@ CORE_RULES: Final = (
         needs_context=True,
         quiet=QUIET_NUMBER,
     ),
-    Rule(
+    shipped(
         "ssn",
         "SSN",
         rf"{LEFT}\d{{3}}{_SEPARATED}\d{{2}}(?P=s)\d{{4}}{RIGHT}",
@@ -149,7 +149,7 @@ CORE_RULES: Final = (
         quiet=QUIET_NUMBER,
         score=0.9,
     ),
-    Rule(
+    shipped(
         "ssn-split",
         "SSN",
         rf"{LEFT}\d{{3}}-\d{{6}}{RIGHT}",
@@ -158,7 +158,7 @@ CORE_RULES: Final = (
         quiet=QUIET_NUMBER,
         score=0.5,
     ),
-    Rule(
+    shipped(
         "ssn-named",
         "SSN",
         rf"{LEFT}\d{{3}}(?P<s>[ .-]?)\d{{2}}(?P=s)\d{{4}}{RIGHT}",
@@ -166,7 +166,7 @@ CORE_RULES: Final = (
         context=word("ssn") + r"|social.{0,3}security",
         needs_context=True,
     ),
-    Rule(
+    shipped(
         "itin",
         "TAX_ID",
         rf"{LEFT}\d{{3}}-?\d{{2}}-?\d{{4}}{RIGHT}",
@@ -175,7 +175,7 @@ CORE_RULES: Final = (
         context=word("itin|tin") + r"|taxpayer|tax.?id",
         needs_context=True,
     ),
-    Rule(
+    shipped(
         "itin-written",
         "TAX_ID",
         rf"{LEFT}\d{{3}}-\d{{2}}-\d{{4}}{RIGHT}",
@@ -184,7 +184,7 @@ CORE_RULES: Final = (
         quiet=QUIET_NUMBER,
         score=0.8,
     ),
-    Rule(
+    shipped(
         "ipv4",
         "IP",
         r"(?<![\w])(?<![\w][.-])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?![.-]\w)",
@@ -192,7 +192,7 @@ CORE_RULES: Final = (
         validate=_HERE + "is_address",
         quiet=r"(?:version|\bver\b|\bv|release|section|§|\boid\b|==|>=|<=|~=)[\"'\s:=.]{0,4}",
     ),
-    Rule(
+    shipped(
         "ipv4-own",
         "IP",
         r"(?<![\w])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?!\.\w)",
@@ -203,7 +203,7 @@ CORE_RULES: Final = (
         score=0.5,
     ),
     *(
-        Rule(
+        shipped(
             name,
             "IP",
             _IPV6,
@@ -217,7 +217,7 @@ CORE_RULES: Final = (
             ("ipv6-full", "h:h{1,4}:h{1,4}:h{1,4}:h{1,4}:", "h:h"),
         )
     ),
-    Rule(
+    shipped(
         "ipv6-own",
         "IP",
         r"(?<![\w:.])::1?(?:/\d{1,3}(?!\d))?(?![\w:])(?!\.\d)",
@@ -229,7 +229,7 @@ CORE_RULES: Final = (
         score=0.5,
     ),
     *(
-        Rule(
+        shipped(
             f"mac-{name}",
             "MAC",
             rf"(?<![\w:-])[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![\w:]|-\w)",
@@ -239,7 +239,7 @@ CORE_RULES: Final = (
         )
         for name, sign in (("colons", ":"), ("hyphens", "-"))
     ),
-    Rule(
+    shipped(
         "mac-dotted",
         "MAC",
         r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
@@ -248,14 +248,14 @@ CORE_RULES: Final = (
         validate=_HERE + "mac",
         quiet=QUIET_NUMBER,
     ),
-    Rule(
+    shipped(
         "bitcoin",
         "CRYPTO",
         r"[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87}",
         kind="token",
         validate=_HERE + "crypto",
     ),
-    Rule(
+    shipped(
         "ethereum",
         "CRYPTO",
         r"0x[0-9a-fA-F]{40}",
@@ -263,7 +263,7 @@ CORE_RULES: Final = (
         quiet=_CRYPTO_QUIET,
         validate=_HERE + "random_enough",
     ),
-    Rule(
+    shipped(
         "birth-date",
         "DATE_OF_BIRTH",
         _DATE_SHAPE,
@@ -273,7 +273,7 @@ CORE_RULES: Final = (
         needs_context=True,
     ),
     *(
-        Rule(
+        shipped(
             f"birth-date-{anchor}",
             "DATE_OF_BIRTH",
             rf"(?i){anchor}[^\d\n]{{0,20}}?(?P<value>(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTHS},? \d{{4}}"
@@ -283,14 +283,14 @@ CORE_RULES: Final = (
         )
         for anchor in ("born", "birth", "dob")
     ),
-    Rule(
+    shipped(
         "passport",
         "PASSPORT",
         rf"(?i)passport{CONNECTOR}(?P<value>(?=[A-Z0-9]{{0,3}}\d{{5}})[A-Z0-9]{{6,9}})(?![\w])",
         anchor="passport",
         lead="",
     ),
-    Rule(
+    shipped(
         "driver-license",
         "DRIVER_LICENSE",
         rf"(?i)driv(?:er|ing)(?:'?s)?[ _-]{{0,2}}licen[sc]e{CONNECTOR}"
@@ -298,7 +298,7 @@ CORE_RULES: Final = (
         anchor="driv",
         lead="",
     ),
-    Rule(
+    shipped(
         "bank-account",
         "BANK_ACCOUNT",
         r"(?i)account(?:(?<=bank[ _-]account)|(?<=savings[ _-]account)|(?<=deposit[ _-]account)"
@@ -309,10 +309,12 @@ CORE_RULES: Final = (
     ),
 )
 DIGITS: Final = RuleSet(
-    "digits", (Rule("digits", "NUMBER", r"\d{3,}", shape="000", gate="000", placeholder="[REDACTED]"),)
+    "digits", (shipped("digits", "NUMBER", r"\d{3,}", shape="000", gate="000", placeholder="[REDACTED]"),)
 )
 """Any run of three or more digits, as the harness document has it."""
-SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}", shape="000-00-0000", gate="000-00-0000"),))
+SSN: Final = RuleSet(
+    "ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}", shape="000-00-0000", gate="000-00-0000"),)
+)
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
 STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES))
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""

@@ -1,6 +1,7 @@
 """What the standard set finds, and what it leaves alone."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -141,6 +142,16 @@ def test_allowed_values_are_no_findings_and_denied_ones_always_are():
         ("EMAIL", "ann@other.org"),
         ("CODENAME", "project heron"),
     ]
+
+
+def test_every_rule_that_ships_is_one_that_anybody_could_make():
+    for rule in (*STANDARD.rules, *DIGITS.rules, *SSN.rules):
+        assert replace(rule) == rule
+
+
+def test_a_rule_that_is_made_of_one_that_ships_is_checked():
+    with pytest.raises(ConfigError, match="pattern of rule email"):
+        replace(STANDARD.rules[0], pattern="(")
 
 
 def test_labels_can_be_picked_and_left_out():
