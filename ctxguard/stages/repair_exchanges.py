@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -68,20 +69,22 @@ class RepairExchanges:
 
 def _whole_until(artifacts: tuple[Artifact, ...], begin: int) -> int | None:
     """Return where the last whole exchange ends if calls and results behind `begin` are in order, else None."""
-    waiting: list[str | None] = []
+    waiting: Counter[str | None] = Counter()
+    left = 0
     whole = begin
     for position, artifact in enumerate(islice(artifacts, begin, None), begin):
         if artifact.kind is Kind.TOOL:
-            if artifact.answers is None or artifact.answers not in waiting:
+            if artifact.answers is None or not waiting[artifact.answers]:
                 return None
-            waiting.remove(artifact.answers)
-        elif waiting:
+            waiting.subtract((artifact.answers,))
+            left -= 1
+        elif left:
             return None
         elif artifact.calls:
-            waiting = [call.id for call in artifact.calls]
+            waiting, left = Counter(call.id for call in artifact.calls), len(artifact.calls)
             if None in waiting:
                 return None
-        if not waiting:
+        if not left:
             whole = position + 1
     return whole
 
@@ -135,10 +138,9 @@ class _Repair:
         return lines
 
     def mend(self) -> tuple[list[Artifact], dict[int, str]]:
-        gone = {*self.found.orphans, *self.found.duplicates}
-        for position in gone:
-            why = "answers no call" if position in self.found.orphans else "answers a call that has its result"
-            self.reasons[id(self.artifacts[position])] = why
+        gone = dict.fromkeys(self.found.orphans, "answers no call")
+        gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
+        self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
         mended: list[Artifact] = []
         for position, artifact in enumerate(self.artifacts):
