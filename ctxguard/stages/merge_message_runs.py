@@ -21,8 +21,8 @@ class MergeMessageRuns:
 
     Chat templates of local models refuse two user messages in a row, and cuts make some: the kept task stands before a
     window that begins with a user message. The last stage of every chain with `provider="strict"`. Messages stay apart
-    where there is more than text in all but the last, and where their names differ. A message that comes right behind
-    one of its role changes that one, so that no prompt cache serves it again.
+    where there is more than text in all but the last, and where their names or unknown roles differ. A message that
+    comes right behind one of its role changes that one, so that no prompt cache serves it again.
     """
 
     name = "MergeMessageRuns"
@@ -48,7 +48,9 @@ class MergeMessageRuns:
 
 def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     """Return the second of two messages with the text of both; None where they stay apart."""
-    if first.kind is not last.kind or first.kind not in MESSAGES or first.calls or first.name != last.name:
+    if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
+        return None
+    if (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)
     if text is None:

@@ -111,3 +111,14 @@ def test_a_stage_that_is_there_is_not_added_again():
     stages = [StableWindow(), MergeMessageRuns()]
     assert len(Stabilizer(1_000, stages=stages, provider="strict").stages) == 3
     assert len(Stabilizer(1_000, stages=[StableWindow()], provider="openai").stages) == 1
+
+
+def test_a_message_of_a_role_that_nobody_knows_stays_apart():
+    history = [
+        Artifact("user", "go"),
+        Artifact("assistant", "Done."),
+        Artifact("assistant", "Not good.", role="critic", pinned=True),
+        Artifact("user", "and now?"),
+    ]
+    result = Stabilizer(1_000, provider="strict").stabilize(history)
+    assert [artifact.text for artifact in result.artifacts] == ["go", "Done.", "Not good.", "and now?"]
