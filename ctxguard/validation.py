@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import TypeVar
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["callables", "instance", "valid_budget", "whole_number"]
+__all__ = ["callables", "instance", "opened", "valid_budget", "whole_number"]
 
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
@@ -61,6 +62,17 @@ def instance(given: object, wanted: type[T], setting: str) -> T:
         name = wanted.__name__
         raise ConfigError(f"{setting} is a {name}, not {type(given).__name__}; write {name}(…)", setting=setting)
     return given
+
+
+def opened(store: T) -> T:
+    """Return a store, or None.
+
+    Raises:
+        ConfigError: it is the path or the URL of one, which has to be opened.
+    """
+    if isinstance(store, str | PurePath):
+        raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
+    return store
 
 
 def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:

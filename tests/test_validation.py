@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
 from ctxguard.compaction import HistoryCompactor
+from ctxguard.content import context_result, recall_tool
 from ctxguard.context_manager import ContextManager
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.pii import DIGITS, STANDARD, Masker
-from ctxguard.stages import MaskPII
+from ctxguard.stages import BoundToolOutput, MaskPII
 from ctxguard_openai import stabilize_messages
 
 
@@ -40,6 +43,10 @@ async def of_coroutine(draft):
             lambda: HistoryCompactor(summarizer="openai:gpt-4o"),
             "not str; of a model make one by pydantic_ai_summ",
         ),
+        (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
+        (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),
+        (lambda: context_result("default", store="results.db"), "store is an open store"),
+        (lambda: recall_tool("results.db"), "store is an open store"),
         (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
         (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),
         (lambda: Lifetime(turns="2"), "turns is a whole number, not '2'"),

@@ -29,7 +29,7 @@ from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
-from ctxguard.validation import instance
+from ctxguard.validation import instance, opened
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
@@ -100,7 +100,7 @@ class HistoryCompactor:
         counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
 
     Raises:
-        ConfigError: a setting is out of range, or is no configuration or no summarizer.
+        ConfigError: a setting is out of range, or is no configuration, summarizer or open store.
     """
 
     name = "HistoryCompactor"
@@ -131,7 +131,7 @@ class HistoryCompactor:
         self.keep_recent = keep_recent
         self._summaries = Summaries(
             _asked(summarizer),
-            MemoryStore(max_bytes=64_000_000) if store is None else store,
+            MemoryStore(max_bytes=64_000_000) if store is None else opened(store),
             instructions,
             timeout,
             max_input,

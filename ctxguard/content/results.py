@@ -21,6 +21,7 @@ from ctxguard.content.fitting import measure
 from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError
 from ctxguard.tokens import find_counter
+from ctxguard.validation import opened
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -153,12 +154,12 @@ def context_result(
         config: where presets and the store are looked up; None means `load_context_config()`.
 
     Raises:
-        ConfigError: there is no such preset, or the function is a generator.
+        ConfigError: there is no such preset, the store is not open, or the function is a generator.
     """
     if callable(preset):
         return context_result()(cast("Callable[..., object]", preset))
     truncation = get_truncation_config(preset, config=config) if isinstance(preset, str) else preset
-    saves = functools.partial(_place, store, workspace, config) if save else None
+    saves = functools.partial(_place, opened(store), workspace, config) if save else None
     preview = _Preview(cast("TruncationConfig", truncation), find_counter(counter).count, saves)
     return functools.partial(_decorate, preview)
 
@@ -215,7 +216,7 @@ def recall_tool(
         max_tokens: tokens that one call may return.
         counter: counts tokens, as for `ctxguard.tokens.find_counter`.
     """
-    count = find_counter(counter).count
+    count, store = find_counter(counter).count, opened(store)
 
     def recall(handle: str, first_line: int = 1, last_line: int | None = None, contains: str | None = None) -> str:
         """Read lines of a result that was shortened.

@@ -16,6 +16,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY
 from ctxguard.text_cache import TextCache
+from ctxguard.validation import opened
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -89,7 +90,7 @@ class BoundToolOutput:
         self.max_tokens = max_tokens
         self.share = share
         self.exchange_share = exchange_share
-        self.store = store
+        self.store = opened(store)
         self._stored: TextCache[bool] = TextCache(4_000_000)
         self._folds: PrefixMemory[_Fold] = PrefixMemory()
 
