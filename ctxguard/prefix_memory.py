@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import is_
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -46,7 +47,7 @@ class PrefixMemory(Generic[V]):
     A history grows at its end, so what was worked out over the last call's history holds for the beginning of this
     one's. What is remembered changes speed, never results: a value is only found for the very objects it was worked
     out from. The latest two entries of a growing sequence are held, so that a retry from the last step finds one.
-    Safe to share between threads and sessions.
+    Safe to share between threads and sessions; copies and pickles start with an empty one.
 
     Args:
         most: items that all entries together may hold; the least recently used go first, the latest one stays.
@@ -57,6 +58,9 @@ class PrefixMemory(Generic[V]):
         self._entries: dict[Slot, Remembered[V]] = {}
         self._size = 0
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[partial[PrefixMemory[V]], tuple[()]]:
+        return partial(PrefixMemory, most=self.most), ()
 
     def find(self, items: Sequence[object], variant: Hashable = None) -> Remembered[V] | None:
         """Return the longest entry whose items are the first of these, or None.

@@ -13,7 +13,8 @@ class TextCache(Generic[V]):
     """Remember values by text, in bounded memory.
 
     Two generations: what is looked up in the old one moves to the new one; when the new one is full it becomes the
-    old one. Look-ups cost one or two dict accesses; whatever threads do, a value is only ever lost, never wrong.
+    old one. Look-ups cost one or two dict accesses; whatever threads do, a value is only ever lost, never wrong. Copies
+    and pickles start with an empty one.
 
     Args:
         max_chars: characters of keys that one generation may hold; in all at most twice as many are kept.
@@ -28,6 +29,9 @@ class TextCache(Generic[V]):
         self._size = 0
         self.hits = 0
         self.misses = 0
+
+    def __reduce__(self) -> tuple[type[TextCache[V]], tuple[int]]:
+        return TextCache, (self.max_chars,)
 
     def get(self, key: str) -> V | None:
         """Return the value of a text, or None."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxguard import Artifact, Stabilizer
+from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
 
 
@@ -81,3 +87,16 @@ def test_it_never_holds_more_than_its_bound(lengths, most):
     memory.clear()
     assert len(memory) == 0
     assert all(memory.find(history) is None for history in histories)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda stabilizer: pickle.loads(pickle.dumps(stabilizer))])
+def test_a_stabilizer_is_copied_and_sent_to_other_processes_without_what_it_remembers(policy, again):
+    history = [
+        Artifact("system", "You help."),
+        *(Artifact("assistant" if n % 2 else "user", f"Message {n} to ann{n}@corp-mail.net. " * 4) for n in range(31)),
+    ]
+    stabilizer = Stabilizer.from_policy(policy, budget=400)
+    result = stabilizer.stabilize(history)
+    assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
+    assert b"corp-mail" not in pickle.dumps(stabilizer)

@@ -11,6 +11,7 @@ import sqlite3
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 from threading import Lock
 from typing import Final, TypeAlias
@@ -44,7 +45,7 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Score documents against a query. Safe to share between threads and sessions.
+    """Score documents against a query. Safe to share between threads and sessions; a copy or pickle starts empty.
 
     The documents of one history are indexed once and added to as it grows; scores depend on documents and query alone.
 
@@ -58,6 +59,9 @@ class LexicalIndex:
         self.sessions = sessions
         self._tables: OrderedDict[int, _Table] = OrderedDict()
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[partial[LexicalIndex], tuple[()]]:
+        return partial(LexicalIndex, sessions=self.sessions), ()
 
     def scores(self, documents: Sequence[Document], query: str) -> list[float]:
         """Return one score a document, 0.0 where they share no word; higher is better."""
