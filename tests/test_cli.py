@@ -345,6 +345,17 @@ def test_replay_of_nothing_says_so(tmp_path):
     assert "there is no model call in what was read" in run.stderr
 
 
+def test_replay_says_where_a_check_fails_first(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([*MESSAGES[:3], {"role": "assistant", "content": "And?"}, *MESSAGES[3:]]))
+    run = cli("replay", path, "--provider", "anthropic")
+    assert run.returncode == 1
+    assert json.loads(run.stdout)["findings"] == {"ProviderProfile(anthropic)": 1}
+    assert (
+        "ProviderProfile(anthropic) fails at 1 calls, first at call 2 of session 0: the last message is" in run.stderr
+    )
+
+
 def test_replay_names_the_file_and_the_session_of_a_fault(session, tmp_path):
     path = tmp_path / "bad.json"
     path.write_text(json.dumps([*MESSAGES, {"content": "x"}]))

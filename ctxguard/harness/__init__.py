@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxguard.harness.checking import check_session
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.replay import Replay, replay
+from ctxguard.harness.replay import Replay, replay, replay_sessions
 from ctxguard.harness.sessions import Session, parse_session, read_sessions
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "parse_session",
     "read_sessions",
     "replay",
+    "replay_sessions",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.sessions import Session
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Replay", "compare", "load_baseline", "replay"]
+__all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
 
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
@@ -38,7 +38,8 @@ class Replay:
         cuts: calls that cut the window.
         price: what the contexts cost, cached prefixes cheap, in units of one uncached token.
         price_before: what the histories would have cost.
-        findings: what checks found, by check.
+        findings: calls at which a check failed, by check.
+        places: the first finding of each check, with its session and call; not among the figures.
     """
 
     sessions: int = 0
@@ -54,13 +55,15 @@ class Replay:
     price: float = 0.0
     price_before: float = 0.0
     findings: dict[str, int] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Replay) -> Replay:
-        summed = [f.name for f in fields(self) if f.name not in ("needed", "findings")]
+        summed = [f.name for f in fields(self) if f.name not in ("needed", "findings", "places")]
         sums = {name: getattr(self, name) + getattr(other, name) for name in summed}
         names = sorted({*self.findings, *other.findings})
         findings = {name: self.findings.get(name, 0) + other.findings.get(name, 0) for name in names}
-        return Replay(**sums, needed=max(self.needed, other.needed), findings=findings)
+        places = {**other.places, **self.places}
+        return Replay(**sums, needed=max(self.needed, other.needed), findings=findings, places=places)
 
     @property
     def ok(self) -> bool:
@@ -85,18 +88,20 @@ class Replay:
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON values."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "places"}
         prices = {name: round(own[name], 1) for name in ("price", "price_before")}
         shares = {name: round(getattr(self, name), 4) for name in ("cut_share", "prefix_share", "saved")}
         return {**own, **prices, **shares}
 
     def advice(self, budget: int) -> list[str]:
-        """Return what to do where there are no calls, or they were refused, or cut too often, one line each.
+        """Return where checks failed, and what to do about calls that are missing, refused or cut too often, as lines.
 
         Args:
             budget: tokens each call had.
         """
-        lines = []
+        lines = [
+            f"{name} fails at {self.findings[name]} calls, first at {place}" for name, place in self.places.items()
+        ]
         if not self.calls:
             lines.append("there is no model call in what was read: calls are played up to each assistant message")
         if self.refused:
@@ -127,6 +132,7 @@ class _Player:
     """Play one session."""
 
     def __init__(self, session: Session, stabilizer: Stabilizer, prices: PriceModel) -> None:
+        self.id = session.id
         self.artifacts = session.read()
         self.tools = session.tools
         self.overhead = session.overhead(stabilizer.counter)
@@ -163,6 +169,7 @@ class _Player:
         for check in report.checks:
             if not check.ok:
                 told.findings[check.name] = told.findings.get(check.name, 0) + 1
+                told.places.setdefault(check.name, f"call {told.calls} of session {self.id}: {check.findings[0]}")
         self._price(result.artifacts, report.tokens_before, report.tokens_after)
 
     def _price(self, artifacts: list[Artifact], before: int, after: int) -> None:
@@ -177,6 +184,11 @@ class _Player:
         told.price += self.prices.price(after, shared)
         told.price_before += self.prices.price(before, self.history_before)
         self.previous, self.history_before = artifacts, before
+
+
+def replay_sessions(sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
+    """Replay many sessions and add up their figures."""
+    return sum((replay(session, stabilizer, prices=prices) for session in sessions), Replay())
 
 
 BETTER_LOW: Final = ("refused", "tokens_after", "price")
