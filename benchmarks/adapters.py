@@ -71,6 +71,18 @@ def anthropic(messages: list[dict]) -> list:
     return made
 
 
+def responses(messages: list[dict]) -> list:
+    made: list = []
+    for m in messages:
+        if m["role"] == "tool":
+            made.append({"type": "function_call_output", "call_id": m["tool_call_id"], "output": m["content"]})
+            continue
+        if m["content"]:
+            made.append({"role": m["role"], "content": m["content"]})
+        made += [{"type": "function_call", "call_id": c["id"], **c["function"]} for c in m.get("tool_calls", [])]
+    return made
+
+
 def cost(adapter, native) -> tuple[float, float]:
     def once() -> float:
         start = time.process_time()
@@ -86,11 +98,12 @@ if __name__ == "__main__":
     messages = dicts(MESSAGES)
     histories = {
         "openai": messages,
+        "openai-responses": responses(messages),
         "anthropic": anthropic(messages),
         "langchain": lang(messages),
         "pydantic-ai": pydantic_ai(messages),
     }
-    print(f"{'adapter':<14} {'first read':>12} {'read + write':>13}   us a message, {MESSAGES:,} messages")
+    print(f"{'adapter':<16} {'first read':>12} {'read + write':>13}   us a message, {MESSAGES:,} messages")
     for name, native in histories.items():
         first, again = cost(find_adapter(name), native)
-        print(f"{name:<14} {first:>12.2f} {again:>13.2f}")
+        print(f"{name:<16} {first:>12.2f} {again:>13.2f}")

@@ -246,8 +246,8 @@ def _edited(value: object, changes: Mapping[Path, object]) -> object:
     for (head, *rest), new in changes.items():
         inner.setdefault(head, {})[tuple(rest)] = new
     if isinstance(value, (list, tuple)):
-        members = (_edited(m, inner[n]) if n in inner else m for n, m in enumerate(value))
-        return [member for member in members if member is not GONE]
+        copied = (_edited(member, inner[n]) if n in inner else member for n, member in enumerate(value))
+        return [member for member in copied if member is not GONE]
     return _copied(value, {str(key): _edited(get(value, str(key)), change) for key, change in inner.items()})
 
 
