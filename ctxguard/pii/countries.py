@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.rules import Rule, RuleSet, shipped
-from ctxguard.pii.words import LEFT, QUIET_NUMBER, RIGHT, word
+from ctxguard.pii.words import IDENTITY, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, word
 
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
 
@@ -32,7 +32,7 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
     )
 
 
-def _written(name: str, label: str, pattern: str, module: str) -> Rule:
+def _written(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_THING) -> Rule:
     """Make a rule for digits whose separators and check digit together say enough."""
     return shipped(
         name,
@@ -40,13 +40,21 @@ def _written(name: str, label: str, pattern: str, module: str) -> Rule:
         rf"{LEFT}{pattern}{RIGHT}",
         kind="number",
         validate=_STDNUM + module,
-        quiet=QUIET_NUMBER,
+        quiet=quiet,
         score=0.7,
     )
 
 
 def _letters(
-    name: str, label: str, pattern: str, shape: str, gate: str, module: str, *, lead: str | None = None
+    name: str,
+    label: str,
+    pattern: str,
+    shape: str,
+    gate: str,
+    module: str,
+    *,
+    lead: str | None = None,
+    quiet: str = QUIET_NUMBER,
 ) -> Rule:
     """Make a rule for a form with letters in it; `shape` begins with the literal that finds it fast."""
     return shipped(
@@ -57,7 +65,7 @@ def _letters(
         gate=gate,
         lead=lead,
         validate=_STDNUM + module,
-        quiet=QUIET_NUMBER,
+        quiet=quiet,
         score=0.8,
     )
 
@@ -74,7 +82,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
     ),
     "CA": (
-        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
+        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", quiet=QUIET_NUMBER),
         _digits(
             "ca-sin-named",
             "CA_SIN",
@@ -85,7 +93,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business number"),
     ),
     "GB": (
-        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
+        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", quiet=QUIET_NUMBER),
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
         *(
@@ -140,7 +148,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "FR_NIR",
             r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}",
             "fr.nir",
-            word("nir") + r"|sécu|secu|insee|social",
+            word("nir") + rf"|sécu|secu|insee|social|{IDENTITY}",
         ),
         _digits("fr-siret", "FR_SIRET", r"\d{3} ?\d{3} ?\d{3} ?\d{5}", "fr.siret", r"siret"),
         _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", word("nif") + r"|spi\b|fiscal"),
@@ -159,22 +167,33 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "AAAAAA00A00A000A",
             "AAAAAA00A00A000A",
             "it.codicefiscale",
+            quiet=QUIET_THING,
         ),
         _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", word("iva|vat") + r"|partita"),
     ),
-    "NL": (_digits("nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", word("bsn") + r"|burgerservice|sofi"),),
+    "NL": (
+        _digits(
+            "nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", word("bsn") + rf"|burgerservice|sofi|{IDENTITY}"
+        ),
+    ),
     "PL": (
-        _digits("pl-pesel", "PL_PESEL", r"\d{11}", "pl.pesel", r"pesel"),
+        _digits("pl-pesel", "PL_PESEL", r"\d{11}", "pl.pesel", rf"pesel|{IDENTITY}"),
         _digits("pl-nip", "PL_NIP", r"\d{3}-?\d{3}-?\d{2}-?\d{2}", "pl.nip", word("nip")),
     ),
     "BR": (
         _written("br-cpf", "BR_CPF", r"\d{3}\.\d{3}\.\d{3}-\d{2}", "br.cpf"),
-        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", word("cpf")),
+        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", word("cpf") + rf"|{IDENTITY}"),
         _written("br-cnpj", "BR_CNPJ", r"\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}", "br.cnpj"),
     ),
     "IN": (
-        _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar"),
-        _digits("in-aadhaar-named", "IN_AADHAAR", r"\d{12}", "in_.aadhaar", word("uid(?:ai)?") + r"|aadh?aar|आधार"),
+        _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar", quiet=QUIET_NUMBER),
+        _digits(
+            "in-aadhaar-named",
+            "IN_AADHAAR",
+            r"\d{12}",
+            "in_.aadhaar",
+            word("uid(?:ai)?") + rf"|aadh?aar|आधार|{IDENTITY}",
+        ),
         _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "AAAAA0000A", "in_.pan"),
         _letters(
             "in-gstin",
@@ -197,8 +216,8 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "KR": (
         _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
-        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", word("rrn") + r"|resident|주민"),
-        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn"),
+        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", word("rrn") + rf"|resident|주민|{IDENTITY}"),
+        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn", quiet=QUIET_NUMBER),
     ),
     "CN": (
         shipped(
@@ -208,7 +227,6 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             shape="00000000000000000[0Aa]",
             gate="00000000000000000",
             validate=_STDNUM + "cn.ric",
-            quiet=QUIET_NUMBER,
             score=0.9,
         ),
     ),

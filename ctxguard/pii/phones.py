@@ -13,7 +13,7 @@ __all__ = ["REGIONS", "phone_rules"]
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
 """Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
 _HERE: Final = "ctxguard.pii.validators:"
-_NO_DATE: Final = r"(?!\d{4}-\d\d-\d\d(?!\d))"
+_NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!\d))"
 """Most numbers with hyphens are dates: they are turned away by their shape, before any word is looked at."""
 _END: Final = r"(?![A0_]|a(?!0|aa)|[-.]\w)"
 _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
@@ -21,6 +21,15 @@ _QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
 
 
 _EVERYWHERE: Final = (
+    shipped(
+        "phone-brazil",
+        "PHONE",
+        rf"{LEFT}(?<!\d[ /])(?:\(\d{{2}}\) ?\d{{4,5}}|\d{{2}} \d{{5}})-\d{{4}}" + _END,
+        kind="number",
+        validate=_HERE + "phone_of:BR",
+        quiet=_QUIET,
+        score=0.7,
+    ),
     shipped(
         "phone-international",
         "PHONE",
@@ -88,7 +97,8 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         shipped(
             "phone-national",
             "PHONE",
-            rf"{LEFT}(?<!\d[ /]){_NO_DATE}\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d){{1,5}}" + _END,
+            rf"{LEFT}(?<!\d[ /]){_NO_DATE}(?:\(\d{{2,6}}\) ?\d{{2,8}}|\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d))"
+            r"(?:[ /-]\d{2,8}|\.\d\d){0,4}" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_QUIET,

@@ -8,7 +8,7 @@ from ctxguard.pii.countries import COUNTRY_RULES
 from ctxguard.pii.credentials import CREDENTIAL_RULES
 from ctxguard.pii.phones import phone_rules
 from ctxguard.pii.rules import RuleSet, shipped
-from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, RIGHT, SINCE_DIGITS, word
+from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, SINCE_DIGITS, word
 
 __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
@@ -32,7 +32,9 @@ _BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
 """Ends a line within a number."""
 _NO_FOUR_BEFORE: Final = "".join(rf"(?<!\d{{4}}[ \r\n-]{{{size}}})" for size in (1, 2, 3))
 """A number in fours is no row of a table: no four stands before it, as near as within it."""
-_CARD_WORDS: Final = r"card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
+_CARD_WORDS: Final = (
+    word("cc|ccn|pan") + r"|card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
+)
 _PAID: Final = word("order|payment|purchase|booking|reservation|transaction|invoice|amount|total|price") + r" \Z"
 """Words that make other numbers an order's or a sum, but, said right before it, not one that passes as a card's.
 
@@ -146,7 +148,7 @@ CORE_RULES: Final = (
         rf"{LEFT}\d{{3}}{_SEPARATED}\d{{2}}(?P=s)\d{{4}}{RIGHT}",
         kind="number",
         validate=_HERE + "us_ssn",
-        quiet=QUIET_NUMBER,
+        quiet=QUIET_THING,
         score=0.9,
     ),
     shipped(
@@ -190,7 +192,7 @@ CORE_RULES: Final = (
         r"(?<![\w])(?<![\w][.-])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?![.-]\w)",
         kind="number",
         validate=_HERE + "is_address",
-        quiet=r"(?:version|\bver\b|\bv|release|section|§|\boid\b|==|>=|<=|~=)[\"'\s:=.]{0,4}",
+        quiet=r"(?:version|\bver\b|\bv|release|section|specification|chapter|clause|§|\boid\b|objectidentifier\(|==|>=|<=|~=)[\"'\s:=.]{0,4}",
     ),
     shipped(
         "ipv4-own",

@@ -32,6 +32,7 @@ __all__ = [
     "named_secret",
     "nanp_phone",
     "national_phone",
+    "phone_of",
     "plain_phone",
     "random_enough",
     "secret_value",
@@ -247,6 +248,12 @@ def plain_phone(value: str, regions: str) -> bool:
     return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
 
 
+@lru_cache(maxsize=4096)
+def phone_of(value: str, region: str) -> bool:
+    """Tell whether a number as it is written in one region is a phone number there."""
+    return _is_valid_in(value, [region])
+
+
 def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
     import phonenumbers
 
@@ -293,7 +300,10 @@ def random_enough(value: str) -> bool:
     return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
 
 
-_CODE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|[a-z_]+\Z|https?://")
+_CODE: Final = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://"
+)
+"""A dotted name, one of small letters, one whose last words begin with capitals (a class), an address."""
 
 
 def named_secret(value: str) -> bool:

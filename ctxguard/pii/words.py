@@ -6,11 +6,13 @@ from typing import Final
 
 __all__ = [
     "CONNECTOR",
+    "IDENTITY",
     "LEFT",
     "PHONE_JOIN",
     "PHONE_LOOSELY",
     "PHONE_STRICTLY",
     "QUIET_NUMBER",
+    "QUIET_THING",
     "RIGHT",
     "SINCE_DIGITS",
     "word",
@@ -39,12 +41,19 @@ _THINGS: Final = (
     "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
     "|balance|cost|usd|eur|population|date|time|year|score|count"
 )
-QUIET_NUMBER: Final = (
-    rf"{SINCE_DIGITS}(?:(?<![a-z])(?:{_THINGS})"
-    r"(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?|(?<=[_a-z0-9])id|\bids?)"
-    r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
+_THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?"
+_PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
+_ANY_ID: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL) + r"(?:(?<=[_a-z0-9])id|\bids?)"
+_UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
+QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}"
+"""Words right before a number that say what else it is: an order, an item, a date."""
+QUIET_NUMBER: Final = rf"{SINCE_DIGITS}(?:{_THING}|{_ANY_ID}){_UP_TO_NUMBER}"
+"""The same, and any key that ends in `_id`, but that of a person's number."""
+IDENTITY: Final = (
+    r"(?:national|citizen|personal|resident)(?:[ _-]?(?:id|identity|identification))|identity[ _-]?(?:card|doc|no|num)"
+    r"|(?<![a-z])id[ _-]?card"
 )
-"""Words right before a number that say what else it is: an order, an item, a date, a key that ends in `_id`."""
+"""Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
     "tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
@@ -60,7 +69,8 @@ PHONE_STRICTLY: Final = (
 )
 """Words before bare digits that make them a phone number."""
 PHONE_LOOSELY: Final = (
-    PHONE_STRICTLY + r"|(?<![a-z])(?:call|calling|called|contact|answering|ring|reach|texted)(?![a-z])"
+    PHONE_STRICTLY
+    + r"|(?<![a-z])(?:call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted)(?![a-z])"
 )
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
