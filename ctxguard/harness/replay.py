@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
@@ -203,13 +204,25 @@ def load_baseline(path: str | Path) -> Mapping[str, object]:
     """
     try:
         figures = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"the baseline {path} cannot be read ({error}); write one with --output", setting="baseline"
         ) from error
-    if not isinstance(figures, dict) or any(name not in figures for name in (*BETTER_LOW, *BETTER_HIGH)):
+    if not isinstance(figures, dict) or not all(map(_is_figure, _compared(figures))):
         raise ConfigError(f"the baseline {path} holds no figures of a replay", setting="baseline")
     return figures
+
+
+def _compared(figures: Mapping[str, object]) -> Iterator[object]:
+    """Walk what of a baseline is compared; None where something is missing."""
+    yield from (figures.get(name) for name in (*BETTER_LOW, *BETTER_HIGH))
+    findings = figures.get("findings", {})
+    yield from findings.values() if isinstance(findings, Mapping) else (None,)
+
+
+def _is_figure(value: object) -> bool:
+    """Tell a number that others can be worse than: against NaN nothing would be."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def compare(now: Replay, baseline: Mapping[str, object], *, tolerance: float = 0.01) -> list[str]:

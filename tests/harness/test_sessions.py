@@ -11,7 +11,7 @@ from ctxguard.adapters import stabilize_native
 from ctxguard.errors import AdapterError, ConfigError, HistoryError, SessionFileError
 from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
 from ctxguard.harness.checking import check_session
-from ctxguard.harness.replay import Replay, compare
+from ctxguard.harness.replay import Replay, compare, load_baseline
 from ctxguard.stabilizer import Stabilizer
 
 MESSAGES = [
@@ -181,3 +181,25 @@ def test_figures_are_rounded_and_what_refused_calls_need_is_the_most_of_them():
     figures = (told + Replay(needed=50)).to_dict()
     assert (figures["price"], figures["price_before"], figures["needed"]) == (57345.4, 0.3, 70)
     assert figures["cut_share"] == 0.3333
+
+
+FIGURES = Replay(calls=10, tokens_after=1_000, price=500.0).to_dict()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "[" * 100_000,
+        *(json.dumps({**FIGURES, "price": price}) for price in ("5", None, [1], True, float("nan"))),
+        *(json.dumps({**FIGURES, "findings": findings}) for findings in ([1], {"NoPII": "1"})),
+        json.dumps({name: figure for name, figure in FIGURES.items() if name != "refused"}),
+    ],
+)
+def test_a_baseline_that_holds_no_figures_to_compare_with_is_refused(tmp_path, broken):
+    with pytest.raises(ConfigError, match=r"the baseline .* (cannot be read|holds no figures)"):
+        load_baseline(written(tmp_path, broken))
+
+
+def test_a_baseline_without_findings_is_one_where_there_were_none(tmp_path):
+    older = {name: figure for name, figure in FIGURES.items() if name != "findings"}
+    assert load_baseline(written(tmp_path, json.dumps(older))) == older
