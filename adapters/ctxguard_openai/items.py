@@ -101,22 +101,21 @@ def call_id(item: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _is_hosted(item: object) -> bool:
+def _is_hosted(item: object, kind: str | None) -> bool:
     """Tell a tool search that the server ran by itself: it has no call id."""
-    return item_type(item) in ("tool_search_call", "tool_search_output") and call_id(item) is None
+    return kind in ("tool_search_call", "tool_search_output") and call_id(item) is None
 
 
-def is_output(item: object) -> bool:
-    """Tell what answers a call that the caller ran."""
-    return item_type(item) in CALL_OF and not _is_hosted(item)
+def is_output(item: object, kind: str | None) -> bool:
+    """Tell what answers a call that the caller ran; `kind` is the item's `item_type`."""
+    return kind in CALL_OF and not _is_hosted(item, kind)
 
 
-def is_model_item(item: object) -> bool:
-    """Tell what the model wrote, or the provider for it."""
-    kind = item_type(item)
+def is_model_item(item: object, kind: str | None) -> bool:
+    """Tell what the model wrote, or the provider for it; `kind` is the item's `item_type`."""
     if kind == "message":
         return get(item, "role") == "assistant"
-    return kind not in FIXED and not is_output(item)
+    return kind not in FIXED and not is_output(item, kind)
 
 
 def is_program(items: tuple[Item, ...]) -> bool:
@@ -126,13 +125,15 @@ def is_program(items: tuple[Item, ...]) -> bool:
 
 def calls_a_tool(item: Item, items: tuple[Item, ...]) -> bool:
     """Tell whether a result is awaited for an item; the calls of a hosted program are part of its run."""
-    return item_type(item) in OUTPUT_OF and not _is_hosted(item) and not is_program(items)
+    kind = item_type(item)
+    return kind in OUTPUT_OF and not _is_hosted(item, kind) and not is_program(items)
 
 
 def view(items: tuple[Item, ...]) -> View:
     """Say what one artifact holds of items that stand together; the places begin with the number of the item."""
-    first, answers = items[0], is_output(items[0])
-    role = str(get(first, "role")) if item_type(first) == "message" else None
+    first, kind = items[0], item_type(items[0])
+    answers = is_output(first, kind)
+    role = str(get(first, "role")) if kind == "message" else None
     return View(
         Kind.TOOL if answers else KINDS.get(role or "", Kind.ASSISTANT),
         slots(items),

@@ -92,7 +92,7 @@ def _groups(native: Sequence[Item]) -> Iterator[list[Item]]:
         if kind is None:
             raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
         programs += (kind == "program") - (kind == "program_output")
-        spoken = is_model_item(item)
+        spoken = is_model_item(item, kind)
         if programs > 0 or (spoken and not _begins_anew(run, kind)):
             run.append(item)
             continue
