@@ -299,7 +299,7 @@ def _lines(report: Report) -> list[str]:
             f"cut: the prompt changes from position {report.cut.position} on, {report.cut.rebilled:,} tokens re-billed"
         )
     elif report.changed:
-        lines.append("prompt prefix: only extended since the previous call")
+        lines.append("cut: none in this call")
     for check in report.checks:
         lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
         lines += [f"       {finding}" for finding in check.findings[:20]]

@@ -119,3 +119,12 @@ def test_a_text_that_grew_by_masking_is_said_to_have_grown():
     assert report.tokens_after > report.tokens_before
     assert "% added)" in str(report)
     assert "(-" not in str(report)
+
+
+def test_a_report_claims_nothing_of_the_call_before_that_it_cannot_know():
+    opening = Artifact("user", "For this turn alone: mail ann@corp-mail.net.", lifetime=Lifetime(turns=1))
+    history = [opening, Artifact("assistant", "Done, to ann@corp-mail.net."), Artifact("user", "Thanks.")]
+    report = Stabilizer(500).stabilize(history).report
+    assert "dropped" in report.counts()  # what the call before was sent first is gone
+    assert "cut: none in this call" in str(report)
+    assert "extended" not in str(report)
