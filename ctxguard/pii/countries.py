@@ -226,7 +226,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             rf"{_START}\d{{17}}[\dXx]{_END}",
             shape="00000000000000000[0Aa]",
             gate="00000000000000000",
-            validate=_STDNUM + "cn.ric",
+            validate="ctxguard.pii.validators:chinese_id",
             score=0.9,
         ),
     ),

@@ -30,16 +30,19 @@ _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 _LINE_ESCAPE: Final = re.compile(r"\\[ntrbf]")
 """Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
 _ASCII: Final = bytes(range(128))
-_UNSEEN: Final = frozenset(_INVISIBLE)
+_TAGS: Final = "\U000e0000-\U000e01ef"
+_UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
+_NAMES: Final = "nbsp|commat|period|hyphen|dash|plus|colon|sol|lowbar|lpar|rpar"
 _ESCAPES: Final = (
     ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
     ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
-    ("&", re.compile(r"&(?:#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);")),
+    ("&", re.compile(rf"&(?:#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});")),
 )
 """JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
 _REMOVED: Final = re.compile(
-    rf"[{_INVISIBLE}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
-    r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])|(?<=&)(?P<name>#\d{2,5}|#[xX][0-9a-fA-F]{2,5}|nbsp|commat);|(?<![\\%&]))"
+    rf"[{_INVISIBLE}{_TAGS}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
+    r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])"
+    rf"|(?<=&)(?P<name>#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});|(?<![\\%&]))"
 )
 """Begins with one class, so that it is searched at the speed of one."""
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
@@ -155,13 +158,17 @@ def _meant(match: re.Match[str]) -> str:
 def _folding() -> Mapping[str, str]:
     """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one.
 
+    Circled, small, full-width and mathematical ones are; superscripts are not: they are notes beside a number.
+
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
     """
     table = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SPACES, " ")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
         if unicodedata.decimal(chr(zero), None) == 0:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}
-    for code in range(0xFF01, 0xFF5F):
-        table.setdefault(chr(code), chr(code - 0xFEE0))
+    for code in (*range(0x2460, 0x24EA), *range(0xFE50, 0xFE6C), *range(0xFF01, 0xFF5F), *range(0x1D400, 0x1D800)):
+        plain = unicodedata.normalize("NFKC", chr(code))
+        if len(plain) == 1 and plain.isascii():
+            table.setdefault(chr(code), plain)
     # `re` takes these for those where case is ignored
     return table | {"\u0131": "i", "\u0130": "I", "\u017f": "s", "\u212a": "K"}

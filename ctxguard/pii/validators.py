@@ -17,6 +17,7 @@ __all__ = [
     "address_length",
     "card",
     "card_on_two_lines",
+    "chinese_id",
     "crypto",
     "date",
     "email",
@@ -278,6 +279,21 @@ def _parsed(value: str, region: str | None) -> PhoneNumber | None:
 def crypto(value: str) -> bool:
     """Tell whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
     return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
+
+
+def chinese_id(value: str) -> bool:
+    """Tell whether a Chinese identity number has a province, a date and its check digit (GB 11643).
+
+    python-stdnum asks for a county that was there at birth, too; many people were numbered later.
+    """
+    from stdnum.cn import ric
+    from stdnum.exceptions import ValidationError
+
+    try:
+        born = ric.get_birth_date(value)
+    except ValidationError:
+        return False
+    return 11 <= int(value[:2]) <= 91 and born.year >= 1900 and bool(ric.calc_check_digit(value) == value[-1].upper())
 
 
 _INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)

@@ -116,6 +116,12 @@ def test_leaves_alone_what_only_looks_like_personal_data(text):
         ("a\u200b\u200b\u200b\u200b\u200b jane@site.org\u200b\u200b\u200b\u200b\u200b x", "jane@site.org"),
         ("so: j\u200bane@si\u2060te.org!", "j\u200bane@si\u2060te.org"),
         ("tel ٠٣٠ ٩٠١٨٢٠٠", "٠٣٠ ٩٠١٨٢٠٠"),
+        ("to jane&commat;site&period;org", "jane&commat;site&period;org"),
+        ("ssn 536&hyphen;22&hyphen;8741", "536&hyphen;22&hyphen;8741"),
+        ("so: jane\U000e0041\U000e007f@site.org!", "jane\U000e0041\U000e007f@site.org"),
+        ("4111 11\U000e010011 1111 1111", "4111 11\U000e010011 1111 1111"),
+        ("to 𝐣𝐚𝐧𝐞﹫𝐬𝐢𝐭𝐞.𝐨𝐫𝐠", "𝐣𝐚𝐧𝐞﹫𝐬𝐢𝐭𝐞.𝐨𝐫𝐠"),
+        ("④①①① ①①①① ①①①① ①①①①", "④①①① ①①①① ①①①① ①①①①"),
     ],
 )
 def test_sees_through_disguises_and_says_the_place_in_the_original(text, value):
