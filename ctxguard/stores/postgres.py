@@ -260,6 +260,8 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         from sqlalchemy.exc import ArgumentError
 
         parsed = make_url(url).set(drivername="postgresql+psycopg")
+        if "@" in (parsed.host or ""):  # what stands before it is the end of a password, not to be quoted
+            raise ValueError("a second @")
         return create_engine(
             parsed, pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": connect_timeout}
         )
@@ -267,7 +269,8 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
     except (ArgumentError, ValueError) as error:
         raise StoreError(
-            "the store's URL cannot be read; it looks like postgresql://user:password@host/database"
+            "the store's URL cannot be read; it looks like postgresql://user:password@host/database, with %40, %3A and "
+            "%2F for @, : and / in a password"
         ) from error
 
 

@@ -70,9 +70,10 @@ def test_an_error_tells_neither_password_nor_value(tmp_path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_url_that_cannot_be_read_is_not_shown() -> None:
-    with pytest.raises(StoreError, match="URL cannot be read") as raised:
-        PostgresStore("postgresql://user:hunter2@host:port/db")
+@pytest.mark.parametrize("url", ["postgresql://user:hunter2@host:port/db", "postgresql://user:pa@hunter2@host/db"])
+def test_a_url_that_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(StoreError, match=r"URL cannot be read.*%40, %3A and %2F for @") as raised:
+        PostgresStore(url)
     assert "hunter2" not in str(raised.value)
 
 
