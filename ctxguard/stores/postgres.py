@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from sqlalchemy import Connection, CursorResult, Engine
+    from sqlalchemy import URL, Connection, CursorResult, Engine
     from sqlalchemy.exc import SQLAlchemyError
 
 __all__ = ["PostgresStore"]
@@ -256,14 +256,11 @@ class PostgresStore:
 
 def _create_engine(url: str, connect_timeout: int) -> Engine:
     try:
-        from sqlalchemy import create_engine, make_url
+        from sqlalchemy import create_engine
         from sqlalchemy.exc import ArgumentError
 
-        parsed = make_url(url).set(drivername="postgresql+psycopg")
-        if "@" in (parsed.host or ""):  # what stands before it is the end of a password, not to be quoted
-            raise ValueError("a second @")
         return create_engine(
-            parsed, pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": connect_timeout}
+            _url(url), pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": connect_timeout}
         )
     except ImportError as error:
         raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
@@ -272,6 +269,15 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
             "the store's URL cannot be read; it looks like postgresql://user:password@host/database, with %40, %3A and "
             "%2F for @, : and / in a password"
         ) from error
+
+
+def _url(url: str) -> URL:
+    from sqlalchemy import make_url
+
+    parsed = make_url(url).set(drivername="postgresql+psycopg")
+    if "@" in (parsed.host or ""):
+        raise ValueError("a host holds no @; what stands before it is the end of a password")
+    return parsed
 
 
 def _named(connection: Connection, statement: str, namespace: str, key: str) -> CursorResult[Any]:
