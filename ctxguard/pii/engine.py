@@ -37,6 +37,8 @@ _NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
 _PHONE: Final = "PHONE"
 _PHONE_DIGITS: Final = 7
 """A phone number with its area code has no fewer: with fewer left, what follows is no value of its own."""
+_LONG: Final = 4_000
+"""Of longer texts it is told once which context words stand in them at all; in shorter ones that does not pay."""
 _GAP: Final = " /,;|"
 Fit: TypeAlias = tuple[int, int, tuple[Prepared, ...]]
 """Where a number may stand in its window, and the rules whose shape it has: the surest first."""
@@ -178,6 +180,7 @@ class Engine:
 
     def _match_numbers(self, seen: Seen, found: Found) -> None:
         shape, text, around, known = seen.shape, seen.text, self._surroundings, self._fits.get
+        holds = seen.may_hold if len(text) > _LONG else None
         for begin, end, first, limit in number_windows(shape) if self._numbers else ():
             key = (shape[begin:end], first, limit)
             fits = known(key)
@@ -185,15 +188,25 @@ class Engine:
                 fits = self._remember(key)
                 known = self._fits.get
             if fits:
-                self._judge_number(fits, text, begin, around, found)
+                self._judge_number(fits, text, begin, around, found, holds)
 
-    def _judge_number(self, fits: tuple[Fit, ...], text: str, begin: int, around: Surroundings, found: Found) -> None:
+    def _judge_number(
+        self,
+        fits: tuple[Fit, ...],
+        text: str,
+        begin: int,
+        around: Surroundings,
+        found: Found,
+        holds: Callable[[frozenset[str]], bool] | None = None,
+    ) -> None:
         """Take of the rules that a number fits the surest that stands: no other is kept of the same characters."""
         place, before = -1, NOTHING
         for start, stop, rules in fits:
-            if start != place:
-                place, before = start, around.of(text, begin + start)
             for prepared in rules:
+                if holds is not None and not holds(prepared.words):
+                    continue
+                if start != place:
+                    place, before = start, around.of(text, begin + start)
                 if self._judge(prepared, text, begin + start, begin + stop, before, found):
                     break
 

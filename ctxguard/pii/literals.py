@@ -16,14 +16,13 @@ from re import _constants as op  # type: ignore[attr-defined]  # the one parser 
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
-__all__ = ["Condition", "condition_of", "forms_of", "may_match", "width_of"]
+__all__ = ["Condition", "condition_of", "forms_of", "may_match", "width_of", "words_of"]
 
 Literals: TypeAlias = frozenset[str]
 Parsed: TypeAlias = Iterable[tuple[object, object]]
 Condition: TypeAlias = tuple[int, tuple[bytes, ...]]
 """Number of a form, and the literals one of which it holds."""
 _MOST: Final = 12
-"""Literals of which one must stand in the text; more are not looked for."""
 _LONGEST: Final = 16
 _WIDEST: Final = 7
 """Characters of a class that are told apart."""
@@ -45,10 +44,14 @@ class _Form:
     Attributes:
         table: for `bytes.translate`.
         ignores_case: small and capital letters become the same.
+        most: literals of which one must stand in the text; more are not looked for.
+        is_ascii: nothing beyond ASCII stands in the text.
     """
 
     table: bytes
     ignores_case: bool
+    most: int = _MOST
+    is_ascii: bool = False
 
     def fold(self, code: int) -> str | None:
         """Return what a character becomes; None beyond ASCII, where `re` knows more than one spelling."""
@@ -71,6 +74,12 @@ _FORMS: Final = (
     _form((_DIGITS + "abcdefABCDEF", "h"), ("hH", "x")),
     _form((_DIGITS + _UPPER + _LOWER + "_-", "w")),
 )
+_WORDS: Final = _Form(bytes(range(256)), ignores_case=False, most=100, is_ascii=True)
+
+
+def words_of(pattern: str) -> frozenset[str]:
+    """Return literals of which every ASCII text holds one that an expression matches; none where nothing is known."""
+    return _Walk(_WORDS, parser.parse(pattern)).best
 
 
 def width_of(pattern: str) -> int:
@@ -116,6 +125,7 @@ class _Walk:
         self._read = _EMPTY
         self._best = _ANY
         self._is_exact = True
+        self.is_possible = True
         for parsed in sequences:
             for kind, argument in parsed:
                 self._node(kind, argument)
@@ -139,6 +149,7 @@ class _Walk:
         elif kind in _REPEATS:
             self._repeat(*argument)  # type: ignore[misc]
         elif kind is op.LITERAL:
+            self.is_possible &= not self._form.is_ascii or argument < 128  # type: ignore[operator]
             self._append(self._members([(op.LITERAL, argument)]))
         elif kind is op.IN:
             self._append(self._members(argument))  # type: ignore[arg-type]
@@ -153,7 +164,8 @@ class _Walk:
 
     def _within(self, alternatives: Sequence[Parsed]) -> None:
         """Take in a group: one of its alternatives stands there."""
-        walks = [_Walk(self._form, one) for one in alternatives]
+        walks = [walk for one in alternatives if (walk := _Walk(self._form, one)).is_possible]
+        self.is_possible &= bool(walks)
         exact = [walk.exact for walk in walks]
         if None not in exact:
             self._append(frozenset().union(*(one for one in exact if one is not None)))
@@ -173,10 +185,10 @@ class _Walk:
         if most != least or least > _LONGEST:
             self._break()
             # whatever the number, the last ones stand right before what follows
-            self._read = _times(exact, min(least, _LONGEST))
+            self._read = _times(exact, min(least, _LONGEST), self._form.most)
 
     def _append(self, exact: Literals | None) -> None:
-        longer = _joined(self._read, exact) if exact else None
+        longer = _joined(self._read, exact, self._form.most) if exact else None
         if longer is None:
             self._break()
             self._read = exact or _EMPTY
@@ -190,7 +202,7 @@ class _Walk:
         self._is_exact = False
 
     def _offer(self, condition: Literals) -> None:
-        if len(condition) <= _MOST and _worth(condition) > _worth(self._best):
+        if len(condition) <= self._form.most and _worth(condition) > _worth(self._best):
             self._best = condition
 
     def _members(self, members: Sequence[tuple[object, object]]) -> Literals | None:
@@ -211,9 +223,9 @@ class _Walk:
         return frozenset(char for char in chars if char is not None)
 
 
-def _joined(heads: Literals, tails: Literals) -> Literals | None:
+def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
     """Return every head with every tail; None where it is too much."""
-    if len(heads) * len(tails) > _MOST:
+    if len(heads) * len(tails) > most:
         return None
     both = frozenset(map("".join, product(heads, tails)))
     return both if max(map(len, both)) <= _LONGEST else None
@@ -224,10 +236,10 @@ def _shortest(literals: Literals) -> Literals:
     return frozenset(one for one in literals if not any(other in one for other in literals if other is not one))
 
 
-def _times(exact: Literals, number: int) -> Literals:
+def _times(exact: Literals, number: int, most: int) -> Literals:
     result = _EMPTY
     for _ in range(number):
-        longer = _joined(result, exact)
+        longer = _joined(result, exact, most)
         if longer is None:
             break
         result = longer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.gates import Gate
-from ctxguard.pii.literals import width_of
+from ctxguard.pii.literals import width_of, words_of
 from ctxguard.pii.shapes import Seen
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class Prepared:
     def width(self) -> int:
         """Characters that a match has at least."""
         return width_of(self._source["pattern"][0])
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """What an ASCII text with a finding holds one of; nothing where that is not known."""
+        return words_of(self.rule.context) if self.rule.needs_context else frozenset()
 
     @cached_property
     def group(self) -> int | str:

@@ -11,7 +11,7 @@ from strategies_for_text import texts
 
 from ctxguard.pii import STANDARD
 from ctxguard.pii.fold import view_of
-from ctxguard.pii.literals import condition_of, forms_of, may_match
+from ctxguard.pii.literals import condition_of, forms_of, may_match, words_of
 from ctxguard.pii.rules import Rule, RuleSet
 
 RULES = [rule for rule in STANDARD.rules if rule.kind == "text"]
@@ -97,6 +97,29 @@ def test_any_expression(text, data):
 )
 def test_letters_that_stand_for_those_of_ascii_hide_nothing(text):
     assert STANDARD.find(text) == STANDARD.scan(text) != ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (r"(?<![a-z])(?:dob)(?![a-z])|born|geburt|né\b|出生", {"dob", "born", "geburt"}),
+        (r"\A(?>[\s\S]*\d)?+\D*?(?:call(?: me)?(?: at| on)|t[eé]l|phones?)\D{0,9}\Z", {"call", "phone", "t"}),
+        (r"ipv[46]|\d+", set()),
+        ("号码|電話", set()),
+    ],
+)
+def test_the_words_of_an_ascii_text_are_found(pattern, words):
+    assert words_of(pattern) == words
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_context_of_a_long_text_is_passed_over(data):
+    rule = data.draw(st.sampled_from([rule for rule in STANDARD.rules if rule.kind == "number" and rule.needs_context]))
+    words = data.draw(st.from_regex(rule.context))
+    text = f"{words} 4111-1111 1 {data.draw(texts)} "
+    padded = text + "x " * 2_500
+    assert STANDARD.find(padded) == STANDARD.scan(padded)
 
 
 def test_every_digit_is_read_as_one_of_ascii():
