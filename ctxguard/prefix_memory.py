@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,6 +59,7 @@ class PrefixMemory(Generic[V]):
         self._entries: dict[Slot, Remembered[V]] = {}
         self._size = 0
         self._lock = Lock()
+        self._pid = os.getpid()
 
     def __reduce__(self) -> tuple[partial[PrefixMemory[V]], tuple[()]]:
         return partial(PrefixMemory, most=self.most), ()
@@ -84,7 +86,7 @@ class PrefixMemory(Generic[V]):
         if found is None:
             return None
         slot = (id(found.items[-1]), found.length, variant)
-        with self._lock:
+        with self._alone():
             if self._entries.get(slot) is not found:
                 return None  # another thread was faster
             self._drop(slot)
@@ -104,7 +106,7 @@ class PrefixMemory(Generic[V]):
         if not items:
             return
         slot = (id(items[-1]), len(items), variant)
-        with self._lock:
+        with self._alone():
             before = None
             if after is not None and after.items:
                 self._drop(after.before)
@@ -120,12 +122,18 @@ class PrefixMemory(Generic[V]):
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
+        with self._alone():
             self._entries.clear()
             self._size = 0
 
+    def _alone(self) -> Lock:
+        """Return the lock; a new one after a fork: what held the other one may not have come along to let it go."""
+        if self._pid != os.getpid():
+            self._lock, self._pid = Lock(), os.getpid()
+        return self._lock
+
     def _touch(self, slot: Slot) -> None:
-        with self._lock:
+        with self._alone():
             found = self._entries.pop(slot, None)
             if found is not None:
                 self._entries[slot] = found

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
+import threading
+import warnings
 
 import pytest
 from hypothesis import given
@@ -100,3 +104,34 @@ def test_a_stabilizer_is_copied_and_sent_to_other_processes_without_what_it_reme
     result = stabilizer.stabilize(history)
     assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
     assert b"corp-mail" not in pickle.dumps(stabilizer)
+
+
+class Slow:
+    """A variant whose hash is worked out, inside the memory, only when it is let go on."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = threading.Event(), threading.Event()
+
+    def __hash__(self) -> int:
+        self.asked.set()
+        return int(self.gate.wait(30))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_was_forked_while_a_thread_remembered_something_goes_on():
+    memory: PrefixMemory[str] = PrefixMemory()
+    slow, items = Slow(), [Item() for _ in range(3)]
+    thread = threading.Thread(target=memory.keep, args=(items, "of the thread", slow))
+    thread.start()
+    assert slow.asked.wait(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking beside threads
+        child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        memory.keep(items, "of the child")
+        found = memory.find(items)
+        os._exit(0 if found is not None and found.value == "of the child" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    slow.gate.set()
+    thread.join(30)
