@@ -151,6 +151,17 @@ class Report:
         return None if len(history) == len(result) else min(len(history), len(result))
 
     @cached_property
+    def unread(self) -> int:
+        """Parts of the result that are opaque to the adapter, of unknown kind or sealed: nothing in them is masked."""
+        contents = (artifact.content for artifact in self._draft.artifacts)
+        return sum(part.kind == "opaque" for parts in contents if not isinstance(parts, str) for part in parts)
+
+    @property
+    def unread_told(self) -> str:
+        """What `str` and HTML say of the parts that were not read."""
+        return f"unread: parts that the adapter does not know, or that are sealed, passed on unmasked: {self.unread}"
+
+    @cached_property
     def decisions(self) -> list[Decision]:
         """One decision an artifact of the history, in its order, then those that stages added."""
         return _decisions(self._draft)
@@ -169,6 +180,7 @@ class Report:
             "counter": self.counter,
             "accuracy": self.accuracy,
             "first_changed": self.first_changed,
+            "unread": self.unread,
             "cut": None
             if self.cut is None
             else {
@@ -300,6 +312,8 @@ def _lines(report: Report) -> list[str]:
         )
     elif report.changed:
         lines.append("cut: none in this call")
+    if report.unread:
+        lines.append(report.unread_told)
     for check in report.checks:
         lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
         lines += [f"       {finding}" for finding in check.findings[:20]]

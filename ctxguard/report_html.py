@@ -25,10 +25,14 @@ def report_html(report: Report) -> str:
     return (
         f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
         f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
-        f"{_bar(report)}<ul>{checks}</ul><details open><summary>{len(report.decisions)} decisions</summary>"
-        "<table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
+        f"{_bar(report)}<ul>{checks}</ul>{_unread(report)}"
+        f"<details open><summary>{len(report.decisions)} decisions</summary><table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
         f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"
     )
+
+
+def _unread(report: Report) -> str:
+    return f"<p>{html.escape(report.unread_told)}</p>" if report.unread else ""
 
 
 def _row(run: DecisionRun) -> str:

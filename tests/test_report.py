@@ -6,6 +6,7 @@ import json
 
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
 from ctxguard.report import decision_runs
+from ctxguard_openai import stabilize_messages
 
 MAIL = "jane.doe@corp-mail.net"
 
@@ -49,6 +50,17 @@ def test_a_result_and_its_artifacts_show_themselves_escaped_in_a_notebook():
     assert "<script>" not in html
     call = Artifact("assistant", "", calls=(ToolCall("<f>", '{"a": "<b>"}', "1"),))
     assert "&lt;f&gt;({&quot;a&quot;: &quot;&lt;b&gt;&quot;})" in call._repr_html_()
+
+
+def test_parts_that_nobody_reads_are_told_in_every_form():
+    strange = {"type": "hologram", "data": MAIL}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "See:"}, strange]}]
+    out, report = stabilize_messages(messages, Stabilizer(500))
+    assert out[0] is messages[0]
+    assert report.unread == report.to_dict()["unread"] == 1
+    for told in (str(report), report._repr_html_()):
+        assert "passed on unmasked: 1" in told
+    assert "unread" not in str(stabilized().report)
 
 
 def test_what_went_before_masking_is_masked_in_the_report():
