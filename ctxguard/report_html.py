@@ -26,7 +26,8 @@ def report_html(report: Report) -> str:
         f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
         f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
         f"{_bar(report)}<ul>{checks}</ul>{_unread(report)}"
-        f"<details open><summary>{len(report.decisions)} decisions</summary><table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
+        f"<details open><summary>{len(report.decisions)} decisions</summary>"
+        "<table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
         f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"
     )
 
