@@ -226,7 +226,7 @@ class Stabilizer:
             budget=self.budget_for(window),
             counter=self.counter,
             history=history,
-            overhead=overhead + self.counter.tools(tools),
+            overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
             calibrate=self.calibrate,

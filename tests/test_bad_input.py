@@ -148,3 +148,9 @@ def test_every_error_is_one_of_ours_and_pickles():
     again = pickle.loads(pickle.dumps(error))
     assert (again.needed, again.budget, again.parts, str(again)) == (20, 10, {"system": 20}, str(error))
     assert isinstance(again, CtxguardError)
+
+
+@pytest.mark.parametrize("overhead", [-5, None, "10", 1.5])
+def test_an_overhead_that_is_no_number_of_tokens_is_refused(overhead):
+    with pytest.raises(ConfigError, match="overhead"):
+        Stabilizer(100).stabilize([Artifact("user", "Hi")], overhead=overhead)

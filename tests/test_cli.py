@@ -318,12 +318,19 @@ def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_
     assert "worse than the baseline: tokens_after was" in worse.stderr
 
 
-def test_a_baseline_of_other_sessions_is_none(session, tmp_path):
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        (["--budget", 2000], "budget 8000 and 2000"),
+        (["--budget", 8000, "SESSION"], "sessions 1 and 2"),
+    ],
+)
+def test_a_baseline_of_other_sessions_or_budgets_is_none(session, tmp_path, other, fault):
     figures = tmp_path / "figures.json"
-    assert cli("replay", session, "--output", figures).returncode == 0
-    run = cli("replay", session, session, "--baseline", figures)
+    assert cli("replay", session, "--budget", 8000, "--output", figures).returncode == 0
+    run = cli("replay", session, *(session if part == "SESSION" else part for part in other), "--baseline", figures)
     assert run.returncode == 2
-    assert "the baseline is of 1 sessions with 21 calls, and these are 2 with 42; write one of these" in run.stderr
+    assert f"the baseline is of other figures than these: {fault}; write one of these with --output" in run.stderr
 
 
 def test_what_is_read_is_never_written_over(session, tmp_path):

@@ -28,6 +28,7 @@ class Replay:
 
     Attributes:
         sessions: how many.
+        budget: tokens each call had, the reply's reserve taken off; the most of them, where figures are added up.
         calls: model calls in them: the history up to each assistant message.
         pressed: calls whose history exceeds the budget.
         refused: calls for which what must stay does not fit (`BudgetExceededError`).
@@ -44,6 +45,7 @@ class Replay:
     """
 
     sessions: int = 0
+    budget: int = 0
     calls: int = 0
     pressed: int = 0
     refused: int = 0
@@ -59,12 +61,13 @@ class Replay:
     places: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Replay) -> Replay:
-        summed = [f.name for f in fields(self) if f.name not in ("needed", "findings", "places")]
+        summed = [f.name for f in fields(self) if f.name not in ("budget", "needed", "findings", "places")]
         sums = {name: getattr(self, name) + getattr(other, name) for name in summed}
         names = sorted({*self.findings, *other.findings})
         findings = {name: self.findings.get(name, 0) + other.findings.get(name, 0) for name in names}
         places = {**other.places, **self.places}
-        return Replay(**sums, needed=max(self.needed, other.needed), findings=findings, places=places)
+        most = {name: max(getattr(self, name), getattr(other, name)) for name in ("budget", "needed")}
+        return Replay(**sums, **most, findings=findings, places=places)
 
     @property
     def ok(self) -> bool:
@@ -139,7 +142,7 @@ class _Player:
         self.overhead = session.overhead(stabilizer.counter)
         self.stabilizer = finished(stabilizer, session.adapter, self.artifacts)
         self.prices = prices
-        self.told = Replay(sessions=1)
+        self.told = Replay(sessions=1, budget=stabilizer.budget_for())
         self.previous: list[Artifact] | None = None
         self.history_before = 0
 
@@ -234,21 +237,23 @@ def compare(now: Replay, baseline: Mapping[str, object], *, tolerance: float = 0
         tolerance: share by which a figure may be worse.
 
     Raises:
-        ConfigError: it is of other sessions.
+        ConfigError: it is of other sessions, or of another budget.
     """
     told = now.to_dict()
-    if any(baseline.get(name, told[name]) != told[name] for name in ("sessions", "calls")):
-        raise ConfigError(
-            f"the baseline is of {baseline['sessions']} sessions with {baseline['calls']} calls, and these are "
-            f"{now.sessions} with {now.calls}; write one of these with --output",
-            setting="baseline",
-        )
+    for name in ("sessions", "calls", "budget"):
+        was = baseline.get(name, told[name])
+        if was != told[name]:
+            raise ConfigError(
+                f"the baseline is of other figures than these: {name} {was} and {told[name]}; "
+                "write one of these with --output",
+                setting="baseline",
+            )
     worse = []
     for name in (*BETTER_LOW, *BETTER_HIGH):
-        was, is_now = float(str(baseline[name])), float(str(told[name]))
-        loss = is_now - was if name in BETTER_LOW else was - is_now
-        if loss > abs(was) * tolerance:
-            worse.append(f"{name} was {was:g} and is {is_now:g}")
+        before, after = float(str(baseline[name])), float(str(told[name]))
+        loss = after - before if name in BETTER_LOW else before - after
+        if loss > abs(before) * tolerance:
+            worse.append(f"{name} was {before:g} and is {after:g}")
     known = baseline.get("findings")
     for check, count in now.findings.items():
         if count > (known.get(check, 0) if isinstance(known, Mapping) else 0):
