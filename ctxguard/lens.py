@@ -39,6 +39,7 @@ __all__ = [
     "members",
     "misread",
     "opaque",
+    "place_name",
     "sealed",
     "text_of",
     "wanted_list",
@@ -119,8 +120,12 @@ def is_record(value: object) -> bool:
 
 def misread(path: Path, wanted: str, value: object, *, remedy: str = "") -> HistoryError:
     """Return the error for a value that cannot be read: passed on unread, it would be neither masked nor counted."""
-    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
-    return HistoryError(f"{place} is {wanted}, not {type(value).__name__}{remedy}")
+    return HistoryError(f"{place_name(path)} is {wanted}, not {type(value).__name__}{remedy}")
+
+
+def place_name(path: Path) -> str:
+    """Return a place as errors name it, such as `content[1].text`."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
 
 
 def members(content: object, path: Path, *, of: str = "part") -> Iterator[tuple[Path, object]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
+from ctxguard.formats import ANTHROPIC, refuse_foreign
 from ctxguard.lens import GONE, Path, View, are_same, by_member, edited, get, is_list, members, text_of
 from ctxguard_anthropic.blocks import (
     THINKING,
@@ -81,7 +82,8 @@ class AnthropicAdapter:
         """Return the artifacts of a request, its system prompt first, or of a list of messages.
 
         Raises:
-            HistoryError: it is neither, a message has no role, or a content is nothing that can be read.
+            HistoryError: it is neither, a message has no role, a content is nothing that can be read, or it is of
+                another format.
         """
         return [*_system_artifacts(native), *chain.from_iterable(_CACHE.read(_messages(native)))]
 
@@ -136,6 +138,7 @@ def _prompt(content: object) -> Artifact:
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
+    refuse_foreign(message, ANTHROPIC)
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one")

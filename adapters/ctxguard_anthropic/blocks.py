@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Final
 
 from ctxguard.artifacts import Part, ToolCall
+from ctxguard.formats import unknown_part
 from ctxguard.lens import (
     GONE,
     CallPlace,
@@ -22,7 +23,7 @@ from ctxguard.lens import (
     get,
     image,
     members,
-    opaque,
+    misread,
     sealed,
     text_of,
 )
@@ -103,14 +104,25 @@ def block_slots(block: object, path: Path) -> list[Slot]:
 
 
 def _text(block: object, path: Path) -> list[Slot]:
-    return [((*path, "text"), Part("text", str(get(block, "text") or "")))]
+    return [((*path, "text"), Part("text", _wanted(block, "text", path)))]
+
+
+def _wanted(block: object, key: str, path: Path) -> str:
+    """Return the text that a block of its kind has to have; passed on unread, a misspelt one would not be masked."""
+    text = get(block, key)
+    if not isinstance(text, str):
+        raise misread((*path, key), "a text", text)
+    return text
 
 
 def _thinking(block: object, path: Path) -> list[Slot]:
     text = get(block, "thinking")
     if isinstance(text, str) and text:
         return [(path, Part("reasoning", text, signed=True))]
-    return [(path, Part("reasoning", tokens=sealed(get(block, "data") or get(block, "signature")), signed=True))]
+    seal = get(block, "data") or get(block, "signature")
+    if not seal:
+        _wanted(block, "thinking", path)
+    return [(path, Part("reasoning", tokens=sealed(seal), signed=True))]
 
 
 def _holder(block: object, path: Path) -> list[Slot]:
@@ -125,14 +137,14 @@ def _image(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as all of
 def _document(block: object, path: Path) -> list[Slot]:
     source = get(block, "source")
     if get(source, "type") == "text":
-        return [((*path, "source", "data"), Part("text", str(get(source, "data") or "")))]
+        return [((*path, "source", "data"), Part("text", _wanted(source, "data", (*path, "source"))))]
     if get(source, "type") == "content":
         return content_slots(get(source, "content"), (*path, "source", "content"))
     return [((), file(get(source, "data")))]
 
 
-def _unknown(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as all of the table
-    return [((), opaque(block))]
+def _unknown(block: object, path: Path) -> list[Slot]:
+    return [((), unknown_part(block, path))]
 
 
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {

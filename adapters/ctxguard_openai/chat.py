@@ -11,6 +11,7 @@ from typing import Final
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
+from ctxguard.formats import CHAT, refuse_foreign
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
@@ -46,7 +47,8 @@ class OpenAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, a message has no role, or its content or calls are nothing that can be read.
+            HistoryError: it is no list, a message has no role, its content or calls are nothing that can be read, or
+                it is of another format.
         """
         return _CACHE.read(wanted_list(native, "messages"))
 
@@ -67,6 +69,7 @@ def _is_foreign(message: object) -> bool:
 
 
 def _view(message: Message) -> View:
+    refuse_foreign(message, CHAT)
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError(_fault(message))

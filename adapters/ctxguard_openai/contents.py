@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ctxguard.artifacts import Part, PartKind
+from ctxguard.formats import unknown_part
 from ctxguard.lens import Path, Slot, audio, file, get, image, members, misread, opaque
 
 __all__ = ["content_slots", "picture"]
@@ -26,7 +27,7 @@ def content_slots(content: object, path: Path) -> list[Slot]:
     """Return the pieces of a content in order.
 
     Raises:
-        HistoryError: it is no text and no list of parts.
+        HistoryError: it is no text and no list of parts, a text in it is none, or a part is of another format.
     """
     return [_slot(part, place) for place, part in members(content, path)]
 
@@ -37,10 +38,10 @@ def _slot(part: object, path: Path) -> Slot:
     kind = get(part, "type")
     known = _TEXTS.get(kind) if kind is None or isinstance(kind, str) else None
     if known is None:
-        return (), _MEDIA.get(str(kind), opaque)(part)
+        return (), _MEDIA[str(kind)](part) if str(kind) in _MEDIA else unknown_part(part, path)
     key = "refusal" if known == "refusal" else "text"
     text = get(part, key)
-    if text is None:
+    if text is None and kind is None:
         return (), opaque(part)
     if not isinstance(text, str):
         raise misread((*path, key), "a text", text)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.formats import RESPONSES, refuse_foreign, unknown_part
 from ctxguard.lens import (
     CallPlace,
     Path,
@@ -19,7 +20,6 @@ from ctxguard.lens import (
     edited,
     fields_of,
     get,
-    opaque,
     sealed,
     text_of,
     within,
@@ -168,6 +168,7 @@ def slots(items: tuple[Item, ...]) -> list[Slot]:
 
 
 def _item_slots(item: Item) -> list[Slot]:
+    refuse_foreign(item, RESPONSES)
     kind = str(item_type(item))
     if kind in _ACTIONS:
         return [slot for key in _ACTION_KEYS for slot in _leaves(get(item, key), (key,))]
@@ -175,7 +176,7 @@ def _item_slots(item: Item) -> list[Slot]:
         return content_slots(get(item, _CONTENT[kind]), (_CONTENT[kind],))
     if kind == "reasoning":
         return _reasoning_slots(item)
-    return [] if kind in _ARGUMENTS else [((), opaque(item))]
+    return [] if kind in _ARGUMENTS else [((), unknown_part(item))]
 
 
 def _reasoning_slots(item: Item) -> list[Slot]:

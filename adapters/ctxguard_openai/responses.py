@@ -56,7 +56,8 @@ class ResponsesAdapter:
         """Return the artifacts of a list of input items.
 
         Raises:
-            HistoryError: it is no list, an item has neither `type` nor `role`, or its content cannot be read.
+            HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
+                another format.
         """
         groups = [_RUNS.known(group) for group in _groups(wanted_list(native, "input items"))]
         artifacts = _with_shell_call_ids(_read(groups), groups)

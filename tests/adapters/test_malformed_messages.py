@@ -204,3 +204,102 @@ def test_arguments_that_are_no_text_are_masked_as_json():
     out, report = stabilize_input([USER, call, output], Stabilizer(1_000))
     assert report.ok
     assert out[1]["arguments"] == '{"to":"[REDACTED_EMAIL]","ok":true}'
+
+
+CHAT = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
+RESPONSES = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
+ANTHROPIC = "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
+CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+LEGACY = {"role": "assistant", "content": None, "function_call": FUNCTION}
+RESULT = {"type": "tool_result", "tool_use_id": "1", "content": MAIL}
+USE = {"type": "tool_use", "id": "1", "name": "mail", "input": {"to": MAIL}}
+
+
+@pytest.mark.parametrize("adapter", [ResponsesAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        (CALLING, f"'tool_calls' is of {CHAT}"),
+        (LEGACY, f"'function_call' is of {CHAT}"),
+        ({"role": "tool", "tool_call_id": "1", "content": MAIL}, f"role 'tool' is of {CHAT}"),
+        ({"role": "function", "name": "mail", "content": MAIL}, f"role 'function' is of {CHAT}"),
+    ],
+)
+def test_messages_of_chat_completions_are_refused_elsewhere(adapter, message, fault):
+    refused(adapter, [USER, message], f"message 1: {fault}")
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), ResponsesAdapter()], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize(("role", "block"), [("user", RESULT), ("assistant", USE)])
+def test_blocks_of_anthropic_are_refused_elsewhere(adapter, role, block):
+    fault = f"message 1: content[1] type '{block['type']}' is of {ANTHROPIC}"
+    refused(adapter, [USER, {"role": role, "content": ["see", block]}], fault)
+
+
+def test_a_block_of_anthropic_that_stands_alone_is_no_input_item():
+    refused(ResponsesAdapter(), [USER, USE], f"message 1: type 'tool_use' is of {ANTHROPIC}")
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("role", [{}, {"role": "assistant"}], ids=["no role", "with a role"])
+@pytest.mark.parametrize(
+    "kind",
+    ["function_call", "function_call_output", "custom_tool_call", "computer_call", "reasoning", "item_reference"],
+)
+def test_input_items_are_refused_elsewhere(adapter, role, kind):
+    refused(adapter, [USER, {"type": kind, "call_id": "1", **role}], f"message 1: type '{kind}' is of {RESPONSES}")
+
+
+@pytest.mark.parametrize("kind", ["input_text", "output_text"])
+def test_texts_of_input_items_are_refused_among_the_blocks_of_anthropic(kind):
+    inner = [{**RESULT, "content": [{"type": kind, "text": MAIL}]}]
+    fault = f"message 0: content[0].content[0] type '{kind}' is of {RESPONSES}"
+    refused(AnthropicAdapter(), [{"role": "user", "content": inner}], fault)
+
+
+@pytest.mark.parametrize(
+    "adapter", [OpenAIAdapter(), ResponsesAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name
+)
+def test_messages_that_hold_parts_beside_a_content_are_refused(adapter):
+    fault = "message 0: 'parts' is of Gemini or of a user interface, which no adapter reads; convert it first"
+    refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], fault)
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}, {"type": "hologram"}]
+)
+def test_parts_that_compatible_providers_take_and_unknown_ones_are_opaque(block):
+    (artifact,) = OpenAIAdapter().read([{"role": "assistant", "content": [block]}])
+    assert [part.kind for part in artifact.content] == ["opaque"]
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), ResponsesAdapter()], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize(
+    ("kind", "key"), [("text", "text"), ("input_text", "text"), ("output_text", "text"), ("refusal", "refusal")]
+)
+def test_a_part_of_a_known_kind_without_its_text_is_refused(adapter, kind, key):
+    message = {"role": "user", "content": [{"type": kind, "txt": MAIL}]}
+    refused(adapter, [message], f"message 0: content[0].{key} is a text, not NoneType")
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        ({"type": "text", "txt": MAIL}, "content[0].text is a text, not NoneType"),
+        ({"type": "text", "text": {"value": MAIL}}, "content[0].text is a text, not dict"),
+        ({"type": "thinking", "text": MAIL}, "content[0].thinking is a text, not NoneType"),
+        (
+            {"type": "document", "source": {"type": "text", "text": MAIL}},
+            "content[0].source.data is a text, not NoneType",
+        ),
+    ],
+)
+def test_a_block_of_a_known_kind_without_its_text_is_refused(block, fault):
+    refused(AnthropicAdapter(), [{"role": "user", "content": [block]}], f"message 0: {fault}")
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "thinking", "thinking": "", "signature": "c2ln"}, {"type": "redacted_thinking", "data": "c2ln"}]
+)
+def test_thinking_without_a_text_that_is_sealed_is_fine(block):
+    assert AnthropicAdapter().read([{"role": "assistant", "content": [block]}])[0].content[0].signed

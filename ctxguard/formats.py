@@ -1,0 +1,75 @@
+"""What one provider's format alone has. Read as another's it would be passed on unmasked, so it is refused by name.
+
+Roles, fields and types are those of the OpenAI and Anthropic SDKs. Some stand in more than one format and in no table
+here: Mistral and LiteLLM take `thinking` in Chat Completions, Databricks `reasoning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from ctxguard.artifacts import Part
+from ctxguard.errors import HistoryError
+from ctxguard.lens import Path, get, opaque, place_name
+
+__all__ = ["ANTHROPIC", "CHAT", "RESPONSES", "Format", "refuse_foreign", "unknown_part"]
+
+Format: TypeAlias = str
+"""Says whose format it is and what reads it, as errors do."""
+CHAT: Final[Format] = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
+RESPONSES: Final[Format] = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
+ANTHROPIC: Final[Format] = "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
+_GEMINI: Final[Format] = "Gemini or of a user interface, which no adapter reads; convert it first"
+
+_ROLES: Final[Mapping[object, Format]] = {"tool": CHAT, "function": CHAT}
+_FIELDS: Final[Mapping[str, Format]] = {"tool_calls": CHAT, "function_call": CHAT, "parts": _GEMINI}
+_ITEMS: Final = ("reasoning", "item_reference")
+_ITEM_ENDS: Final = ("_call", "_call_output")
+_PARTS: Final[Mapping[object, Format]] = {
+    "tool_use": ANTHROPIC,
+    "tool_result": ANTHROPIC,
+    "input_text": RESPONSES,
+    "output_text": RESPONSES,
+}
+
+
+def refuse_foreign(message: object, own: Format) -> None:
+    """Refuse a message or item that has what only another format has.
+
+    Args:
+        message: a dict, or an object with fields.
+        own: the format it is read as.
+
+    Raises:
+        HistoryError: what it has and whose that is.
+    """
+    kind, role = get(message, "type"), get(message, "role")
+    if isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ITEM_ENDS)):
+        _refuse(f"type {kind!r}", RESPONSES, own)
+    if isinstance(role, str) and role in _ROLES:
+        _refuse(f"role {role!r}", _ROLES[role], own)
+    for field, owner in _FIELDS.items():
+        if get(message, field):
+            _refuse(repr(field), owner, own)
+
+
+def unknown_part(part: object, path: Path = ()) -> Part:
+    """Return the opaque part of what an adapter does not know.
+
+    Args:
+        part: a dict, or an object with fields.
+        path: where it stands in its message.
+
+    Raises:
+        HistoryError: another format knows it.
+    """
+    kind = get(part, "type")
+    if isinstance(kind, str) and kind in _PARTS:
+        _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)
+    return opaque(part)
+
+
+def _refuse(what: str, owner: Format, own: Format | None) -> None:
+    if owner != own:
+        raise HistoryError(f"{what} is of {owner}")
