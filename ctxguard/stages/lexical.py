@@ -1,7 +1,7 @@
 """Rank texts by what they share with a query: BM25 by SQLite's full-text search, which every Python carries.
 
-`bm25()` of FTS5 uses k1 = 1.2 and b = 0.75 (https://www.sqlite.org/fts5.html#the_bm25_function). An index grows with
-its history, so that a call costs what is new and one look-up.
+`bm25()` of FTS5 uses k1 = 1.2 and b = 0.75 (https://www.sqlite.org/fts5.html#the_bm25_function); by its Porter stemmer
+English words match in any form. An index grows with its history, so that a call costs what is new and one look-up.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Table:
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, self._connection.close)
         try:
-            self._connection.execute("CREATE VIRTUAL TABLE texts USING fts5(words, content='')")
+            self._connection.execute("CREATE VIRTUAL TABLE texts USING fts5(words, content='', tokenize='porter')")
         except sqlite3.OperationalError as error:
             raise ConfigError(f"this Python's SQLite has no full-text search ({error}); use another build") from error
         self._frequency: Counter[str] = Counter()

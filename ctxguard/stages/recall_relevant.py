@@ -1,7 +1,7 @@
 """Bring back what was cut and matters now.
 
-Lexical ranking by BM25, a message counted together with its neighbours: on recorded conversations with questions about
-them, windows of neighbours keep the evidence of more questions than single messages do.
+Lexical ranking by BM25, a message counted together with its neighbours, and what the model said for less than what
+people said and tools found: on recorded conversations with questions about them, that keeps the evidence of most.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["RECALLED", "RecallRelevant", "is_recalled", "recall_stages"]
 
 _NEIGHBOUR: Final = 0.5
 """Weight of the score of the exchange before and after."""
+_REPLY: Final = 2 / 3
+"""Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
@@ -92,7 +94,7 @@ class RecallRelevant:
 
     def _made(self, draft: Draft, past: _Past, asked: int, gone: frozenset[int], room: int) -> Artifact | None:
         question = past.members(asked)[0].text
-        scores = _with_neighbours(self.index.matches(past.documents[:asked], question))
+        scores = past.weighed(_with_neighbours(self.index.matches(past.documents[:asked], question)))
         order = sorted((n for n in scores if n in gone and past.documents[n]), key=lambda n: (-scores[n], -n))
         chosen: dict[int, str] = {}
         left = room - draft.counter.artifact(Artifact(Kind.USER, RECALLED))
@@ -140,6 +142,14 @@ class _Past(GrowingHistory):
         """Return the number of a user message, by the artifact it was read as."""
         root = question.root
         return next((n for n in reversed(self.users) if self.members(n)[0].root is root), None)
+
+    def weighed(self, scores: Mapping[int, float]) -> dict[int, float]:
+        """Return the scores, those of replies lowered."""
+        return {n: score * (_REPLY if self._replies(n) else 1.0) for n, score in scores.items()}
+
+    def _replies(self, number: int) -> bool:
+        first = self.artifacts[self.start(number)]
+        return first.kind is Kind.ASSISTANT and not first.calls
 
     def rendered(self, number: int) -> str:
         """Return an exchange as it reads in the block."""

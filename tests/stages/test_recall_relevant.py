@@ -55,6 +55,20 @@ def test_what_was_cut_and_matters_comes_back_right_before_the_question():
     assert [d.stage for d in result.report.decisions if d.action == "recalled"] == ["RecallRelevant"]
 
 
+def test_what_a_person_said_comes_before_what_the_model_said_of_it():
+    rest = "It has a blue hull, two masts, a stove, and a bell that nobody rings. " * 3
+    said, repeated = f"Ottoline the dentist sits in a boat. {rest}", f"Your dentist Ottoline sits in a boat. {rest}"
+    history = [*chatter(20, {3: said}), Artifact("assistant", repeated), *chatter(40)[1:], QUESTION]
+    text = block_of(recalling(560).stabilize(history)).text
+    assert said in text
+    assert repeated not in text
+
+
+def test_english_words_match_in_any_form():
+    history = [*chatter(40, {3: "The kettles were boiling."}), Artifact("user", "Who boils a kettle?")]
+    assert "The kettles were boiling." in block_of(recalling(800).stabilize(history)).text
+
+
 def test_pieces_stand_in_the_order_of_the_conversation():
     facts = {9: "Ottoline moved to Deventer.", 3: "Ottoline lived in Zwolle.", 6: "Ottoline painted boats."}
     text = block_of(recalling(1_200).stabilize([*chatter(60, facts), QUESTION])).text
