@@ -37,6 +37,7 @@ __all__ = [
     "tool_step",
     "unmasked_arguments",
     "wanted_stabilizer",
+    "wanted_vault",
 ]
 
 Native = TypeVar("Native")
@@ -144,6 +145,20 @@ def wanted_stabilizer(given: object) -> Stabilizer:
         said = repr(given) if isinstance(given, int | float) else type(given).__name__  # a history is not quoted
         raise ConfigError(f"a Stabilizer is wanted, not {said}; write Stabilizer(budget=…)", setting="stabilizer")
     return given
+
+
+def wanted_vault(given: object) -> SessionVault:
+    """Return the vault of a session that was handed over.
+
+    Raises:
+        ConfigError: it is something else, the vault of all sessions for example.
+    """
+    from ctxguard.pii.settings import session_vault
+
+    vault = session_vault(cast("SessionVault | None", given))
+    if vault is None:
+        raise ConfigError("vault is one session's, not None; get it by Vault.session('its name')", setting="vault")
+    return vault
 
 
 def finished(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from ctxguard.artifacts import Artifact
 from ctxguard.drivers import Ask
+from ctxguard.errors import HistoryError
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
@@ -116,10 +117,16 @@ class Draft:
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
             otherwise: why, for those that `reason` does not name.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
+
+        Raises:
+            HistoryError: one of them is no artifact.
         """
         after = tuple(artifacts)
         if len(after) == len(self.artifacts) and all(map(is_, after, self.artifacts)):
             return self
+        strange = next((kind for kind in set(map(type, after)) if not issubclass(kind, Artifact)), None)
+        if strange is not None:
+            raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
         change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
         return replace(self, artifacts=after, changes=(*self.changes, change))
 

@@ -431,7 +431,7 @@ class ArtifactCounter:
         """Return the tokens of tool schemas: their compact JSON plus framing. None and an empty list cost nothing.
 
         Raises:
-            ConfigError: they are no list, or one of them cannot be written as JSON.
+            ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
         """
         if not tools:
             return 0
@@ -441,6 +441,12 @@ class ArtifactCounter:
 
 
 def _schema(tool: object, number: int) -> str:
+    if isinstance(tool, type) or not (isinstance(tool, Mapping) or hasattr(tool, "model_dump")):
+        said = getattr(tool, "__name__", None) or type(tool).__name__
+        raise ConfigError(
+            f"tools[{number}] is a schema, a dict with 'name' and 'parameters' as it is sent, not {said}",
+            setting="tools",
+        )
     try:
         return json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:

@@ -6,7 +6,8 @@ import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, HistoryError, PairingError
-from ctxguard.stages import BoundToolOutput, FillBudget, RepairExchanges, StableWindow
+from ctxguard.stages import BoundToolOutput, ExpireLifetimes, FillBudget, RepairExchanges, SlidingWindow, StableWindow
+from ctxguard_anthropic import astabilize_request, stabilize_request
 from ctxguard_openai import stabilize_messages
 
 
@@ -154,3 +155,60 @@ def test_every_error_is_one_of_ours_and_pickles():
 def test_an_overhead_that_is_no_number_of_tokens_is_refused(overhead):
     with pytest.raises(ConfigError, match="overhead"):
         Stabilizer(100).stabilize([Artifact("user", "Hi")], overhead=overhead)
+
+
+SETTINGS = [
+    ("lifetimes", "dict", lambda: ExpireLifetimes(["x"])),
+    ("lifetimes", "2 is no Lifetime", lambda: ExpireLifetimes({"search": 2})),
+    ("lifetimes", r"Lifetime\(turns=2\)", lambda: Stabilizer.from_policy("chat", budget=100, lifetimes={"search": 2})),
+    ("tools", r"tools\['q'\] is a number of tokens", lambda: BoundToolOutput(tools={"q": 0.5})),
+    ("tools", r"tools\['q'\] is a number of tokens", lambda: BoundToolOutput(tools={"q": None})),
+    ("tools", "dict of settings by tool", lambda: BoundToolOutput(tools=["q"])),
+    ("tools['q']", "0", lambda: BoundToolOutput(tools={"q": 0})),
+    ("tools['q']", "True", lambda: BoundToolOutput(tools={"q": True})),
+    ("max_tokens", "'5'", lambda: BoundToolOutput(max_tokens="5")),
+    ("share", "'x'", lambda: BoundToolOutput(share="x")),
+    ("exchange_share", "2", lambda: BoundToolOutput(exchange_share=2)),
+    ("window_size", "'15'", lambda: SlidingWindow("15")),
+    ("window_size", "0", lambda: SlidingWindow(0)),
+]
+
+
+@pytest.mark.parametrize(("setting", "said", "make"), SETTINGS)
+def test_settings_of_stages_that_cannot_work_are_refused_by_name(setting, said, make):
+    with pytest.raises(ConfigError, match=said) as caught:
+        make()
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"), [(print, "print"), ("f", "str"), (None, "NoneType"), (Artifact, "Artifact"), (["f"], "list")]
+)
+def test_a_tool_that_is_no_schema_is_refused(tool, said):
+    with pytest.raises(ConfigError, match=rf"tools\[1\] is a schema, a dict .*, not {said}$") as caught:
+        stabilize_messages([{"role": "user", "content": "hi"}], Stabilizer(1_000), tools=[{"name": "f"}, tool])
+    assert caught.value.setting == "tools"
+
+
+def test_a_stage_that_makes_a_text_of_an_artifact_is_told():
+    with pytest.raises(HistoryError, match=r"a draft holds artifacts, not str; make one with Artifact\(kind, text\)"):
+        Stabilizer(100, stages=[lambda draft: draft.revise(["x"])]).stabilize([Artifact("user", "hi")])
+
+
+CALLS = [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (CALLS, "a dict with 'messages', is wanted, not list; a list of messages goes to stabilize_messages"),
+        (Stabilizer(100), "a dict with 'messages', is wanted, not Stabilizer"),
+        ({"model": "x"}, "the request has no 'messages'"),
+        ({"messages": None}, "a list of them is wanted, not"),
+    ],
+)
+async def test_a_request_of_anthropic_without_messages_is_refused(request_, said):
+    with pytest.raises(HistoryError, match=said):
+        stabilize_request(request_, Stabilizer(100))
+    with pytest.raises(HistoryError, match=said):
+        await astabilize_request(request_, Stabilizer(100))

@@ -119,6 +119,8 @@ class AnthropicAdapter:
 
 def _messages(native: Native) -> Sequence[Message]:
     messages = native.get("messages") if isinstance(native, Mapping) else native
+    if isinstance(native, Mapping) and "messages" not in native:
+        raise HistoryError("the request has no 'messages'; write {'messages': […]}")
     if not is_list(messages):
         raise HistoryError(f"a request with 'messages' or a list of them is wanted, not {type(native).__name__}")
     return cast("Sequence[Message]", messages)

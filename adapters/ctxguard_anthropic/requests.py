@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.errors import HistoryError
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def stabilize_request(
             models before 2026; see `DropStaleThinking`.
 
     Raises:
-        HistoryError: a message cannot be read.
+        HistoryError: it is no request with messages, or a message cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
-    tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+    tools = _tools(request)
     native, report = stabilize_native(
         stabilizer,
         AnthropicAdapter(),
@@ -47,6 +48,16 @@ def stabilize_request(
     return dict(cast("Mapping[str, object]", native)), report
 
 
+def _tools(request: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
+    """Return the tool schemas of what has to be a request."""
+    if not isinstance(request, Mapping):
+        raise HistoryError(
+            f"a request, a dict with 'messages', is wanted, not {type(request).__name__}; "
+            "a list of messages goes to stabilize_messages"
+        )
+    return cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+
+
 async def astabilize_request(
     request: Mapping[str, object],
     stabilizer: Stabilizer,
@@ -55,7 +66,7 @@ async def astabilize_request(
     keep_thinking: bool = False,
 ) -> tuple[dict[str, object], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    tools = cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+    tools = _tools(request)
     native, report = await astabilize_native(
         stabilizer,
         AnthropicAdapter(),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ctxguard.artifacts import Part, PartKind
-from ctxguard.lens import GONE, Path, Slot, audio, file, get, image, opaque, sealed
+from ctxguard.lens import GONE, Path, Slot, audio, file, get, image, misread, opaque, sealed
 
 __all__ = ["CALL_FIELDS", "Block", "block_changes", "block_slot", "is_reasoning", "is_sealed", "unstored"]
 
@@ -22,6 +22,8 @@ _TEXTS: Final[Mapping[object, tuple[PartKind, str]]] = {
     "thinking": ("reasoning", "thinking"),
 }
 """Blocks that carry a text: what part they are, and the field it stands in."""
+_BARE: Final = ("text", "input_text", "output_text", "refusal")
+"""Those that are nothing without it; a plain-text file may be a link, and reasoning sealed."""
 CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "tool_use": ("id", "input"),
     "tool_call": ("id", "args"),
@@ -42,7 +44,11 @@ def is_reasoning(block: object) -> bool:
 
 
 def block_slot(block: Block, path: Path) -> Slot:
-    """Return the piece that a block is; a tool call counts nothing, it stands in `tool_calls` too."""
+    """Return the piece that a block is; a tool call counts nothing, it stands in `tool_calls` too.
+
+    Raises:
+        HistoryError: a block that is nothing but its text has none.
+    """
     if isinstance(block, str):
         return path, Part("text", block)
     kind = block.get("type")
@@ -50,6 +56,9 @@ def block_slot(block: Block, path: Path) -> Slot:
     if kind in _TEXTS and isinstance(block.get(_TEXTS[kind][1]), str):
         part, field = _TEXTS[kind]
         return (*path, field), Part(part, block[field], signed=signed and part == "reasoning")
+    if kind in _BARE and "index" not in block:  # one that was streamed may hold a citation alone
+        field = _TEXTS[kind][1]
+        raise misread((*path, field), "a text", block.get(field))
     if kind in CALL_FIELDS:
         return (), Part("opaque", tokens=0)
     if is_reasoning(block) and isinstance(summary := block.get("summary"), list):

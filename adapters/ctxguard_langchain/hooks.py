@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from ctxguard.errors import HistoryError
+from ctxguard.lens import get
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ def pre_model_hook(
         on_report: see `ContextGuard`.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
+        HistoryError: (when called) the state has no messages.
     """
     guard = ContextGuard(stabilizer, model=model, tools=tools, window=window, on_report=on_report)
 
@@ -58,7 +61,9 @@ def pre_model_hook(
 
 
 def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes
-    messages: list[BaseMessage] = state["messages"] if isinstance(state, Mapping) else state.messages
+    messages = cast("list[BaseMessage] | None", get(state, "messages"))
+    if messages is None:
+        raise HistoryError("the state has no 'messages'; a graph with the hook needs them, as MessagesState has")
     return messages
 
 

@@ -18,6 +18,7 @@ from ctxguard.adapters import (
     tool_step,
     unmasked_arguments,
     wanted_stabilizer,
+    wanted_vault,
 )
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
@@ -66,7 +67,7 @@ class ContextGuardMiddleware(_Middleware):
             a session by its thread id (None without one).
 
     Raises:
-        ConfigError: `stabilizer` is none.
+        ConfigError: `stabilizer` is none, or `vault` is neither a session's nor a function.
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
@@ -90,7 +91,7 @@ class ContextGuardMiddleware(_Middleware):
         self.persist = persist
         self.window = window
         self.on_report = on_report
-        self.vault = vault
+        self.vault = vault if vault is None or _is_function(vault) else wanted_vault(vault)
         self._outputs = first_seen(stabilizer)
 
     @property
@@ -147,7 +148,7 @@ class ContextGuardMiddleware(_Middleware):
     def _unmasked(self, request: ToolCallRequest) -> ToolCallRequest:
         if self.vault is None:
             return request
-        vault = self.vault(_thread(request)) if callable(self.vault) else self.vault
+        vault = wanted_vault(self.vault(_thread(request)) if callable(self.vault) else self.vault)
         call = request.tool_call
         return request.override(tool_call={**call, "args": unmasked_arguments(call["args"], vault)})
 
@@ -196,6 +197,10 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         del runtime
         messages, _ = await astabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
         return replacing(state["messages"], list(messages))
+
+
+def _is_function(vault: object) -> bool:
+    return callable(vault) and not isinstance(vault, type)
 
 
 def _sent(request: ModelRequest[Any]) -> list[BaseMessage]:

@@ -11,7 +11,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from ctxguard.adapters import astabilize_native, stabilize_native, wanted_stabilizer
-from ctxguard.errors import AdapterError, HistoryError
+from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.models import bound_tools, layers, model_window, tool_schemas
@@ -46,7 +46,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         on_report: called with each report and the id of the session.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
     """
 
     def __init__(
@@ -60,6 +60,11 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     ) -> None:
         self.name = "ctxguard"
         self.stabilizer = _wanted_choice(stabilizer)
+        if model is not None and not isinstance(model, Runnable):
+            raise ConfigError(
+                f"model is the chat model itself, not {type(model).__name__}; by its name, give window=…",
+                setting="model",
+            )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.window = model_window(model) if window is None else window
         self.on_report = on_report

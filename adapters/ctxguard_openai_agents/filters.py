@@ -17,7 +17,8 @@ except ImportError as error:
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
-from ctxguard.adapters import unmasked_arguments, wanted_stabilizer
+from ctxguard.adapters import unmasked_arguments, wanted_stabilizer, wanted_vault
+from ctxguard.errors import ConfigError
 from ctxguard_openai import astabilize_input
 
 if TYPE_CHECKING:
@@ -92,7 +93,13 @@ def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:
     Args:
         tools: as for `Agent(tools=…)`; they are not changed.
         vault: of the session.
+
+    Raises:
+        ConfigError: `vault` is no session's, or `tools` is no list.
     """
+    wanted_vault(vault)
+    if isinstance(tools, (str, FunctionTool)) or not isinstance(tools, Iterable):
+        raise ConfigError(f"tools are a list of an agent's tools, not {type(tools).__name__}", setting="tools")
     return [_unmasking(tool, vault) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
 

@@ -12,9 +12,17 @@ from pydantic_ai import RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapters import astabilize_native, first_seen, tool_step, unmasked_arguments, wanted_stabilizer
+from ctxguard.adapters import (
+    astabilize_native,
+    first_seen,
+    tool_step,
+    unmasked_arguments,
+    wanted_stabilizer,
+    wanted_vault,
+)
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
+from ctxguard.validation import whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.parts import is_fixed, part_slots, rendered
 
@@ -79,7 +87,8 @@ class ContextGuard(AbstractCapability[Any]):
             placeholders that the model wrote. The chain's `MaskPII` has to mask into the same vault.
 
     Raises:
-        ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` is none, `vault` is no session's, or `max_result_tokens` is no number of tokens; or
+            (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
 
@@ -91,6 +100,10 @@ class ContextGuard(AbstractCapability[Any]):
 
     def __post_init__(self) -> None:
         wanted_stabilizer(self.stabilizer)
+        if self.vault is not None:
+            wanted_vault(self.vault)
+        if self.max_result_tokens is not None:
+            whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:

@@ -54,7 +54,10 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
     """
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise ConfigError(f"{path}: {reason}; name a gitleaks.toml", setting="path") from error
+    except ValueError as error:
         raise ConfigError(f"{path} is no gitleaks configuration: {type(error).__name__}", setting="path") from error
     everywhere = _stopped(data)
     rules = [rule for one in data.get("rules", ()) if "regex" in one for rule in _rules(one, label, everywhere)]

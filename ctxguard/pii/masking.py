@@ -206,7 +206,12 @@ class MaskSession:
         return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
 
     def restore(self, text: str) -> Restored:
-        """Put values back into what the model wrote, and say which placeholders were never given."""
+        """Put values back into what the model wrote, and say which placeholders were never given.
+
+        Raises:
+            TypeError: it is no text, but None for example, the content of a message that calls tools alone.
+        """
+        check_text(text)
         return restore(text, self._pseudonyms, escaped=is_json(text))
 
     def unmask(self, text: str) -> str:
@@ -214,7 +219,12 @@ class MaskSession:
         return self.restore(text).text
 
     def unmask_arguments(self, text: str) -> str:
-        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON."""
+        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON.
+
+        Raises:
+            TypeError: they are no text; `ctxguard.adapters.unmasked_arguments` takes an object too.
+        """
+        check_text(text)
         return restore_arguments(text, self._pseudonyms).text
 
     def unmask_call(self, call: ToolCall) -> ToolCall:

@@ -11,6 +11,7 @@ from typing import Final
 from ctxguard.pii.json_text import JsonNumber, JsonToken, is_json, rewrite_json
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.pseudonyms import Original, Pseudonyms
+from ctxguard.pii.settings import check_text
 
 __all__ = ["Restored", "UnmaskStream", "restore", "restore_arguments"]
 
@@ -98,7 +99,12 @@ class UnmaskStream:
         self.unknown: list[str] = []
 
     def feed(self, chunk: str) -> str:
-        """Return what can be said now."""
+        """Return what can be said now.
+
+        Raises:
+            TypeError: the chunk is no text.
+        """
+        check_text(chunk)
         if not self._held and "<" not in chunk and not (self._arguments and '"' in chunk):
             return chunk
         text = self._held + chunk

@@ -16,7 +16,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import AUTHORITY
 from ctxguard.text_cache import TextCache
-from ctxguard.validation import opened
+from ctxguard.validation import opened, whole_number
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -67,7 +67,7 @@ class BoundToolOutput:
         store: where full outputs go; markers then name a handle. None keeps none.
 
     Raises:
-        ConfigError: a limit or share is out of range, or there is no such preset.
+        ConfigError: a limit or share is none or out of range, or there is no such preset.
     """
 
     name = "BoundToolOutput"
@@ -81,15 +81,10 @@ class BoundToolOutput:
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:
-        if not 0 < share <= 1 or not 0 < exchange_share <= 1:
-            raise ConfigError("share and exchange_share must be above 0 and at most 1", setting="share")
-        self.tools = {tool: _bounds(setting) for tool, setting in (tools or {}).items()}
-        limits = [max_tokens, *(own.max_tokens for own in self.tools.values())]
-        if any(limit is not None and limit < 1 for limit in limits):
-            raise ConfigError("a limit must be 1 token or more", setting="max_tokens")
-        self.max_tokens = max_tokens
-        self.share = share
-        self.exchange_share = exchange_share
+        self.tools = _all_bounds(tools or {})
+        self.max_tokens = _limit(max_tokens, "max_tokens")
+        self.share = _share(share, "share")
+        self.exchange_share = _share(exchange_share, "exchange_share")
         self.store = opened(store)
         self._stored: TextCache[bool] = TextCache(4_000_000)
         self._folds: PrefixMemory[_Fold] = PrefixMemory()
@@ -184,17 +179,44 @@ class _Fold:
         return replace(self, artifacts=self.artifacts[:], reasons=dict(self.reasons), whole=dict(self.whole))
 
 
-def _bounds(setting: int | str | FileType | TruncationConfig | ToolBounds) -> ToolBounds:
+def _limit(limit: int | None, setting: str) -> int | None:
+    return None if limit is None else whole_number(limit, setting, unit="tokens", least=1)
+
+
+def _share(share: object, setting: str) -> float:
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise ConfigError(f"{setting} must be above 0 and at most 1, not {share!r}", setting=setting)
+    return share
+
+
+def _all_bounds(tools: object) -> dict[str, ToolBounds]:
+    if not isinstance(tools, Mapping):
+        raise ConfigError(
+            f"tools is a dict of settings by tool, such as {{'search': 500}}, not {tools!r}", setting="tools"
+        )
+    found = {tool: _bounds(setting, f"tools[{tool!r}]") for tool, setting in tools.items()}
+    for tool, own in found.items():
+        _limit(own.max_tokens, f"tools[{tool!r}]")
+    return found
+
+
+def _bounds(setting: object, name: str) -> ToolBounds:
     if isinstance(setting, ToolBounds):
         return setting
     if isinstance(setting, int):
         return ToolBounds(max_tokens=setting)
     if isinstance(setting, FileType):
         return ToolBounds(file_type=setting)
-    from ctxguard.config import get_truncation_config
+    from ctxguard.config import TruncationConfig, get_truncation_config
     from ctxguard.content.results import preview_limits
 
     preset = get_truncation_config(setting) if isinstance(setting, str) else setting
+    if not isinstance(preset, TruncationConfig):
+        raise ConfigError(
+            f"{name} is a number of tokens, the name of a preset, a TruncationConfig, a FileType or ToolBounds, "
+            f"not {setting!r}",
+            setting="tools",
+        )
     return ToolBounds(preset.max_preview_tokens, preset.threshold, limits=preview_limits(preset))
 
 

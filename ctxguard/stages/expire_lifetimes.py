@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
+from ctxguard.errors import ConfigError
 from ctxguard.protection import stands_in
 
 __all__ = ["ExpireLifetimes"]
@@ -17,12 +18,15 @@ class ExpireLifetimes:
     Args:
         rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without one of their own; a tool's
             name comes before the kind.
+
+    Raises:
+        ConfigError: they are something else.
     """
 
     name = "ExpireLifetimes"
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
-        self.rules = dict(rules or {})
+        self.rules = _lifetimes({} if rules is None else rules)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
@@ -57,6 +61,20 @@ class ExpireLifetimes:
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
+
+
+def _lifetimes(rules: object) -> dict[str, Lifetime]:
+    if not isinstance(rules, Mapping):
+        raise _refused(rules, "dict")
+    for lifetime in rules.values():
+        if not isinstance(lifetime, Lifetime):
+            raise _refused(lifetime, "Lifetime")
+    return dict(rules)
+
+
+def _refused(given: object, wanted: str) -> ConfigError:
+    example = "{'search': Lifetime(turns=2)}"
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is no {wanted}", setting="lifetimes")
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:

@@ -11,13 +11,13 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.selection import SelectedHistory, check_every, selected
 from ctxguard.text_cache import TextCache
+from ctxguard.validation import whole_number
 
 __all__ = [
     "DEFAULT_RULES",
@@ -212,7 +212,7 @@ class SlidingWindow:
         every: exchanges that leave the window at once; 1 means that it moves with each, None a third of `window_size`.
 
     Raises:
-        ConfigError: a setting is below 1.
+        ConfigError: a setting is no whole number or below 1.
     """
 
     name = "SlidingWindow"
@@ -220,9 +220,7 @@ class SlidingWindow:
     def __init__(
         self, window_size: int = 15, *, rules: Sequence[PreservationRule] = DEFAULT_RULES, every: int | None = None
     ) -> None:
-        if window_size < 1:
-            raise ConfigError(f"window_size must be 1 message or more, not {window_size}", setting="window_size")
-        self.window_size = window_size
+        self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
         self.rules = tuple(rules)
         self.every = check_every(max(1, window_size // 3) if every is None else every)
         self._histories = Followed(_Watched)

@@ -80,7 +80,13 @@ def _checksum(namespace: str, key: str, value: bytes, expires: float | None, num
 
 
 def size_of(namespace: str, key: str, value: bytes) -> int:
-    """Return the bytes a record counts for: its value, its key and its namespace."""
+    """Return the bytes a record counts for: its value, its key and its namespace.
+
+    Raises:
+        StoreError: the value is no bytes.
+    """
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise StoreError(f"a value is bytes, not {type(value).__name__}; encode a text first")
     return len(value) + len(key.encode()) + len(namespace.encode())
 
 
@@ -88,9 +94,11 @@ def check_names(*names: str) -> None:
     """Refuse a namespace or a key that not every database can take.
 
     Raises:
-        StoreError: a name is empty, too long, has a NUL in it or is no Unicode text.
+        StoreError: a name is no text, empty, too long, has a NUL in it or is no Unicode text.
     """
     for name in names:
+        if not isinstance(name, str):
+            raise StoreError(f"a namespace or key is a text, not {type(name).__name__}")
         try:
             length = len(name.encode())
         except UnicodeEncodeError as error:
@@ -109,6 +117,8 @@ def expiry(now: float, ttl: float | None) -> float | None:
     """
     if ttl is None:
         return None
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        raise ConfigError(f"ttl is a number of seconds, not {ttl!r}; None keeps the record for ever", setting="ttl")
     if not ttl > 0:
         raise ConfigError(f"ttl must be above 0 seconds, not {ttl}; None keeps the record for ever", setting="ttl")
     return float(now + ttl)

@@ -182,3 +182,10 @@ def test_a_file_that_is_no_gitleaks_configuration_is_refused(tmp_path):
     file.write_text("[[rules]]\nid='x'\nregex='(('\n")
     with pytest.raises(ConfigError, match="gitleaks rule x"):
         load_gitleaks(file)
+
+
+def test_a_gitleaks_configuration_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(ConfigError, match=r"nope\.toml: no such file or directory; name a gitleaks\.toml"):
+        load_gitleaks(tmp_path / "nope.toml")
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_gitleaks(tmp_path)

@@ -287,3 +287,12 @@ def test_what_only_looks_like_a_placeholder_is_read_like_any_text(text, rules, s
 def test_placeholders_that_masking_writes_are_left_alone(rules, placeholder):
     text = f"password: {placeholder}, phone {placeholder}"
     assert Masker(rules).mask(text) == text
+
+
+@pytest.mark.parametrize("given", [None, {"to": "<EMAIL_1>"}, 5])
+@pytest.mark.parametrize("way", ["unmask", "restore", "unmask_arguments", "feed"])
+def test_only_texts_can_get_their_values_back(way, given):
+    session = Masker(STANDARD, strategy="pseudonymize").session()
+    restore = session.unmask_stream().feed if way == "feed" else getattr(session, way)
+    with pytest.raises(TypeError, match=f"a text is wanted, not {type(given).__name__}"):
+        restore(given)

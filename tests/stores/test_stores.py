@@ -285,3 +285,22 @@ def test_a_missing_driver_names_the_extra(missing: str) -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert said == "a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'\n"
+
+
+@pytest.mark.parametrize("put", ["put", "put_new"])
+def test_a_record_that_is_none_is_refused(store: AnyStore, put: str) -> None:
+    write = getattr(store, put)
+    with pytest.raises(StoreError, match="a value is bytes, not str; encode a text first"):
+        write("n", "k", "text")
+    with pytest.raises(StoreError, match="a namespace or key is a text, not int"):
+        write("n", 5, b"v")
+    with pytest.raises(ConfigError, match="ttl is a number of seconds, not '1h'") as caught:
+        write("n", "k", b"v", ttl="1h")
+    assert caught.value.setting == "ttl"
+    assert list(store.keys("n")) == []
+
+
+@pytest.mark.parametrize("place", [None, 5, b"x.db"])
+def test_a_place_that_is_none_is_refused(place: object) -> None:
+    with pytest.raises(StoreError, match="a path or a URL is wanted, not"):
+        open_store(place)  # type: ignore[arg-type]

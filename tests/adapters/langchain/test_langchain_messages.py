@@ -336,3 +336,18 @@ def test_detects_its_own_lists_only():
     assert not ADAPTER.detects([{"role": "user", "content": "x"}])
     assert not ADAPTER.detects("x")
     assert not ADAPTER.detects([HumanMessage("x"), "y"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("text", "text"), ("input_text", "text"), ("output_text", "text"), ("refusal", "refusal")]
+)
+def test_a_block_of_text_without_its_text_is_refused(kind, field):
+    message = HumanMessage(["see", {"type": kind, "txt": "ada@corp-mail.net"}])
+    with pytest.raises(HistoryError, match=rf"message 0: content\[1\]\.{field} is a text, not NoneType$"):
+        LangChainAdapter().read([message])
+
+
+@pytest.mark.parametrize("block", [{"type": "text", "index": 0, "citations": []}, {"type": "text-plain", "url": "a"}])
+def test_blocks_that_may_lack_a_text_are_opaque(block):
+    (artifact,) = LangChainAdapter().read([AIMessage([block])])
+    assert [part.kind for part in artifact.content] == ["opaque"]
