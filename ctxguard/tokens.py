@@ -442,11 +442,8 @@ class ArtifactCounter:
 
 def _schema(tool: object, number: int) -> str:
     if isinstance(tool, type) or not (isinstance(tool, Mapping) or hasattr(tool, "model_dump")):
-        said = getattr(tool, "__name__", None) or type(tool).__name__
-        raise ConfigError(
-            f"tools[{number}] is a schema, a dict with 'name' and 'parameters' as it is sent, not {said}",
-            setting="tools",
-        )
+        said = getattr(tool, "__name__", type(tool).__name__)
+        raise ConfigError(f"tools[{number}] is a schema, a dict as it is sent, not {said}", setting="tools")
     try:
         return json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
