@@ -42,6 +42,7 @@ __all__ = [
     "place_name",
     "sealed",
     "text_of",
+    "wanted_field",
     "wanted_list",
     "within",
     "written_each",
@@ -70,6 +71,22 @@ def text_of(value: object, key: str) -> str | None:
     """Return a field that holds a text; None where it holds anything else."""
     found = get(value, key)
     return found if isinstance(found, str) else None
+
+
+def wanted_field(value: object, key: str, path: Path = ()) -> object:
+    """Return a field that providers demand; it may be None.
+
+    Args:
+        value: a dict, or an object with fields.
+        key: its name.
+        path: where the value stands in its message.
+
+    Raises:
+        HistoryError: it is missing; what was written under a misspelt name would be passed on unmasked.
+    """
+    if key not in value if isinstance(value, Mapping) else not hasattr(value, key):
+        raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
+    return get(value, key)
 
 
 def fields_of(value: object) -> dict[str, object]:

@@ -12,7 +12,7 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.formats import ANTHROPIC, refuse_foreign
-from ctxguard.lens import GONE, Path, View, are_same, by_member, edited, get, is_list, members, text_of
+from ctxguard.lens import GONE, Path, View, are_same, by_member, edited, get, is_list, members, text_of, wanted_field
 from ctxguard_anthropic.blocks import (
     THINKING,
     as_blocks,
@@ -144,7 +144,7 @@ def _read(message: Message) -> tuple[Artifact, ...]:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one")
-    blocks = list(members(get(message, "content"), ("content",), of="block"))
+    blocks = list(members(wanted_field(message, "content"), ("content",), of="block"))
     answering = [role == "user" and kind_of(block) == "tool_result" for _, block in blocks]
     rest = tuple(number for number, is_result in enumerate(answering) if not is_result)
     reading = object()

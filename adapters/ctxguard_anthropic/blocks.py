@@ -26,6 +26,7 @@ from ctxguard.lens import (
     misread,
     sealed,
     text_of,
+    wanted_field,
 )
 
 __all__ = [
@@ -167,7 +168,9 @@ _SLOTS: Final[Mapping[str, Callable[[object, Path], list[Slot]]]] = {
 
 def call_place(block: object, path: Path) -> CallPlace:
     """Return the call of a `tool_use` block; its arguments are the JSON of its input."""
-    call = ToolCall(str(get(block, "name") or ""), argument_text(get(block, "input") or {}), text_of(block, "id"))
+    call = ToolCall(
+        str(get(block, "name") or ""), argument_text(wanted_field(block, "input", path) or {}), text_of(block, "id")
+    )
     return CallPlace(call, (*path, "input"), (*path, "id"), tool_input)
 
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import CallPlace, Path, argument_text, get, is_record, misread, text_of
+from ctxguard.lens import CallPlace, Path, argument_text, get, is_record, misread, text_of, wanted_field
 
 __all__ = ["LEGACY_ID", "Message", "calls_of"]
 
@@ -54,5 +54,5 @@ def _listed(call: object, path: Path) -> CallPlace:
 def _call(inner: object, field: str, identity: str | None, path: Path, id_at: Path) -> CallPlace:
     if not is_record(inner):
         raise misread(path, f"a dict with 'name' and {field!r}", inner)
-    call = ToolCall(str(get(inner, "name") or ""), argument_text(get(inner, field)), identity)
+    call = ToolCall(str(get(inner, "name") or ""), argument_text(wanted_field(inner, field, path)), identity)
     return CallPlace(call, (*path, field), id_at)

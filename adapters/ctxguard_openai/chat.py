@@ -12,7 +12,7 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.formats import CHAT, refuse_foreign
-from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_list, written_each
+from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
 from ctxguard_openai.contents import content_slots
@@ -76,13 +76,19 @@ def _view(message: Message) -> View:
     answered = LEGACY_ID if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return View(
         _KINDS.get(role, Kind.ASSISTANT),
-        [*content_slots(get(message, "content"), ("content",)), *spoken_slots(message)] or _NOTHING,
+        [*content_slots(_content(message, role), ("content",)), *spoken_slots(message)] or _NOTHING,
         [*calls_of(message)],
         answers=answered,
         answers_at=("tool_call_id",),
         name=text_of(message, "name"),
         role=None if role in _KINDS else role,
     )
+
+
+def _content(message: Message, role: str) -> object:
+    """Return the content of a message, which the assistant may do without."""
+    is_optional = _KINDS.get(role, Kind.ASSISTANT) is Kind.ASSISTANT
+    return get(message, "content") if is_optional else wanted_field(message, "content")
 
 
 def _fault(message: object) -> str:

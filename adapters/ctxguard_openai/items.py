@@ -22,6 +22,7 @@ from ctxguard.lens import (
     get,
     sealed,
     text_of,
+    wanted_field,
     within,
 )
 from ctxguard_openai.contents import content_slots, picture
@@ -173,10 +174,13 @@ def _item_slots(item: Item) -> list[Slot]:
     if kind in _ACTIONS:
         return [slot for key in _ACTION_KEYS for slot in _leaves(get(item, key), (key,))]
     if kind in _CONTENT:
-        return content_slots(get(item, _CONTENT[kind]), (_CONTENT[kind],))
+        return content_slots(wanted_field(item, _CONTENT[kind]), (_CONTENT[kind],))
     if kind == "reasoning":
         return _reasoning_slots(item)
-    return [] if kind in _ARGUMENTS else [((), unknown_part(item))]
+    if kind in _ARGUMENTS:
+        wanted_field(item, _ARGUMENTS[kind])
+        return []
+    return [((), unknown_part(item))]
 
 
 def _reasoning_slots(item: Item) -> list[Slot]:

@@ -303,3 +303,33 @@ def test_a_block_of_a_known_kind_without_its_text_is_refused(block, fault):
 )
 def test_thinking_without_a_text_that_is_sealed_is_fine(block):
     assert AnthropicAdapter().read([{"role": "assistant", "content": [block]}])[0].content[0].signed
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message", "fault"),
+    [
+        (OpenAIAdapter(), {"role": "user", "contents": MAIL}, "it has no 'content'"),
+        (OpenAIAdapter(), {"role": "tool", "tool_call_id": "1", "output": MAIL}, "it has no 'content'"),
+        (
+            OpenAIAdapter(),
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "mail", "args": MAIL}}]},
+            "tool_calls[0].function has no 'arguments'",
+        ),
+        (ResponsesAdapter(), {"role": "user", "contents": MAIL}, "it has no 'content'"),
+        (ResponsesAdapter(), {"type": "function_call", "call_id": "1", "args": MAIL}, "it has no 'arguments'"),
+        (ResponsesAdapter(), {"type": "function_call_output", "call_id": "1", "result": MAIL}, "it has no 'output'"),
+        (AnthropicAdapter(), {"role": "user", "contents": MAIL}, "it has no 'content'"),
+        (
+            AnthropicAdapter(),
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "mail", "args": {"to": MAIL}}]},
+            "content[0] has no 'input'",
+        ),
+    ],
+)
+def test_a_misspelt_field_is_refused(adapter, message, fault):
+    refused(adapter, [USER, message], f"message 1: {fault}")
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
+def test_a_content_may_be_none(adapter):
+    assert adapter.read([{"role": "user", "content": None}])[0].text == ""
