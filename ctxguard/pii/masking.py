@@ -170,6 +170,7 @@ class MaskSession:
         self._step = None if self._steps is None else self._steps.first
         self._memory = MemoryPseudonyms(is_found=masker.is_found)
         self._is_streamed = False
+        self._gives = True
         self._may_escape = self._escapes = masker.escape and not masker.is_stateless
         self._literals: frozenset[str] = frozenset()
         self._spelled: set[str] = set()
@@ -195,6 +196,24 @@ class MaskSession:
             DetectorError: see `text`.
         """
         return self._become(text, escapes=False)
+
+    def drafted(self, text: str) -> str:
+        """Return a text masked that is no part of the conversation: a summary, a note of a stage.
+
+        Values of the conversation get their placeholders. Without a vault any other is redacted: a number given here
+        would be given again to the next value of the conversation.
+
+        Raises:
+            DetectorError: see `text`.
+        """
+        if self._masker.vault is not None:
+            return self.own(text)
+        check_text(text)
+        self._gives = False
+        try:
+            return self._made(text, escapes=False)
+        finally:
+            self._gives = True
 
     def arguments(self, text: str) -> str:
         """Return tool-call arguments masked inside their JSON strings; what is no JSON is masked as text."""
@@ -337,7 +356,10 @@ class MaskSession:
         """Return what stands in place of a value; a placeholder in it is taken back first, so that none is nested."""
         if PSEUDONYM.search(value) is not None:
             value = restore(value, self._pseudonyms).text
-        return self._masker.hidden(label, Original(value, is_number), self._pseudonyms, in_full=in_full)
+        pseudonyms = self._pseudonyms
+        if not self._gives:
+            pseudonyms = self._memory.given(self._masker.redaction)
+        return self._masker.hidden(label, Original(value, is_number), pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str) -> str:
         masked = rewrite_json(text, kept_apart(self._token))

@@ -88,6 +88,14 @@ class MemoryPseudonyms:
     def __len__(self) -> int:
         return len(self._given)
 
+    def given(self, otherwise: Callable[[str], str]) -> Pseudonyms:
+        """Return what knows the placeholders that were given and gives no more: `otherwise` tells what a label gets."""
+        return _Given(self, otherwise)
+
+    def known(self, label: str, original: Original) -> str | None:
+        """Return the placeholder that a value has; None where it has none yet."""
+        return self._placeholders.get((label, normalized(label, original.value)))
+
     def placeholder(self, label: str, original: Original) -> str:
         """Return the placeholder of a value; a new one where it has none."""
         key = (label, normalized(label, original.value))
@@ -118,3 +126,17 @@ class MemoryPseudonyms:
         self._placeholders[key] = placeholder
         self._originals[placeholder] = original
         self._given.append((key, placeholder, original))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Know the placeholders that were given, and give no more."""
+
+    names: MemoryPseudonyms
+    otherwise: Callable[[str], str]
+
+    def placeholder(self, label: str, original: Original) -> str:
+        return self.names.known(label, original) or self.otherwise(label)
+
+    def original(self, placeholder: str) -> Original | None:
+        return self.names.original(placeholder)

@@ -61,7 +61,7 @@ class MaskPII:
             masked = tuple(_masked(artifact, session) for artifact in draft.artifacts)
         draft = replace(
             draft,
-            masks=(*draft.masks, masker.mask if masker.is_stateless else session.own),
+            masks=(*draft.masks, masker.mask if masker.is_stateless else session.drafted),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
         return draft.revise(masked, action="masked", reason="holds personal data")

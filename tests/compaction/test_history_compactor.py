@@ -19,6 +19,7 @@ from ctxguard.compaction import CompactionConfig, CompactionResult, HistoryCompa
 from ctxguard.compaction.history import SUMMARY
 from ctxguard.compaction.summaries import CLAIMS
 from ctxguard.errors import AdapterError, ConfigError, SummarizerError
+from ctxguard.pii import STANDARD, Masker
 from ctxguard.stages import BoundToolOutput, MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.testing import histories, law_findings
@@ -64,6 +65,22 @@ def compact(compactor, history):
 
 def summary_in(artifacts):
     return next((a.text for a in artifacts if a.text.startswith(SUMMARY)), None)
+
+
+def test_a_number_for_what_a_summarizer_invents_is_never_another_values():
+    masker = Masker(STANDARD, strategy="pseudonymize")
+    compactor = HistoryCompactor(SMALL, summarizer=Summarizer("Write to bob@corp.org about <EMAIL_1>."))
+    guard = Stabilizer(2_000, stages=[MaskPII(masker=masker), compactor])
+    history = [Artifact("user", "I am ann@corp.org."), *talk(20)[2:]]
+    summary = next(a for a in guard.stabilize(history).artifacts if SUMMARY in a.text)
+    assert "Write to [REDACTED_EMAIL] about <EMAIL_1>." in summary.text
+    history += [Artifact("user", "Ask eve@corp.org.")]
+    result = guard.stabilize(history).artifacts
+    assert result[-1].text == "Ask <EMAIL_2>."
+    session = masker.session()
+    for artifact in history:
+        session.text(artifact.text)
+    assert session.unmask("<EMAIL_1> and <EMAIL_2>") == "ann@corp.org and eve@corp.org"
 
 
 def test_the_documented_manual_use():

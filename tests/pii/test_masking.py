@@ -296,3 +296,14 @@ def test_only_texts_can_get_their_values_back(way, given):
     restore = session.unmask_stream().feed if way == "feed" else getattr(session, way)
     with pytest.raises(TypeError, match=f"a text is wanted, not {type(given).__name__}"):
         restore(given)
+
+
+def test_what_a_stage_writes_gets_no_number_that_the_conversation_would_give_again():
+    strategy = {"PHONE": "hash", "*": "pseudonymize"}
+    masker = Masker(STANDARD, strategy=strategy, key="a key of this very test, 32 long.")
+    session = masker.session()
+    session.text("I am ann@corp.org.")
+    written = session.drafted("ann@corp.org, bob@corp.org, phone +1 212 555 0175")
+    assert written.startswith("<EMAIL_1>, [REDACTED_EMAIL], phone <PHONE_")
+    assert session.text("eve@corp.org") == "<EMAIL_2>"
+    assert session.unmask("<EMAIL_1> <EMAIL_2>") == "ann@corp.org eve@corp.org"
