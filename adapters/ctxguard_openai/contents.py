@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from ctxguard.artifacts import Part, PartKind
@@ -29,7 +30,15 @@ def content_slots(content: object, path: Path) -> list[Slot]:
     Raises:
         HistoryError: it is no text and no list of parts, a text in it is none, or a part is of another format.
     """
-    return [_slot(part, place) for place, part in members(content, path)]
+    return [slot for place, part in members(content, path) for slot in _slots(part, place)]
+
+
+def _slots(part: object, path: Path) -> list[Slot]:
+    """Return the pieces of a part: one, but for Mistral's thinking, which holds parts of its own."""
+    if get(part, "type") != "thinking" or get(part, "signature") is not None:
+        return [_slot(part, path)]
+    thought = content_slots(get(part, "thinking"), (*path, "thinking"))
+    return [(place, replace(piece, kind="reasoning") if piece.kind == "text" else piece) for place, piece in thought]
 
 
 def _slot(part: object, path: Path) -> Slot:

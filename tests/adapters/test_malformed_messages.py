@@ -265,9 +265,7 @@ def test_messages_that_hold_parts_beside_a_content_are_refused(adapter):
     refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], fault)
 
 
-@pytest.mark.parametrize(
-    "block", [{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}, {"type": "hologram"}]
-)
+@pytest.mark.parametrize("block", [{"type": "thinking", "thinking": "so", "signature": "c2ln"}, {"type": "hologram"}])
 def test_parts_that_compatible_providers_take_and_unknown_ones_are_opaque(block):
     (artifact,) = OpenAIAdapter().read([{"role": "assistant", "content": [block]}])
     assert [part.kind for part in artifact.content] == ["opaque"]

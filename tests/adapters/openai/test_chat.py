@@ -187,6 +187,16 @@ def test_an_unknown_role_is_kept_and_its_text_masked():
     assert out == {"role": "narrator", "content": "enter [REDACTED_EMAIL]", "mood": "grim"}
 
 
+@pytest.mark.parametrize("thought", [f"Ask {MAIL}.", [{"type": "text", "text": f"Ask {MAIL}."}]])
+def test_mistrals_thinking_is_read_as_reasoning(thought):
+    message = {"role": "assistant", "content": [{"type": "thinking", "thinking": thought, "closed": True}]}
+    (artifact,) = read(message)
+    assert [part.kind for part in artifact.content] == ["reasoning"]
+    (out,) = masked(message)
+    assert MAIL not in str(out)
+    assert out["content"][0]["closed"]
+
+
 def test_unknown_parts_are_opaque():
     part = {"type": "hologram", "data": {"points": [1, 2, 3]}}
     message = {"role": "user", "content": [part, "plain string"]}
