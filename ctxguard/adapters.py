@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -194,7 +193,7 @@ def finished(
 def _holds_signed(artifacts: Sequence[Artifact]) -> bool:
     found = _SIGNED.find(artifacts)
     begin, signed = (found.length, found.value) if found else (0, False)
-    contents = (artifact.content for artifact in islice(artifacts, begin, None))
+    contents = (artifact.content for artifact in artifacts[begin:])
     signed = signed or any(part.signed for content in contents if type(content) is tuple for part in content)
     if begin < len(artifacts):
         _SIGNED.keep(artifacts, signed, after=found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import HistoryError
@@ -33,7 +32,7 @@ class Intake:
         # a set that has grown since then belongs to another continuation
         begin, known = (found.length, found.value) if found and len(found.value) == found.length else (0, set())
         _check_types(history, begin)
-        known.update(map(id, islice(history, begin, None)))
+        known.update(map(id, history[begin:]))
         if len(known) != len(history):
             return _told_apart(history)
         if begin < len(history):
@@ -42,7 +41,7 @@ class Intake:
 
 
 def _check_types(history: Sequence[object], begin: int) -> None:
-    for position, artifact in enumerate(islice(history, begin, None), begin):
+    for position, artifact in enumerate(history[begin:], begin):
         if not isinstance(artifact, Artifact):
             raise HistoryError(
                 f"an Artifact is wanted, not {type(artifact).__name__}; native messages go through an adapter "

@@ -71,7 +71,7 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
     count = draft.counter.artifact
     found: list[Unit] = []
     calling = False
-    for position, artifact in enumerate(islice(draft.artifacts, begin, None), begin):
+    for position, artifact in enumerate(draft.artifacts[begin:], begin):
         kind = artifact.kind
         if kind is Kind.SYSTEM or kind is Kind.TASK:
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
@@ -48,7 +47,7 @@ class SystemIntact:
         begin, positions = (found.length, found.value) if found else (0, ())
         positions += tuple(
             position
-            for position, artifact in enumerate(islice(history, begin, None), begin)
+            for position, artifact in enumerate(history[begin:], begin)
             if artifact.kind in AUTHORITY and artifact.lifetime is None
         )
         if begin < len(history):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
@@ -105,7 +104,7 @@ class BoundToolOutput:
         found = self._folds.find(draft.artifacts, settings)
         fold = found.value.copy() if found else _Fold(draft.overhead)
         begin = len(fold.artifacts)
-        for artifact in islice(draft.artifacts, begin, None):
+        for artifact in draft.artifacts[begin:]:
             fold.artifacts.append(self._taken(artifact, fold, draft))
         if begin < len(draft.artifacts):
             self._folds.keep(draft.artifacts, fold, settings, after=found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair
@@ -72,7 +71,7 @@ def _whole_until(artifacts: tuple[Artifact, ...], begin: int) -> int | None:
     waiting: Counter[str | None] = Counter()
     left = 0
     whole = begin
-    for position, artifact in enumerate(islice(artifacts, begin, None), begin):
+    for position, artifact in enumerate(artifacts[begin:], begin):
         if artifact.kind is Kind.TOOL:
             if artifact.answers is None or not waiting[artifact.answers]:
                 return None

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -195,7 +195,7 @@ class _Window:
         starts = [unit.start for unit in coming]
         tokens = [0] * (len(starts) + 1)
         number = 0
-        for position, artifact in enumerate(islice(draft.artifacts, self._position, None), self._position):
+        for position, artifact in enumerate(draft.artifacts[self._position :], self._position):
             if artifact.kind in AUTHORITY:
                 while number < len(starts) and starts[number] < position:
                     number += 1
