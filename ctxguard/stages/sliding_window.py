@@ -178,7 +178,7 @@ class _Watched(SelectedHistory):
             while self.units[self._outside].end <= edge:
                 self._waiting += self._goes(self._outside, task)
                 self._outside += 1
-            if self._waiting >= every:
+            if self._leaving(self._waiting, self._outside, task) >= every:
                 self.moves.append((number + 1, self._outside))
                 self._waiting = 0
         self.seen = end
@@ -190,7 +190,15 @@ class _Watched(SelectedHistory):
             return self.moves[moves - 1][1] if moves else 0
         outside = bisect_right(self.units, self.units[-1].end - size, lo=self._outside, hi=end, key=_end)
         waiting = self._waiting + sum(self._goes(number, task) for number in range(self._outside, outside))
-        return outside if waiting >= every else self.first(self.seen, size, every, task)
+        leaves = self._leaving(waiting, outside, task) >= every
+        return outside if leaves else self.first(self.seen, size, every, task)
+
+    def _leaving(self, waiting: int, outside: int, task: int | None) -> int:
+        """Return how many exchanges would go if the window began there: the message that opens its turn stays."""
+        begin = self.moves[-1][1] if self.moves else 0
+        users = bisect_right(self.users, outside)
+        opener = self.users[users - 1] if users else outside
+        return waiting - (begin <= opener < outside and self._goes(opener, task))
 
     def _goes(self, number: int, task: int | None) -> bool:
         """Tell whether an exchange leaves the window; what opens the history or stays for good never counts."""
