@@ -19,7 +19,7 @@ from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
 from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import EDGE, MEMO, NOTHING, Before, Prepared, Surroundings, joined, stands
+from ctxguard.pii.prepared import EDGE, MEMO, Prepared, Surroundings, before, joined
 from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -37,8 +37,6 @@ _NUMBER: Final = re.compile(r"(?<!\w)[0(+]", re.ASCII)
 _PHONE: Final = "PHONE"
 _PHONE_DIGITS: Final = 7
 """A phone number with its area code has no fewer: with fewer left, what follows is no value of its own."""
-_LONG: Final = 4_000
-"""Of longer texts it is told once which context words stand in them at all; in shorter ones that does not pay."""
 _GAP: Final = " /,;|"
 Fit: TypeAlias = tuple[int, int, tuple[Prepared, ...]]
 """Where a number may stand in its window, and the rules whose shape it has: the surest first."""
@@ -70,7 +68,7 @@ class Engine:
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
-        self._surroundings = Surroundings(remembers=True)
+        self._surroundings = Surroundings()
         self._labels = frozenset((*(p.rule.label for p in prepared), *(label for _, label in deny), LITERAL, UNCHECKED))
         self._trusts = lru_cache(maxsize=4096)(self._can_write)
 
@@ -97,7 +95,6 @@ class Engine:
         """Return the findings by the plain path."""
         view = view_of(text, self._can_write)
         seen = Seen(view.text)
-        anew = Surroundings(remembers=False)
         found: Found = []
         forms = forms_of(seen.plain)
         for prepared, condition in zip(self._texts, self._conditions, strict=True):
@@ -105,14 +102,14 @@ class Engine:
                 continue
             for match in prepared.pattern.finditer(seen.text):
                 start, end = _value(match, prepared.group)
-                self._judge(prepared, seen.text, start, end, anew.of(seen.text, start), found)
+                self._judge(prepared, seen.text, start, end, found)
         token = self._token if may_match(self._token_condition, forms) else None
         for match in token.finditer(seen.text) if token is not None else ():
             start, end = match.span()
-            self._judge(self._token_rule(match), seen.text, start, end, anew.of(seen.text, start), found)
+            self._judge(self._token_rule(match), seen.text, start, end, found)
         for begin, end, first, limit in number_windows(seen.shape):
-            fits = self._fit(seen.shape[begin:end], first, limit)
-            self._judge_number(fits, seen.text, begin, anew, found)
+            for start, stop, rules in self._fit(seen.shape[begin:end], first, limit):
+                self._judge_surest(rules, seen.text, begin + start, begin + stop, found)
         self._match_denied(seen.text, found)
         return _chosen(view, found)
 
@@ -143,7 +140,7 @@ class Engine:
         if places is None:
             for match in pattern.finditer(text):
                 start, end = _value(match, group)
-                self._judge(prepared, text, start, end, self._before(prepared, text, start), found)
+                self._take_standing(prepared, text, start, end, found)
             return
         lead = prepared.rule.lead
         done = 0
@@ -158,7 +155,7 @@ class Engine:
             if exact is not None:
                 done = exact.end()
                 start, end = _value(exact, group)
-                self._judge(prepared, text, start, end, self._before(prepared, text, start), found)
+                self._take_standing(prepared, text, start, end, found)
 
     def _match_tokens(self, seen: Seen, found: Found) -> None:
         one_of, text = self._token, seen.text
@@ -170,45 +167,32 @@ class Engine:
                 match = one_of.match(text, _dotted_start(text, start))
             if match is not None:
                 prepared, (begin, end) = self._token_rule(match), match.span()
-                self._judge(prepared, text, begin, end, self._before(prepared, text, begin), found)
-
-    def _before(self, prepared: Prepared, text: str, start: int) -> Before:
-        return self._surroundings.of(text, start) if prepared.context or prepared.quiet else NOTHING
+                self._take_standing(prepared, text, begin, end, found)
 
     def _token_rule(self, match: re.Match[str]) -> Prepared:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, found: Found) -> None:
-        shape, text, around, known = seen.shape, seen.text, self._surroundings, self._fits.get
-        holds = seen.may_hold if len(text) > _LONG else None
+        shape, text, standing, known = seen.shape, seen.text, self._surroundings.standing, self._fits.get
         for begin, end, first, limit in number_windows(shape) if self._numbers else ():
             key = (shape[begin:end], first, limit)
             fits = known(key)
             if fits is None:
                 fits = self._remember(key)
                 known = self._fits.get
-            if fits:
-                self._judge_number(fits, text, begin, around, found, holds)
+            for start, stop, rules in fits:
+                if kept := standing(rules, text, begin + start):
+                    self._take_surest(kept, text, begin + start, begin + stop, found)
 
-    def _judge_number(
-        self,
-        fits: tuple[Fit, ...],
-        text: str,
-        begin: int,
-        around: Surroundings,
-        found: Found,
-        holds: Callable[[frozenset[str]], bool] | None = None,
-    ) -> None:
-        """Take of the rules that a number fits the surest that stands: no other is kept of the same characters."""
-        place, before = -1, NOTHING
-        for start, stop, rules in fits:
-            for prepared in rules:
-                if holds is not None and not holds(prepared.words):
-                    continue
-                if start != place:
-                    place, before = start, around.of(text, begin + start)
-                if self._judge(prepared, text, begin + start, begin + stop, before, found):
-                    break
+    def _take_surest(self, rules: tuple[Prepared, ...], text: str, start: int, end: int, found: Found) -> None:
+        """Take a number by the first rule that takes it in full: no other is kept of the same characters."""
+        for prepared in rules:
+            if self._take(prepared, text, start, end, found):
+                break
+
+    def _take_standing(self, prepared: Prepared, text: str, start: int, end: int, found: Found) -> None:
+        if not prepared.has_words or self._surroundings.standing(prepared.alone, text, start):
+            self._take(prepared, text, start, end, found)
 
     def _match_denied(self, text: str, found: Found) -> None:
         last = len(self._texts) + len(self._tokens) + len(self._numbers)
@@ -241,17 +225,22 @@ class Engine:
         rules = sorted(self._numbers, key=attrgetter("width"))
         return [(rule.width, rule.pattern.match, rule) for rule in rules]
 
-    def _judge(self, prepared: Prepared, text: str, start: int, end: int, before: Before, found: Found) -> bool:
-        """Take a candidate, unless its surroundings, its check digits or the allow list speak against it.
+    def _judge_surest(self, rules: tuple[Prepared, ...], text: str, start: int, end: int, found: Found) -> None:
+        for prepared in rules:
+            if self._judge(prepared, text, start, end, found):
+                break
+
+    def _judge(self, prepared: Prepared, text: str, start: int, end: int, found: Found) -> bool:
+        """Take a candidate if the words before it let it stand; nothing is remembered of them."""
+        return prepared.stands_after(before(text, start)) and self._take(prepared, text, start, end, found)
+
+    def _take(self, prepared: Prepared, text: str, start: int, end: int, found: Found) -> bool:
+        """Take a candidate, unless its check digits or the allow list speak against it.
 
         Returns:
             Whether it was taken in full.
         """
-        context, quiet, is_valid = prepared.context, prepared.quiet, prepared.is_valid
-        if context is not None and not stands(context, before):
-            return False
-        if quiet is not None and stands(quiet, before):
-            return False
+        is_valid = prepared.is_valid
         verdict = is_valid is None or is_valid(text[start:end])
         if not verdict:
             return False

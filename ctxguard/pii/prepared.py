@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "EDGE",
     "MEMO",
-    "NOTHING",
-    "Before",
     "Prepared",
     "Surroundings",
     "Words",
+    "before",
     "joined",
     "sources",
-    "stands",
 ]
 
 WINDOW: Final = 40
@@ -41,9 +39,6 @@ _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
 Verdict: TypeAlias = Callable[[str], bool | int]
 """Says yes or no, or how many of the characters are the finding."""
-Before: TypeAlias = tuple[str, dict[int, bool]]
-"""The characters before a candidate in small letters, and which words are known to stand there."""
-NOTHING: Final[Before] = ("", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +48,23 @@ class Words:
     Attributes:
         number: the same for the same words, so that an answer is remembered once.
         pattern: over small letters.
+        literals: one of them stands in every ASCII text that the pattern matches; empty where none is known.
     """
 
     number: int
     pattern: re.Pattern[str]
+    literals: frozenset[str]
+
+    def stand_in(self, window: str) -> bool:
+        """Tell whether one of the words stands among characters in small letters; most often literals alone tell."""
+        if self.literals and window.isascii() and not any(map(window.__contains__, self.literals)):
+            return False
+        return self.pattern.search(window) is not None
 
 
 @lru_cache(maxsize=4096)
-def _words(pattern: str) -> Words:
-    return Words(next(_NUMBERS), re.compile(pattern))
+def _words(pattern: str, *, by_literals: bool) -> Words:
+    return Words(next(_NUMBERS), re.compile(pattern), words_of(pattern) if by_literals else frozenset())
 
 
 class Prepared:
@@ -98,11 +101,6 @@ class Prepared:
         return width_of(self._source["pattern"][0])
 
     @cached_property
-    def words(self) -> frozenset[str]:
-        """What an ASCII text with a finding holds one of; nothing where that is not known."""
-        return words_of(self.rule.context) if self.rule.needs_context else frozenset()
-
-    @cached_property
     def group(self) -> int | str:
         """Which group of a match is the finding."""
         return "value" if "value" in self.pattern.groupindex else 0
@@ -120,17 +118,34 @@ class Prepared:
     @cached_property
     def context(self) -> Words | None:
         """Words one of which must stand before."""
-        return _words(self.rule.context) if self.rule.needs_context else None
+        return _words(self.rule.context, by_literals=True) if self.rule.needs_context else None
 
     @cached_property
     def quiet(self) -> Words | None:
         """Words right before that silence it."""
-        return _words(self._source["quiet"][0]) if self.rule.quiet else None
+        return _words(self._source["quiet"][0], by_literals=False) if self.rule.quiet else None
+
+    @cached_property
+    def has_words(self) -> bool:
+        """Tell whether the characters before a match have a say."""
+        return self.rule.needs_context or bool(self.rule.quiet)
+
+    @cached_property
+    def alone(self) -> tuple[Prepared, ...]:
+        """The rule as the only one that is asked for."""
+        return (self,)
 
     @cached_property
     def tail(self) -> re.Pattern[str] | None:
         """What belongs to a finding if it follows."""
         return re.compile(self.rule.tail) if self.rule.tail else None
+
+    def stands_after(self, window: str) -> bool:
+        """Tell whether characters in small letters right before a match let it stand."""
+        context, quiet = self.context, self.quiet
+        if context is not None and context.pattern.search(window) is None:
+            return False
+        return quiet is None or quiet.pattern.search(window) is None
 
     def form(self, seen: Seen) -> str:
         """Return the form of a text that the gate and the places are searched in."""
@@ -174,37 +189,61 @@ def _asked(function: Callable[..., bool | int], argument: str, value: str) -> bo
     return function(value, argument)
 
 
+def before(text: str, start: int) -> str:
+    """Return the characters before a place whose words count, in small letters."""
+    return text[start - WINDOW if start > WINDOW else 0 : start].lower()
+
+
 class Surroundings:
-    """Remember which words stand before a candidate: the same JSON keys and phrases come again and again.
+    """Remember which rules stand after which characters: the same JSON keys and phrases come again and again."""
 
-    Args:
-        remembers: False asks anew every time.
-    """
+    def __init__(self) -> None:
+        self._windows: dict[str, _Before] = {}
 
-    def __init__(self, *, remembers: bool) -> None:
-        self._remembers = remembers
-        self._windows: dict[str, Before] = {}
-
-    def of(self, text: str, start: int) -> Before:
-        """Return the characters before a place in small letters, and what is known about them."""
+    def standing(self, rules: tuple[Prepared, ...], text: str, start: int) -> tuple[Prepared, ...]:
+        """Return those of some rules that the words before a place let stand, in their order."""
         window = text[start - WINDOW if start > WINDOW else 0 : start]
         known = self._windows.get(window)
         if known is None:
-            known = (window.lower(), {})
-            if self._remembers:
-                if len(self._windows) >= MEMO:
-                    self._windows = {}
-                self._windows[window] = known
+            known = self._remember(window)
+        kept = known.kept.get(rules)
+        return known.keep(rules) if kept is None else kept
+
+    def _remember(self, window: str) -> _Before:
+        if len(self._windows) >= MEMO:
+            self._windows = {}
+        known = self._windows[window] = _Before(window.lower())
         return known
 
 
-def stands(words: Words, before: Before) -> bool:
-    """Tell whether one of the words is among the characters before a place."""
-    window, known = before
-    answer = known.get(words.number)
-    if answer is None:
-        answer = known[words.number] = words.pattern.search(window) is not None
-    return answer
+class _Before:
+    """Hold the characters before a place and what is known of them.
+
+    Args:
+        window: the characters, in small letters.
+    """
+
+    __slots__ = ("_answers", "_window", "kept")
+
+    def __init__(self, window: str) -> None:
+        self._window = window
+        self._answers: dict[int, bool] = {}
+        self.kept: dict[tuple[Prepared, ...], tuple[Prepared, ...]] = {}
+
+    def keep(self, rules: tuple[Prepared, ...]) -> tuple[Prepared, ...]:
+        """Find out which of some rules stand here."""
+        kept = self.kept[rules] = tuple(filter(self._lets, rules))
+        return kept
+
+    def _lets(self, prepared: Prepared) -> bool:
+        context, quiet = prepared.context, prepared.quiet
+        return (context is None or self._hold(context)) and (quiet is None or not self._hold(quiet))
+
+    def _hold(self, words: Words) -> bool:
+        answer = self._answers.get(words.number)
+        if answer is None:
+            answer = self._answers[words.number] = words.stand_in(self._window)
+        return answer
 
 
 def joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:

@@ -50,7 +50,6 @@ class Seen:
     def __init__(self, text: str) -> None:
         self.text = text
         self.plain = text.encode("latin-1", "replace")
-        self._held: dict[frozenset[str], bool] = {}
 
     @property
     def lowered(self) -> str:
@@ -72,15 +71,6 @@ class Seen:
         if self._hexed is None:
             self._hexed = self.plain.translate(_HEX).decode("latin-1")
         return self._hexed
-
-    def may_hold(self, words: frozenset[str]) -> bool:
-        """Tell whether one of some words stands in the text, whatever its case; they are those of an ASCII text."""
-        known = self._held.get(words)
-        if known is None:
-            lowered = self.lowered
-            found = not words or not self.text.isascii() or any(word in lowered for word in words)
-            known = self._held[words] = found
-        return known
 
 
 def number_windows(shape: str) -> Iterator[tuple[int, int, int, int]]:
