@@ -22,12 +22,13 @@ _LEVEL = re.compile(
     r"|\blevel=\w|^(?:ok|not ok) \d|\.\.\. (?:ok|FAIL|ERROR|skipped)|^E  "
 )
 _RUN = re.compile(
-    r"^Traceback \(most recent call last\)|^={5,} .{3,60} ={5,}$|^Exception in thread|^panic: |^npm ERR!"
-    r"|^\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?i:exit (?:code|status)\W+\d)|^(?:FAILED|ERROR)\b"
-    r"|^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d.{0,60}\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
-    r"|^Ran \d+ tests? in |^(?:OK|FAILED) \(",
+    r"\n(?:Traceback \(most recent call last\)|={5,} .{3,60} ={5,}$|Exception in thread|panic: |npm ERR!"
+    r"|\S+:\d+:(?:\d+:)? (?:fatal )?(?:error|warning)|(?:FAILED|ERROR)\b"
+    r"|\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d.{0,60}\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
+    r"|Ran \d+ tests? in |(?:OK|FAILED) \()",
     re.MULTILINE,
 )
+_EXIT = re.compile(r"exit (?:code|status)\W+\d")
 _CODE = re.compile(
     r"^\s*(?:def \w+\(.*\).*:|class \w+.*[:{]|(?:async )?function\b.*\{|import [\w.{*]|from [\w.]+ import|#include"
     r"|package \w|func \w*.*\{|(?:pub |public |private |static |export |const |let |var )+\w.*|fn \w+|return\b.*;?"
@@ -113,8 +114,9 @@ def _is_table(lines: list[str]) -> bool:
     """Tell a table: at least three lines with the same number of the same separator, two fields or more."""
     if len(lines) < 3:
         return False
+    bare = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]) if '"' in line else line[:2000] for line in lines[:40]]
     for separator in ("\t", ",", ";", "|"):
-        counts = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]).count(separator) for line in lines[:40]]
+        counts = [line.count(separator) for line in bare]
         usual = max(set(counts), key=counts.count)
         least = 1 if separator == "\t" else 2
         if usual >= least and counts.count(usual) >= 0.8 * len(counts) and counts[0] == usual:
@@ -134,7 +136,9 @@ def _is_markdown(lines: list[str], start: str) -> bool:
 
 
 def _is_log(lines: list[str], start: str) -> bool:
-    return _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3 or _RUN.search(start) is not None
+    if _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3:
+        return True
+    return _RUN.search(f"\n{start}") is not None or _EXIT.search(start.lower()) is not None
 
 
 _TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
