@@ -137,12 +137,12 @@ class Engine:
     def _match(self, prepared: Prepared, seen: Seen, found: Found) -> None:
         """Match one rule only where its anchor or its shape says that a match may stand."""
         places, pattern, group, text = prepared.places, prepared.pattern, prepared.group, seen.text
+        lead = prepared.ascii_lead if text.isascii() else prepared.rule.lead
         if places is None:
             for match in pattern.finditer(text):
                 start, end = _value(match, group)
                 self._take_standing(prepared, text, start, end, found)
             return
-        lead = prepared.rule.lead
         done = 0
         for place in places.finditer(prepared.form(seen)):
             start = place.start()

@@ -30,7 +30,6 @@ _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 _LINE_ESCAPE: Final = re.compile(r"\\[ntrbf]")
 """Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
 _ASCII: Final = bytes(range(128))
-_TAGS: Final = "\U000e0000-\U000e01ef"
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
 _NAMES: Final = "nbsp|commat|period|hyphen|dash|plus|colon|sol|lowbar|lpar|rpar"
 _ESCAPES: Final = (
@@ -39,12 +38,11 @@ _ESCAPES: Final = (
     ("&", re.compile(rf"&(?:#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});")),
 )
 """JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
-_REMOVED: Final = re.compile(
-    rf"[{_INVISIBLE}{_TAGS}\\%&](?:(?<=\\)u(?P<u>[0-9a-fA-F]{{4}})|(?<=\\)x(?P<x>[0-9a-fA-F]{{2}})"
-    r"|(?<=%)(?P<url>[2-7][0-9a-fA-F])"
+_ESCAPED: Final = (
+    r"(?:(?<=\\)u(?P<u>[0-9a-fA-F]{4})|(?<=\\)x(?P<x>[0-9a-fA-F]{2})|(?<=%)(?P<url>[2-7][0-9a-fA-F])"
     rf"|(?<=&)(?P<name>#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});|(?<![\\%&]))"
 )
-"""Begins with one class, so that it is searched at the speed of one."""
+"""What follows the sign of an escape; nothing follows an invisible character."""
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -91,11 +89,11 @@ def view_of(text: str, trusts: Trust | None = None) -> View:
     folded = blank_placeholders(text, trusts)
     if "\\" in folded:
         folded = _LINE_ESCAPE.sub("  ", folded)
+    unseen = ""
     if not text.isascii():
-        folded, invisible = _plainer(folded)
-        if invisible:
-            return _shortened(folded)
-    return _shortened(folded) if _is_escaped(folded) else View(folded)
+        folded, unseen = _plainer(folded)
+    is_escaped = _is_escaped(folded)
+    return _shortened(folded, _removed(unseen, is_escaped=is_escaped)) if unseen or is_escaped else View(folded)
 
 
 def _is_plain(text: str) -> bool:
@@ -112,23 +110,29 @@ def _is_escaped(text: str) -> bool:
     return False
 
 
-def _plainer(text: str) -> tuple[str, bool]:
-    """Return a text with plain characters for those that stand for them, and whether invisible ones are left in it."""
+def _plainer(text: str) -> tuple[str, str]:
+    """Return a text with plain characters for those that stand for them, and which invisible ones are left in it."""
     beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
     table = _folding()
     for char in beyond & table.keys():
         text = text.replace(char, table[char])
-    return text, not beyond.isdisjoint(_UNSEEN)
+    return text, "".join(sorted(beyond & _UNSEEN))
 
 
-def _shortened(text: str) -> View:
+@lru_cache(maxsize=256)
+def _removed(unseen: str, *, is_escaped: bool) -> re.Pattern[str]:
+    """Return what finds some invisible characters, and escapes; few characters are looked for faster than all."""
+    return re.compile(rf"[{unseen}\\%&]{_ESCAPED}" if is_escaped else f"[{unseen}]")
+
+
+def _shortened(text: str, removed: re.Pattern[str]) -> View:
     """Leave out what is invisible and read escapes as the characters they stand for."""
     pieces: list[str] = []
     cuts: list[int] = []
     ends: list[int] = []
     escapes: dict[int, int] = {}
     done = size = 0
-    for match in _REMOVED.finditer(text):
+    for match in removed.finditer(text):
         start, end = match.span()
         pieces.append(text[done:start])
         size += start - done

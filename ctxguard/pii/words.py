@@ -43,7 +43,9 @@ _THINGS: Final = (
 )
 _THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?"
 _PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
-_ANY_ID: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL) + r"(?:(?<=[_a-z0-9])id|\bids?)"
+_NO_PERSON: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL)
+_ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
+"""Looks ahead first: else all those looks behind, at every character, would take half of the time."""
 _UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}"
 """Words right before a number that say what else it is: an order, an item, a date."""
