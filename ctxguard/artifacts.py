@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -10,7 +10,19 @@ from typing import Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, HistoryError
 
-__all__ = ["Artifact", "Exchange", "Kind", "Lifetime", "Memo", "Pairing", "Part", "ToolCall", "exchanges", "pair"]
+__all__ = [
+    "Artifact",
+    "Exchange",
+    "Kind",
+    "Lifetime",
+    "Memo",
+    "Pairing",
+    "Part",
+    "ToolCall",
+    "exchanges",
+    "pair",
+    "whole_until",
+]
 
 
 class Kind(StrEnum):
@@ -293,6 +305,35 @@ class Pairing:
     unanswered: list[tuple[int, int]] = field(default_factory=list)
     orphans: list[int] = field(default_factory=list)
     duplicates: list[int] = field(default_factory=list)
+
+
+def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
+    """Return where the last whole exchange ends, or None where not every call is followed by its results, all with ids.
+
+    None may be wrong, a position not: it is what `pair` would find, told at a glance.
+
+    Args:
+        artifacts: the history.
+        begin: position from which on to look; an exchange begins there.
+    """
+    waiting: Counter[str | None] = Counter()
+    left = 0
+    whole = begin
+    for position, artifact in enumerate(artifacts[begin:], begin):
+        if artifact.kind is Kind.TOOL:
+            if artifact.answers is None or not waiting[artifact.answers]:
+                return None
+            waiting[artifact.answers] -= 1
+            left -= 1
+        elif left:
+            return None
+        elif artifact.calls:
+            waiting, left = Counter(call.id for call in artifact.calls), len(artifact.calls)
+            if None in waiting:
+                return None
+        if not left:
+            whole = position + 1
+    return whole
 
 
 def pair(artifacts: Sequence[Artifact]) -> Pairing:

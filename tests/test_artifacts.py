@@ -7,9 +7,10 @@ import pickle
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxguard import Artifact, Kind, Lifetime, Part, ToolCall, exchanges
-from ctxguard.artifacts import pair
+from ctxguard.artifacts import pair, whole_until
 from ctxguard.errors import ConfigError, CtxguardError, HistoryError
 from ctxguard.testing import broken_histories, histories
 
@@ -165,3 +166,15 @@ def test_something_that_is_no_artifact_is_named_with_its_place():
         exchanges([Artifact("user", "x"), {"role": "user"}])
     assert caught.value.position == 1
     assert isinstance(caught.value, CtxguardError)
+
+
+@given(history=st.one_of(histories(), broken_histories()))
+def test_what_looks_whole_at_a_glance_is_paired(history):
+    if whole_until(history) is None:
+        return
+    found = pair(history)
+    assert not found.orphans
+    assert not found.duplicates
+    starts = [p for p, artifact in enumerate(history) if artifact.kind is not Kind.TOOL]
+    assert all(starts[-1] == p for p, _ in found.unanswered)
+    assert all(owner == max(p for p in starts if p < position) for position, (owner, _) in found.owner.items())

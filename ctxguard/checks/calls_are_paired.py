@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from ctxguard.artifacts import Kind, pair
+from ctxguard.artifacts import Kind, pair, whole_until
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
@@ -24,7 +24,7 @@ class CallsArePaired:
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
         artifacts = draft.artifacts
-        if not any(a.kind is Kind.TOOL or a.calls for a in artifacts):
+        if whole_until(artifacts) is not None:
             return
         found = pair(artifacts)
         for position in (*found.orphans, *found.duplicates):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
-from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair
+from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair, whole_until
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.prefix_memory import PrefixMemory
@@ -60,32 +59,10 @@ class RepairExchanges:
     def _is_well_formed(self, artifacts: tuple[Artifact, ...]) -> bool:
         """Tell at a glance that every call is followed by its results, all with ids; False may be wrong, True not."""
         found = self._well_formed.find(artifacts)
-        whole = _whole_until(artifacts, found.length if found else 0)
+        whole = whole_until(artifacts, found.length if found else 0)
         if whole is not None and not (found and found.length == whole):
             self._well_formed.keep(artifacts[:whole], None, after=found)
         return whole is not None
-
-
-def _whole_until(artifacts: tuple[Artifact, ...], begin: int) -> int | None:
-    """Return where the last whole exchange ends if calls and results behind `begin` are in order, else None."""
-    waiting: Counter[str | None] = Counter()
-    left = 0
-    whole = begin
-    for position, artifact in enumerate(artifacts[begin:], begin):
-        if artifact.kind is Kind.TOOL:
-            if artifact.answers is None or not waiting[artifact.answers]:
-                return None
-            waiting.subtract((artifact.answers,))
-            left -= 1
-        elif left:
-            return None
-        elif artifact.calls:
-            waiting, left = Counter(call.id for call in artifact.calls), len(artifact.calls)
-            if None in waiting:
-                return None
-        if not left:
-            whole = position + 1
-    return whole
 
 
 class _Repair:
