@@ -76,8 +76,7 @@ class Engine:
         """Return the findings by the fast path."""
         if not text:
             return ()
-        view = view_of(text, self._trusts)
-        seen = Seen(view.text)
+        seen = view_of(text, self._trusts)
         found: Found = []
         tokens = len(self._texts)
         for gate in self._opened(seen):
@@ -88,13 +87,12 @@ class Engine:
             else:
                 self._match_numbers(seen, found)
         if self._deny:
-            self._match_denied(view.text, found)
-        return _chosen(view, found) if found else ()
+            self._match_denied(seen.text, found)
+        return _chosen(seen, found) if found else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings by the plain path."""
-        view = view_of(text, self._can_write)
-        seen = Seen(view.text)
+        seen = view_of(text, self._can_write)
         found: Found = []
         forms = forms_of(seen.plain)
         for prepared, condition in zip(self._texts, self._conditions, strict=True):
@@ -111,7 +109,7 @@ class Engine:
             for start, stop, rules in self._fit(seen.shape[begin:end], first, limit):
                 self._judge_surest(rules, seen.text, begin + start, begin + stop, found)
         self._match_denied(seen.text, found)
-        return _chosen(view, found)
+        return _chosen(seen, found)
 
     @cached_property
     def _conditions(self) -> list[Condition]:
@@ -137,20 +135,19 @@ class Engine:
     def _match(self, prepared: Prepared, seen: Seen, found: Found) -> None:
         """Match one rule only where its anchor or its shape says that a match may stand."""
         places, pattern, group, text = prepared.places, prepared.pattern, prepared.group, seen.text
-        lead = prepared.ascii_lead if text.isascii() else prepared.rule.lead
         if places is None:
             for match in pattern.finditer(text):
                 start, end = _value(match, group)
                 self._take_standing(prepared, text, start, end, found)
             return
-        done = 0
+        lead, ascii_lead, done = prepared.rule.lead, prepared.ascii_lead, 0
         for place in places.finditer(prepared.form(seen)):
             start = place.start()
             if start < done:
                 continue
             if lead:
-                before = text[max(done, start - _REACH - 1) : start]
-                start -= len(before) - len(before.rstrip(lead))
+                led = text[max(done, start - _REACH - 1) : start]
+                start -= len(led) - len(led.rstrip(ascii_lead if led.isascii() else lead))
             exact = pattern.match(text, start)
             if exact is not None:
                 done = exact.end()
@@ -266,8 +263,8 @@ def _chosen(view: View, found: Found) -> tuple[Span, ...]:
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
             found = _apart(view.text, found)
             found.sort(key=itemgetter(0))
-            return resolve(map(view.original, (span for _, span in found)))
-    return tuple(view.original(span) for _, span in found) if view.cuts else tuple(span for _, span in found)
+            return resolve(view.originals(map(_span, found)))
+    return view.originals(map(_span, found))
 
 
 def _apart(text: str, found: Found) -> Found:
@@ -292,6 +289,9 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
         if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
             return text[span.start : other.start].rstrip(_GAP)
     return ""
+
+
+_span: Final = itemgetter(1)
 
 
 def _start(found: tuple[int, Span]) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from html import unescape
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from ctxguard.pii.placeholders import Trust, blank_placeholders
+from ctxguard.pii.shapes import Seen
 from ctxguard.pii.spans import Span
 
 __all__ = ["View", "view_of"]
@@ -27,7 +27,7 @@ _INVISIBLE: Final = (
 )
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_LINE_ESCAPE: Final = re.compile(r"\\[ntrbf]")
+_LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
 """Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
@@ -43,38 +43,45 @@ _ESCAPED: Final = (
     rf"|(?<=&)(?P<name>#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});|(?<![\\%&]))"
 )
 """What follows the sign of an escape; nothing follows an invisible character."""
-_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
-class View(NamedTuple):
-    """Hold a text as rules read it, and where its characters came from.
+class View(Seen):
+    """Hold a text as rules read it, placeholders in it blanked; its offsets are those of the original."""
 
-    Attributes:
-        text: the folded text; placeholders in it are blanked.
-        cuts: offsets in the folded text at which something was left out or an escape was read; empty where offsets
-            are those of the original.
+    def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return spans of this view as spans of the original text."""
+        return tuple(spans)
+
+
+class _Shortened(View):
+    """Hold a text that is shorter than the original, and where its characters came from.
+
+    Args:
+        text: the folded text.
+        cuts: offsets in the folded text at which something was left out or an escape was read.
         ends: offset in the original right after each cut.
         escapes: how many characters of the original a character of the folded text was written with, by its offset,
             where that is more than one.
     """
 
-    text: str
-    cuts: tuple[int, ...] = ()
-    ends: tuple[int, ...] = ()
-    escapes: Mapping[int, int] = _NOTHING
+    def __init__(self, text: str, cuts: Sequence[int], ends: Sequence[int], escapes: Mapping[int, int]) -> None:
+        super().__init__(text)
+        self._cuts = cuts
+        self._ends = ends
+        self._escapes = escapes
 
-    def original(self, span: Span) -> Span:
-        """Return a span of this view as a span of the original text."""
-        if not self.cuts:
-            return span
+    def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        return tuple(map(self._original, spans))
+
+    def _original(self, span: Span) -> Span:
         last = span.end - 1
-        end = self._place(last) + self.escapes.get(last, 1)
+        end = self._place(last) + self._escapes.get(last, 1)
         return Span(self._place(span.start), end, span.label, span.score)
 
     def _place(self, offset: int) -> int:
         """Return where a character begins in the original."""
-        number = bisect_right(self.cuts, offset) - 1
-        return offset if number < 0 else self.ends[number] + offset - self.cuts[number]
+        number = bisect_right(self._cuts, offset) - 1
+        return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
 
 
 def view_of(text: str, trusts: Trust | None = None) -> View:
@@ -88,7 +95,8 @@ def view_of(text: str, trusts: Trust | None = None) -> View:
         return View(text)
     folded = blank_placeholders(text, trusts)
     if "\\" in folded:
-        folded = _LINE_ESCAPE.sub("  ", folded)
+        for escape in _LINE_ESCAPES:
+            folded = folded.replace(escape, "  ")
     unseen = ""
     if not text.isascii():
         folded, unseen = _plainer(folded)
@@ -146,7 +154,7 @@ def _shortened(text: str, removed: re.Pattern[str]) -> View:
         cuts.append(size)
         ends.append(end)
     pieces.append(text[done:])
-    return View("".join(pieces), tuple(cuts), tuple(ends), escapes)
+    return _Shortened("".join(pieces), cuts, ends, escapes)
 
 
 def _meant(match: re.Match[str]) -> str:
