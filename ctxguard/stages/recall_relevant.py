@@ -28,6 +28,8 @@ _REPLY: Final = 2 / 3
 """Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
+_MOST_IN_VAIN: Final = 100
+"""Exchanges in a row that do not fit into what is left, after which no more are tried."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop what must not come back."""
 
@@ -97,13 +99,15 @@ class RecallRelevant:
         scores = past.weighed(_with_neighbours(self.index.matches(past.documents[:asked], question)))
         order = sorted((n for n in scores if n in gone and past.documents[n]), key=lambda n: (-scores[n], -n))
         chosen: dict[int, str] = {}
-        left = room - draft.counter.artifact(Artifact(Kind.USER, RECALLED))
+        left, in_vain = room - draft.counter.artifact(Artifact(Kind.USER, RECALLED)), 0
         for number in order:
             piece = _piece(draft, past, number, left, excerpt=number == order[0])
+            in_vain += 1
             if piece is not None:
                 chosen[number] = piece
                 left -= draft.counter.text(piece) + 1
-            if left < _LEAST_ROOM // 4:
+                in_vain = 0
+            if left < _LEAST_ROOM // 4 or in_vain == _MOST_IN_VAIN:
                 break
         return _fitted(draft, room, chosen)
 
