@@ -29,7 +29,7 @@ def draw(figures: dict) -> None:
         right.plot(points, [figures["mb"][name][str(p)] for p in points], label=name, **style)
     left.set(title="CPU time a call (median)", xlabel="turns in the session", ylabel="ms", ylim=0)
     right.set(title="Memory held beside the history", xlabel="turns in the session", ylabel="MB", ylim=0)
-    left.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="upper left")
     for axes in (left, right):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
