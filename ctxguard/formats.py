@@ -1,7 +1,7 @@
 """What one provider's format alone has. Read as another's it would be passed on unmasked, so it is refused by name.
 
-Roles, fields and types are those of the OpenAI and Anthropic SDKs. `thinking` stands in no table here: it is Anthropic's,
-and Mistral takes it in Chat Completions.
+Roles, fields and types are those of the OpenAI and Anthropic SDKs. `thinking` stands in no table here: it is
+Anthropic's, and Mistral takes it in Chat Completions.
 """
 
 from __future__ import annotations
