@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
+from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.stages import MaskPII
 
 
 class Item:
@@ -104,6 +106,13 @@ def test_a_stabilizer_is_copied_and_sent_to_other_processes_without_what_it_reme
     result = stabilizer.stabilize(history)
     assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
     assert b"corp-mail" not in pickle.dumps(stabilizer)
+
+
+def test_what_a_check_remembers_of_other_stabilizers_is_not_sent_along():
+    rules = CallableDetector(lambda text: [], name="of this process alone")
+    Stabilizer(400, stages=[MaskPII(rules)]).stabilize([Artifact("user", "Hi.")])
+    stabilizer = Stabilizer(400, stages=[MaskPII()])
+    assert pickle.loads(pickle.dumps(stabilizer)).budget == copy.deepcopy(stabilizer).budget == 400
 
 
 class Slow:

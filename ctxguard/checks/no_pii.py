@@ -19,7 +19,7 @@ class NoPII:
     """Hold where no rule matches in any text of the result: contents, tool-call arguments, names.
 
     The texts are scanned on a path of its own, not by what masked them. A verdict is remembered by the text it was
-    passed on, so that only texts that are new in the session cost a scan.
+    passed on, so that only texts that are new in the session cost a scan. Copies and pickles start with none.
 
     Args:
         rules: None means the rules of the masking stages that ran, or nothing where none ran.
@@ -30,6 +30,9 @@ class NoPII:
     def __init__(self, rules: Detector | None = None) -> None:
         self.rules = rules
         self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
+
+    def __reduce__(self) -> tuple[type[NoPII], tuple[Detector | None]]:
+        return type(self), (self.rules,)
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
