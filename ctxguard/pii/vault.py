@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -89,7 +89,7 @@ class Vault:
         """
         namespace = _namespace(session)
         if value is None:
-            self.keep_numbers(namespace, self.names(namespace))
+            self.numbered(namespace)
             gone = self._store.delete_namespace(namespace)
         else:
             gone = self.session(session).forget(value)
@@ -128,18 +128,20 @@ class Vault:
         """Keep for ever that a placeholder was given."""
         self._store.put_new(namespace + _NUMBERS, name, b"")
 
-    def keep_numbers(self, namespace: str, names: Iterable[str]) -> list[str]:
-        """Keep for ever that these placeholders were given; return the highest of each label that ever was.
+    def numbered(self, namespace: str) -> tuple[list[str], list[str]]:
+        """Keep for ever which placeholders a session gave: return those with a record, and the highest of each label.
 
-        It says all: lower ones are dropped once it is written.
+        The highest says all: lower ones are dropped once it is written. Numbers are listed before records, as a record
+        is written before its number is kept: whatever counts as given has its record among those listed, or has none.
         """
         kept = set(self._store.keys(namespace + _NUMBERS))
+        names = self.names(namespace)
         highest = {_given(name)[0]: name for name in sorted(kept.union(names), key=_given)}
         for name in set(highest.values()) - kept:
             self.keep_number(namespace, name)
         for name in kept.difference(highest.values()):
             self._store.delete(namespace + _NUMBERS, name)
-        return list(highest.values())
+        return names, list(highest.values())
 
     def names(self, namespace: str) -> list[str]:
         """Return the placeholders that a session has records of."""
@@ -272,8 +274,8 @@ class SessionVault:
         if self._is_loaded:
             return
         self._is_loaded = True
-        names = self._vault.names(self._namespace)
-        for name in self._vault.keep_numbers(self._namespace, names):
+        names, highest = self._vault.numbered(self._namespace)
+        for name in highest:
             self._count(name)
         for name in names:
             self._read(name)

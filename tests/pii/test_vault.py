@@ -163,6 +163,32 @@ def test_workers_that_race_agree_on_every_number(tmp_path):
     assert len(set(answers[0].values())) == 30
 
 
+class Interrupted(MemoryStore):
+    """Lets another worker go on right after the names were listed for the nth time."""
+
+    def __init__(self, after, other):
+        super().__init__()
+        self.after, self.other = after, other
+
+    def keys(self, namespace):
+        found = list(super().keys(namespace))
+        self.after -= 1
+        if self.after == 0:
+            self.other(self)
+        return found
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_worker_that_opens_a_session_while_another_gives_numbers_learns_them(after):
+    key = new_key()
+
+    def other(store):
+        assert session(vault=Vault(store, key=key).session("s")).text("ann@site.org") == "<EMAIL_1>"
+
+    masked = session(vault=Vault(Interrupted(after, other), key=key).session("s"))
+    assert masked.text("bob@site.org and ann@site.org") == "<EMAIL_2> and <EMAIL_1>"
+
+
 def test_forgetting_a_value_and_a_session(vault):
     masked = session(vault=vault.session("s"))
     masked.text("jane@site.org bob@site.org")
