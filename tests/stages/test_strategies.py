@@ -343,7 +343,7 @@ def test_the_laws_hold_for_every_strategy_and_every_two(history, names, budget):
 IDEMPOTENT = [names for names in PAIRS if "pruner" not in names]  # which judges anew what it is given
 
 
-@settings(max_examples=100)
+@settings(max_examples=3 * settings.default.max_examples)  # there are many pairs
 @given(history=histories(max_turns=12), names=st.sampled_from(IDEMPOTENT), budget=st.sampled_from([250, 2_000]))
 def test_stabilizing_the_result_again_changes_nothing(names, history, budget):
     stabilizer = CHAINS[names, budget]
