@@ -251,10 +251,9 @@ def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage
     """Return the stages with those behind them that put the roles where a provider wants them."""
     from ctxguard.stages import MergeMessageRuns, StartWithUser
 
-    given = {type(stage) for stage in stages}
-    starts = [StartWithUser()] if profile.starts_with_user and StartWithUser not in given else []
-    merges = [MergeMessageRuns()] if profile.alternates and MergeMessageRuns not in given else []
-    return (*stages, *starts, *merges)
+    wanted = {StartWithUser: profile.starts_with_user, MergeMessageRuns: profile.alternates}
+    missing = (kind for kind, is_wanted in wanted.items() if is_wanted and not any(isinstance(s, kind) for s in stages))
+    return (*stages, *(kind() for kind in missing))
 
 
 def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:

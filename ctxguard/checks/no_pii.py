@@ -31,8 +31,8 @@ class NoPII:
         self.rules = rules
         self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
 
-    def __reduce__(self) -> tuple[type[NoPII], tuple[Detector | None]]:
-        return type(self), (self.rules,)
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_clean": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""

@@ -10,7 +10,7 @@ from prefix_law import grown
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
 from ctxguard.policies import POLICIES
-from ctxguard.stages import StartWithUser
+from ctxguard.stages import MergeMessageRuns, StartWithUser
 from ctxguard.testing import histories
 from ctxguard_anthropic import stabilize_request
 
@@ -121,3 +121,10 @@ def test_media_and_tasks_count_as_the_users():
     stage = Stabilizer(1_000, stages=[StartWithUser()], checks=[])
     assert stage.stabilize([GREETING, picture]).artifacts == [picture]
     assert stage.stabilize([GREETING, Artifact("task", "Sort them.")]).artifacts == [Artifact("task", "Sort them.")]
+
+
+@pytest.mark.parametrize("kind", [StartWithUser, MergeMessageRuns])
+def test_a_stage_of_ones_own_kind_is_not_joined_by_a_second(kind):
+    own = type("Own", (kind,), {})()
+    stages = Stabilizer(1_000, stages=[own], provider="strict").stages
+    assert [stage for stage in stages if isinstance(stage, kind)] == [own]
