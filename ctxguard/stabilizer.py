@@ -251,9 +251,12 @@ def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage
     """Return the stages with those behind them that put the roles where a provider wants them."""
     from ctxguard.stages import MergeMessageRuns, StartWithUser
 
-    wanted = {StartWithUser: profile.starts_with_user, MergeMessageRuns: profile.alternates}
-    missing = (kind for kind, is_wanted in wanted.items() if is_wanted and not any(isinstance(s, kind) for s in stages))
-    return (*stages, *(kind() for kind in missing))
+    added: list[Stage] = []
+    if profile.starts_with_user and not any(isinstance(stage, StartWithUser) for stage in stages):
+        added.append(StartWithUser())
+    if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
+        added.append(MergeMessageRuns())
+    return (*stages, *added)
 
 
 def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
