@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 from markdown_pages import ROOT
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks: nbformat is not installed")
 nbclient = pytest.importorskip("nbclient", reason="notebooks: nbclient is not installed")
+start_new_kernel = pytest.importorskip("jupyter_client.manager", reason="notebooks: no kernel").start_new_kernel
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEEDED = ("langchain_core", "langchain", "pydantic_ai", "matplotlib", "cryptography")
@@ -18,15 +20,30 @@ def code_of(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """One kernel for all: starting one, and importing the frameworks in it, takes longer than most notebooks."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="jupyter_client|zmq")
+        manager, client = start_new_kernel(cwd=str(ROOT / "notebooks"))
+        yield manager, client
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client", "ignore::DeprecationWarning:zmq")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_from_top_to_bottom(path):
+def test_it_runs_from_top_to_bottom(path, kernel):
     notebook = nbformat.read(path, as_version=4)
     source = "\n".join(cell.source for cell in code_of(notebook))
     for module in NEEDED:
         if re.search(rf"^\s*(?:from|import) {module}\b", source, re.MULTILINE):
             pytest.importorskip(module, reason=f"{path.name}: {module} is not installed")
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # no name of another notebook is left
+    manager, client = kernel
+    runner = nbclient.NotebookClient(notebook, km=manager, timeout=120)
+    runner.kc = client
+    runner.execute()
     complaints = [
         output.text
         for cell in code_of(notebook)
