@@ -19,11 +19,15 @@ def conversions(tmp_path_factory):
 
 
 @pytest.fixture
-def documents(conversions, path):
-    """Convert the document of a test in this process, which spares two seconds of start-up."""
+def convert_here(conversions):
+    """Convert a document in this process, which spares two seconds of start-up; returns the cache that holds it."""
     pytest.importorskip("markitdown", reason="the extra `files` is not installed")
-    _convert(path, conversions)
-    return conversions
+
+    def convert(path):
+        _convert(path, conversions)
+        return conversions
+
+    return convert
 
 
 def _convert(path, cache):
