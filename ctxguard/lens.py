@@ -44,6 +44,7 @@ __all__ = [
     "text_of",
     "wanted_field",
     "wanted_list",
+    "wanted_text",
     "within",
     "written_each",
 ]
@@ -87,6 +88,23 @@ def wanted_field(value: object, key: str, path: Path = ()) -> object:
     if key not in value if isinstance(value, Mapping) else not hasattr(value, key):
         raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
     return get(value, key)
+
+
+def wanted_text(value: object, key: str, path: Path = ()) -> str:
+    """Return a field that has to hold a text.
+
+    Args:
+        value: a dict, or an object with fields.
+        key: its name.
+        path: where the value stands in its message.
+
+    Raises:
+        HistoryError: it holds none; passed on unread, a misspelt one would not be masked.
+    """
+    text = get(value, key)
+    if not isinstance(text, str):
+        raise misread((*path, key), "a text", text)
+    return text
 
 
 def fields_of(value: object) -> dict[str, object]:

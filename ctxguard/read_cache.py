@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import date, datetime, timedelta
 from enum import Enum
@@ -11,9 +11,10 @@ from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from ctxguard.errors import HistoryError
+from ctxguard.lens import are_same
 from ctxguard.prefix_memory import PrefixMemory, Remembered
 
-__all__ = ["ReadCache"]
+__all__ = ["ReadCache", "RunCache"]
 
 Message = TypeVar("Message")
 Read = TypeVar("Read")
@@ -96,6 +97,61 @@ class ReadCache(Generic[Message, Read]):
             return self._read(message)
         except HistoryError as error:
             raise HistoryError(str(error), position=position) from None
+
+
+class RunCache(Generic[Message, Read]):
+    """Remember what was read of items that are read together, as `ReadCache` does of messages.
+
+    Args:
+        cut: cuts a history into runs of such items.
+        read: reads one run. Its errors get the place of the item at fault.
+        most: runs that are found again by their items.
+        spelled: see `ReadCache`.
+    """
+
+    def __init__(
+        self,
+        cut: Callable[[Sequence[Message]], Iterable[tuple[Message, ...]]],
+        read: Callable[[tuple[Message, ...]], Read],
+        *,
+        most: int = 20_000,
+        spelled: frozenset[str] | None = None,
+    ) -> None:
+        self._cut = cut
+        self._read = read
+        self._most = most
+        self._cache: ReadCache[tuple[Message, ...], Read] = ReadCache(read, most=most, spelled=spelled)
+        self._runs: dict[int, tuple[Message, ...]] = {}
+
+    def read(self, items: Sequence[Message]) -> list[Read]:
+        """Return what is read of each run, in order.
+
+        Raises:
+            HistoryError: an item cannot be read.
+        """
+        runs = [self._known(run) for run in self._cut(items)]
+        try:
+            return self._cache.read(runs)
+        except HistoryError:
+            self._name_fault(items)
+            raise
+
+    def _known(self, run: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the tuple that was made of these very items before, or this one."""
+        found = self._runs.get(id(run[0]))
+        if found is not None and are_same(found, run):
+            return found
+        if len(self._runs) >= self._most:
+            self._runs.clear()
+        self._runs[id(run[0])] = run
+        return run
+
+    def _name_fault(self, items: Sequence[Message]) -> None:
+        for position, item in enumerate(items):
+            try:
+                self._read((item,))
+            except HistoryError as error:
+                raise HistoryError(str(error), position=position) from None
 
 
 def _times(messages: Sequence[object], begin: int) -> list[int]:

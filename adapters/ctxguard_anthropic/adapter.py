@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -12,17 +11,9 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.formats import ANTHROPIC, refuse_foreign
-from ctxguard.lens import GONE, Path, View, are_same, by_member, edited, get, is_list, members, text_of, wanted_field
-from ctxguard_anthropic.blocks import (
-    THINKING,
-    as_blocks,
-    block_slots,
-    call_place,
-    content_slots,
-    kind_of,
-    tool_input,
-    without_emptied,
-)
+from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field
+from ctxguard.pieces import Piece, is_piece, pieces, rejoined
+from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
@@ -40,26 +31,6 @@ _LEFT_OUT: Final = "…"
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Say which message an artifact was read from, which blocks of it are its own, and whether they are all of it.
-
-    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice. The system
-    prompt is a message of its own, with its content under `system`.
-    """
-
-    message: Message
-    reading: object
-    blocks: tuple[int, ...]
-    is_whole: bool = False
-    key: str = "content"
-
-    @property
-    def all_blocks(self) -> list[object]:
-        """The blocks of the message."""
-        return as_blocks(get(self.message, self.key))
-
-
 class AnthropicAdapter:
     """Look at Messages as artifacts: each `tool_result` block is one, the rest of a message another.
 
@@ -75,7 +46,7 @@ class AnthropicAdapter:
     @staticmethod
     def last_stage(draft: Draft) -> Draft:
         """Let "…" stand where nothing is left of a message, as `write` puts it: the API refuses empty ones."""
-        artifacts = [_stand_in(a) if _is_emptied(a) else a for a in draft.artifacts]
+        artifacts = [a.revised(content=_LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
 
     def read(self, native: Native) -> list[Artifact]:
@@ -85,26 +56,23 @@ class AnthropicAdapter:
             HistoryError: it is neither, a message has no role, a content is nothing that can be read, or it is of
                 another format.
         """
-        return [*_system_artifacts(native), *chain.from_iterable(_CACHE.read(_messages(native)))]
+        return list(chain.from_iterable([*_CACHE.read(_prompt(native)), *_CACHE.read(_messages(native))]))
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
-        system: object = None
-        ids = list(map(id, _messages(native)))
-        neighbours = set(pairwise(ids))
+        prompts = list(map(id, _prompt(native)))
+        neighbours = set(pairwise(map(id, _messages(native))))
+        system: dict[str, object] = {}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
-            place = artifact.source
-            if isinstance(place, _Place) and place.key == "system":
-                system = _message([artifact])["system"]
-            elif groups and _belongs(artifact, groups[-1], neighbours):
+            if is_piece(artifact.source) and id(artifact.source.message) in prompts:
+                system["system"] = _message([artifact])["content"]
+            elif groups and _belongs(artifact, groups[-1][-1], neighbours):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
         messages = [_message(group) for group in groups]
-        if not isinstance(native, Mapping):
-            return messages
-        return {**native, **({} if system is None else {"system": system}), "messages": messages}
+        return {**native, **system, "messages": messages} if isinstance(native, Mapping) else messages
 
     def detects(self, native: object) -> bool:
         """Tell whether a request or list has what only Anthropic's Messages have."""
@@ -126,17 +94,11 @@ def _messages(native: Native) -> Sequence[Message]:
     return cast("Sequence[Message]", messages)
 
 
-def _system_artifacts(native: Native) -> list[Artifact]:
+def _prompt(native: Native) -> list[Message]:
+    """Return the system prompt as a message, the same one for the same content; none where there is none."""
     content = native.get("system") if isinstance(native, Mapping) else None
-    content_slots(content, ("system",))  # an error of the cache would name a message
+    BLOCKS.slots(content, ("system",))  # an error of the cache would name a message
     return _PROMPTS.read([content]) if content else []
-
-
-def _prompt(content: object) -> Artifact:
-    blocks = list(members(content, ("system",), of="block"))
-    message = {"role": "system", "system": content}
-    place = _Place(message, content, tuple(range(len(blocks))), is_whole=True, key="system")
-    return _view(place, blocks).artifact(place)
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
@@ -145,23 +107,20 @@ def _read(message: Message) -> tuple[Artifact, ...]:
     if not isinstance(role, str):
         raise HistoryError("it has no 'role'; every message needs one")
     blocks = list(members(wanted_field(message, "content"), ("content",), of="block"))
-    answering = [role == "user" and kind_of(block) == "tool_result" for _, block in blocks]
-    rest = tuple(number for number, is_result in enumerate(answering) if not is_result)
-    reading = object()
-    places = [_Place(message, reading, (n,), len(blocks) == 1) for n, is_result in enumerate(answering) if is_result]
-    if rest or not blocks:
-        places.append(_Place(message, reading, rest, len(rest) == len(blocks)))
-    return tuple(_view(place, blocks).artifact(place) for place in places)
+    results = [n for n, (_, block) in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
+    rest = tuple(number for number in range(len(blocks)) if number not in results)
+    numbers = [*((number,) for number in results), *([rest] if rest or not blocks else [])]
+    return tuple(_view(piece, blocks).artifact(piece) for piece in pieces(message, numbers))
 
 
-_PROMPTS: Final = ReadCache(_prompt)
+_PROMPTS: Final[ReadCache[object, Message]] = ReadCache(lambda content: {"role": "system", "content": content})
 _CACHE: Final = ReadCache(_read, spelled=frozenset({"input"}))
 
 
-def _view(place: _Place, blocks: Sequence[tuple[Path, object]]) -> View:
-    role = str(get(place.message, "role"))
-    own = [blocks[number] for number in place.blocks]
-    slots = [slot for path, block in own for slot in block_slots(block, path)]
+def _view(piece: Piece, blocks: Sequence[tuple[Path, object]]) -> View:
+    role = str(get(piece.message, "role"))
+    own = [blocks[number] for number in piece.numbers]
+    slots = [slot for path, block in own for slot in BLOCKS.part_slots(block, path)]
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]
         return View(Kind.TOOL, slots, answers=text_of(block, "tool_use_id"), answers_at=(*path, "tool_use_id"))
@@ -176,87 +135,62 @@ def _view(place: _Place, blocks: Sequence[tuple[Path, object]]) -> View:
 
 def _is_emptied(artifact: Artifact) -> bool:
     """Tell an artifact that is all of a message and of which a stage left nothing."""
-    place = artifact.source
-    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and place is not None):
+    piece, content = artifact.source, artifact.content
+    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and piece is not None):
         return False
-    content = artifact.content
     nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (not isinstance(place, _Place) or place.is_whole)
+    return nothing and (not is_piece(piece) or piece.is_whole)
 
 
-def _stand_in(artifact: Artifact) -> Artifact:
-    return artifact.revised(content=_LEFT_OUT)
-
-
-def _belongs(artifact: Artifact, group: list[Artifact], neighbours: AbstractSet[tuple[int, int]]) -> bool:
-    """Tell whether an artifact goes into the message of those before it."""
-    last, place = group[-1], artifact.source
-    if not isinstance(place, _Place):
-        return artifact.kind is Kind.TOOL and last.kind is Kind.TOOL
-    before = last.source
-    if isinstance(before, _Place) and before.reading is place.reading:
+def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
+    """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
+    piece, before = artifact.source, last.source
+    if not is_piece(piece) or not is_piece(before):
+        return artifact.kind is last.kind is Kind.TOOL
+    if before.reading is piece.reading:
         return True
-    if artifact.kind is not Kind.TOOL or last.kind is not Kind.TOOL:
-        return False
-    return not isinstance(before, _Place) or (id(before.message), id(place.message)) not in neighbours
+    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(piece.message)) not in neighbours
 
 
 def _message(group: list[Artifact]) -> Message:
     """Return the message of these artifacts: the very one they were read from, where they are all of it unchanged."""
-    place = next((artifact.source for artifact in group if isinstance(artifact.source, _Place)), None)
-    if place is None:
+    piece = next((artifact.source for artifact in group if is_piece(artifact.source)), None)
+    if piece is None:
         return _created(group)
-    if len(group) == 1 and group[0].origin is None and place.is_whole:
-        return place.message
-    written = [block for artifact in group for block in _written(artifact)]
-    if are_same(written, place.all_blocks):
-        return place.message
-    is_text = isinstance(get(place.message, place.key), str) and len(written) == 1
-    return edited(_plain(place.message), {(place.key,): (written[0] if is_text else written) or _LEFT_OUT})
-
-
-def _plain(message: Message) -> Message:
-    return message if isinstance(message, Mapping) else {"role": get(message, "role")}
+    message = cast("Message", piece.message)
+    content = get(message, "content")
+    written = rejoined(group, as_blocks(content), _written)
+    if written is None:
+        return message
+    is_text = isinstance(content, str) and len(written) == 1
+    plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
+    return edited(plain, {("content",): (written[0] if is_text else written) or _LEFT_OUT})
 
 
 def _written(artifact: Artifact) -> list[object]:
     """Return the blocks of an artifact: the same objects where nothing was changed."""
-    place = artifact.source
-    if not isinstance(place, _Place):
+    piece = artifact.source
+    if not is_piece(piece):
         return as_blocks(_created([artifact])["content"])
-    blocks = place.all_blocks
-    own = [blocks[number] for number in place.blocks]
-    if artifact.origin is None:
-        return own
-    placed = list(members(get(place.message, place.key), (place.key,), of="block"))
-    changes = by_member(dict(_block_changes(place, _view(place, placed).changes(artifact))))
-    return without_emptied([edited(blocks[number], changes.get(number, {})) for number in place.blocks], own)
+    blocks = as_blocks(get(piece.message, "content"))
+    changes = by_member(dict(_changes(artifact, piece, blocks))) if artifact.origin else {}
+    written = [left_of(edited(blocks[n], changes[n])) if n in changes else blocks[n] for n in piece.numbers]
+    return [block for block in written if block is not GONE]
 
 
-def _block_changes(place: _Place, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
+def _changes(artifact: Artifact, piece: Piece, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed, by number of the block and place in it.
 
-    Thinking goes with a change of any of it, as the API takes it back unmodified or not at all.
+    Thinking goes with a change of any of it, as the API takes it back unmodified or not at all; `citations` point into
+    the old text.
     """
-    blocks = place.all_blocks
-    thinking = {(number,) for number in place.blocks if kind_of(blocks[number]) in THINKING}
-    for (_, *inner), new in changes.items():
+    thinking = [(number,) for number in piece.numbers if kind_of(blocks[number]) in THINKING]
+    placed = list(members(get(piece.message, "content"), ("content",), of="block"))
+    for (_, *inner), new in _view(piece, placed).changes(artifact).items():
         path = tuple(inner) or (0,)  # a content that is one text is a block of its own
-        if path in thinking:
-            yield from ((each, GONE) for each in thinking)
-        else:
-            yield from _text_changes(path, new)
-
-
-def _text_changes(path: Path, text: object) -> Iterator[tuple[Path, object]]:
-    """Walk what a new text changes: a block of which nothing is left goes, `citations` point into the old text."""
-    if text == "" and path[-1] != "content":
-        last = max(number for number, key in enumerate(path) if isinstance(key, int))
-        yield path[: last + 1], GONE
-        return
-    yield path, text
-    if path[-1] == "text":
-        yield (*path[:-1], "citations"), GONE
+        yield from ((each, GONE) for each in thinking) if path in thinking else [(path, new)]
+        if path[-1] == "text":
+            yield (*path[:-1], "citations"), GONE
 
 
 def _created(group: list[Artifact]) -> dict[str, object]:

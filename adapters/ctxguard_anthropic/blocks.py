@@ -6,12 +6,11 @@ The block kinds are those of `anthropic.types.ContentBlockParam`; fields beyond 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.formats import unknown_part
 from ctxguard.lens import (
     GONE,
     CallPlace,
@@ -19,28 +18,24 @@ from ctxguard.lens import (
     Slot,
     argument_text,
     edited,
-    file,
     get,
-    image,
-    members,
-    misread,
     sealed,
     text_of,
     wanted_field,
+    wanted_text,
 )
+from ctxguard.parts import Dialect, file_part, image_part, text_part
 
-__all__ = [
-    "THINKING",
-    "as_blocks",
-    "block_slots",
-    "call_place",
-    "content_slots",
-    "kind_of",
-    "tool_input",
-    "without_emptied",
-]
+__all__ = ["BLOCKS", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
+_HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "text": ("text",),
+    "tool_result": ("content",),
+    "search_result": ("content",),
+    "document": ("source", "content"),
+}
+"""Blocks that hold a text or other blocks: where these stand."""
 
 
 def kind_of(block: object) -> str:
@@ -55,115 +50,54 @@ def as_blocks(content: object) -> list[object]:
     return list(content) if isinstance(content, (list, tuple)) else []
 
 
-def without_emptied(blocks: Sequence[object], was: Sequence[object]) -> list[object]:
-    """Return changed blocks without those that hold nothing any more: the API refuses them empty, but for results.
-
-    Args:
-        blocks: as they are now.
-        was: as they were; the same objects among `blocks` stay.
-    """
-    same = {id(block) for block in was}
-    filled = (block if id(block) in same else _filled(block) for block in blocks)
-    return [block for block in filled if block is not GONE]
-
-
-def _filled(block: object) -> object:
-    """Return a changed block without what is empty in it; `GONE` where nothing is left of a document."""
-    path = _HOLDERS.get(kind_of(block))
-    if path is None or not _holds(block):
-        return block
-    content = reduce(get, path, block)
-    left = content
-    if isinstance(content, (list, tuple)):
-        left = [inner for inner in map(_filled, content) if inner is not GONE]
-    if left or left is None:
-        return block if left == content else edited(block, {path: left})
-    if kind_of(block) != "tool_result":
-        return GONE
-    return block if isinstance(left, str) else edited(block, {path: GONE})
+def left_of(block: object) -> object:
+    """Return a changed block without what is empty in it; `GONE` where nothing is left: the API refuses empty ones."""
+    path = _held_at(block)
+    held = reduce(get, path, block)
+    if not isinstance(held, (list, tuple)):
+        return block if held != "" or kind_of(block) == "tool_result" else GONE
+    left = [inner for inner in map(left_of, held) if inner is not GONE]
+    if left or kind_of(block) == "tool_result":
+        return edited(block, {path: left or GONE})
+    return GONE
 
 
-def _holds(block: object) -> bool:
-    """Tell whether a block holds others: a document may also be a text or a file."""
-    return kind_of(block) != "document" or get(get(block, "source"), "type") == "content"
-
-
-def content_slots(content: object, path: Path) -> list[Slot]:
-    """Return the pieces of a content in order; the input of a `tool_use` is none of them.
-
-    Raises:
-        HistoryError: it is no text and no list of blocks, or holds a block of which that is so.
-    """
-    return [slot for place, block in members(content, path, of="block") for slot in block_slots(block, place)]
-
-
-def block_slots(block: object, path: Path) -> list[Slot]:
-    """Return the pieces of one block, see `content_slots`."""
-    if isinstance(block, str):
-        return [(path, Part("text", block))] if block else []
-    return _SLOTS.get(kind_of(block), _unknown)(block, path)
-
-
-def _text(block: object, path: Path) -> list[Slot]:
-    return [((*path, "text"), Part("text", _wanted(block, "text", path)))]
-
-
-def _wanted(block: object, key: str, path: Path) -> str:
-    """Return the text that a block of its kind has to have; passed on unread, a misspelt one would not be masked."""
-    text = get(block, key)
-    if not isinstance(text, str):
-        raise misread((*path, key), "a text", text)
-    return text
+def _held_at(block: object) -> tuple[str, ...]:
+    """Return where a block holds a text or others; `()` for a bare text, which is all there is, and other blocks."""
+    is_text = kind_of(block) == "document" and get(get(block, "source"), "type") == "text"
+    return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(kind_of(block), ())
 
 
 def _thinking(block: object, path: Path) -> list[Slot]:
-    text = get(block, "thinking")
-    if isinstance(text, str) and text:
+    text = text_of(block, "thinking")
+    if text:
         return [(path, Part("reasoning", text, signed=True))]
-    seal = get(block, "data") or get(block, "signature")
-    if not seal:
-        _wanted(block, "thinking", path)
+    seal = get(block, "data") or get(block, "signature") or wanted_text(block, "thinking", path)
     return [(path, Part("reasoning", tokens=sealed(seal), signed=True))]
 
 
 def _holder(block: object, path: Path) -> list[Slot]:
-    return content_slots(get(block, "content"), (*path, "content"))
-
-
-def _image(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as all of the table
-    data = get(get(block, "source"), "data")
-    return [((), image(f"data:;base64,{data}" if isinstance(data, str) else None))]
+    return BLOCKS.slots(get(block, "content"), (*path, "content"))
 
 
 def _document(block: object, path: Path) -> list[Slot]:
-    source = get(block, "source")
+    source, path = get(block, "source"), (*path, "source")
     if get(source, "type") == "text":
-        return [((*path, "source", "data"), Part("text", _wanted(source, "data", (*path, "source"))))]
-    if get(source, "type") == "content":
-        return content_slots(get(source, "content"), (*path, "source", "content"))
-    return [((), file(get(source, "data")))]
+        return text_part("data")(source, path)
+    return _holder(source, path) if get(source, "type") == "content" else file_part(block, path)
 
 
-def _unknown(block: object, path: Path) -> list[Slot]:
-    return [((), unknown_part(block, path))]
-
-
-_HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "tool_result": ("content",),
-    "search_result": ("content",),
-    "document": ("source", "content"),
-}
-"""Blocks that hold others: where those stand."""
-_SLOTS: Final[Mapping[str, Callable[[object, Path], list[Slot]]]] = {
-    "text": _text,
-    "thinking": _thinking,
-    "redacted_thinking": _thinking,
-    "tool_use": lambda _block, _path: [],
-    "tool_result": _holder,
-    "search_result": _holder,
-    "image": _image,
-    "document": _document,
-}
+BLOCKS: Final = Dialect(
+    {
+        "text": text_part("text"),
+        **dict.fromkeys(THINKING, _thinking),
+        "tool_use": lambda _block, _path: [],
+        **dict.fromkeys(("tool_result", "search_result"), _holder),
+        "image": image_part,
+        "document": _document,
+    },
+    of="block",
+)
 
 
 def call_place(block: object, path: Path) -> CallPlace:

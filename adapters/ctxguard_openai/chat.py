@@ -15,18 +15,11 @@ from ctxguard.formats import CHAT, refuse_foreign
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
-from ctxguard_openai.contents import content_slots
+from ctxguard_openai.contents import PARTS
 
 __all__ = ["Message", "OpenAIAdapter"]
 
-_KINDS: Final = {
-    "system": Kind.SYSTEM,
-    "developer": Kind.SYSTEM,
-    "user": Kind.USER,
-    "assistant": Kind.ASSISTANT,
-    "tool": Kind.TOOL,
-    "function": Kind.TOOL,
-}
+_KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[Slot]] = [(("content",), Part("text", ""))]
 """The piece of a message that says nothing."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
@@ -76,7 +69,7 @@ def _view(message: Message) -> View:
     answered = LEGACY_ID if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return View(
         _KINDS.get(role, Kind.ASSISTANT),
-        [*content_slots(_content(message, role), ("content",)), *spoken_slots(message)] or _NOTHING,
+        [*PARTS.slots(_content(message, role), ("content",)), *spoken_slots(message)] or _NOTHING,
         [*calls_of(message)],
         answers=answered,
         answers_at=("tool_call_id",),

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.formats import RESPONSES, refuse_foreign, unknown_part
 from ctxguard.lens import (
+    GONE,
     CallPlace,
     Path,
     Slot,
@@ -25,18 +26,13 @@ from ctxguard.lens import (
     wanted_field,
     within,
 )
-from ctxguard_openai.contents import content_slots, picture
+from ctxguard_openai.contents import PARTS
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
 
-KINDS: Final = {
-    "system": Kind.SYSTEM,
-    "developer": Kind.SYSTEM,
-    "user": Kind.USER,
-    "assistant": Kind.ASSISTANT,
-}
-OUTPUT_OF: Final = {
+_ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant")}
+_OUTPUT_OF: Final = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "computer_call": "computer_call_output",
@@ -46,9 +42,10 @@ OUTPUT_OF: Final = {
     "tool_search_call": "tool_search_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
-_ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
-FIXED: Final = (
+_CALL_OF: Final = {output: call for call, output in _OUTPUT_OF.items()}
+_ID_AT: Final = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+"""Where the id of a call stands, if not in `call_id`."""
+_FIXED: Final = (
     "item_reference",
     "compaction",
     "compaction_trigger",
@@ -57,7 +54,7 @@ FIXED: Final = (
     "mcp_list_tools",
 )
 """Items that say something about the whole conversation: they stay, and stand alone."""
-HOSTED: Final = (
+_HOSTED: Final = (
     "file_search_call",
     "web_search_call",
     "code_interpreter_call",
@@ -68,15 +65,17 @@ HOSTED: Final = (
     "program",
     "program_output",
 )
-_KNOWN: Final = frozenset({*OUTPUT_OF, *CALL_OF, *HOSTED, "message", "reasoning"})
+"""Items that the provider ran: they cannot go without their ids."""
+_KNOWN: Final = frozenset({*_OUTPUT_OF, *_CALL_OF, *_HOSTED, "message", "reasoning"})
+OWN: Final = _KNOWN.union(_FIXED) - {"message"}
+"""Items that no other format has."""
 _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "function_call_output": "output"}
 """Items with a content of text or parts: the field it stands in."""
-_ACTIONS: Final = {
-    *("computer_call", "shell_call", "local_shell_call", "apply_patch_call", "mcp_approval_response"),
-    *("computer_call_output", "shell_call_output", "local_shell_call_output", "apply_patch_call_output"),
-}
-_ACTION_KEYS: Final = ("action", "actions", "operation", "output", "reason")
-_TEXT_KEYS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
+_ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
+_ACTIONS: Final = ("action", "actions", "operation", "output", "reason")
+"""Fields in which items of other pairs say what is to be done, or was."""
+_TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
+"""Names under which actions hold what a stage may change."""
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
@@ -85,106 +84,89 @@ _BLANK: Final = (
 
 def item_type(item: object) -> str | None:
     """Return the kind of an item; a role stands for `message`, an id alone for `item_reference`."""
-    kind = get(item, "type")
-    if isinstance(kind, str):
-        return kind
-    if isinstance(get(item, "role"), str):
-        return "message"
-    return "item_reference" if isinstance(get(item, "id"), str) else None
+    kind = text_of(item, "type")
+    if kind is None:
+        kind = "message" if text_of(item, "role") is not None else None
+    return "item_reference" if kind is None and text_of(item, "id") is not None else kind
 
 
 def call_id(item: object) -> str | None:
     """Return the id that a call has or an output refers to."""
-    by_kind = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-    found = get(item, by_kind.get(item_type(item) or "", "call_id"))
-    if found is None and item_type(item) == "local_shell_call_output":
-        found = get(item, "id")
-    return found if isinstance(found, str) else None
+    kind = item_type(item) or ""
+    found = text_of(item, _ID_AT.get(kind, "call_id"))
+    return text_of(item, "id") if found is None and kind == "local_shell_call_output" else found
 
 
-def _is_hosted(item: object, kind: str | None) -> bool:
-    """Tell a tool search that the server ran by itself: it has no call id."""
-    return kind in ("tool_search_call", "tool_search_output") and call_id(item) is None
-
-
-def is_output(item: object, kind: str | None) -> bool:
-    """Tell what answers a call that the caller ran; `kind` is the item's `item_type`."""
-    return kind in CALL_OF and not _is_hosted(item, kind)
+def _is_in(item: object, kind: str | None, pairs: Mapping[str, str]) -> bool:
+    """Tell a call or an output of the caller's tools; a tool search without an id is one that the server ran."""
+    return kind in pairs and (kind not in _HOSTED or call_id(item) is not None)
 
 
 def is_model_item(item: object, kind: str | None) -> bool:
     """Tell what the model wrote, or the provider for it; `kind` is the item's `item_type`."""
     if kind == "message":
         return get(item, "role") == "assistant"
-    return kind not in FIXED and not is_output(item, kind)
+    return kind not in _FIXED and not _is_in(item, kind, _CALL_OF)
 
 
-def is_program(items: tuple[Item, ...]) -> bool:
-    """Tell a run of items in which the provider runs a program that calls tools."""
-    return any(item_type(item) == "program" for item in items)
+def is_bound(item: object) -> bool:
+    """Tell what the provider takes back with its id alone."""
+    return item_type(item) in _HOSTED or _stays((item,))
 
 
-def calls_a_tool(item: Item, items: tuple[Item, ...]) -> bool:
-    """Tell whether a result is awaited for an item; the calls of a hosted program are part of its run."""
-    kind = item_type(item)
-    return kind in OUTPUT_OF and not _is_hosted(item, kind) and not is_program(items)
+def _stays(items: tuple[object, ...]) -> bool:
+    """Tell what may not be dropped: what concerns all that follows, and kinds and roles nobody here knows."""
+    if item_type(items[0]) == "message":
+        return str(get(items[0], "role")) not in _ROLES
+    return all(item_type(item) not in _KNOWN for item in items)
 
 
 def view(items: tuple[Item, ...]) -> View:
-    """Say what one artifact holds of items that stand together; the places begin with the number of the item."""
-    first, kind = items[0], item_type(items[0])
-    answers = is_output(first, kind)
-    role = str(get(first, "role")) if kind == "message" else None
+    """Say what one artifact holds of items that stand together; the places begin with the number of the item.
+
+    The calls that a program makes are part of its run: nobody awaits their results.
+    """
+    first, kinds = items[0], list(map(item_type, items))
+    answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
+    calling = [n for n, item in enumerate(items) if not runs and _is_in(item, kinds[n], _OUTPUT_OF)]
+    role = str(get(first, "role")) if kinds[0] == "message" else None
     return View(
-        Kind.TOOL if answers else KINDS.get(role or "", Kind.ASSISTANT),
-        slots(items),
-        [_call_place(item, number) for number, item in enumerate(items) if calls_a_tool(item, items)],
+        Kind.TOOL if answers else _ROLES.get(role or "", Kind.ASSISTANT),
+        [slot for n, item in enumerate(items) for slot in within(n, _slots(item, str(kinds[n]), in_program=runs))],
+        [_call_place(items[number], str(kinds[number]), number) for number in calling],
         answers=call_id(first) if answers else None,
         answers_at=(0, "call_id"),
         name=text_of(first, "name") if answers or role else None,
         name_at=(0, "name"),
-        role=None if role in KINDS else role,
-        pinned=stays(items),
+        role=None if role in _ROLES else role,
+        pinned=_stays(items),
     )
 
 
-def _call_place(item: Item, number: int) -> CallPlace:
+def _call_place(item: Item, kind: str, number: int) -> CallPlace:
     """Return the call that an item makes; structured arguments are texts of its content instead."""
-    kind = str(item_type(item))
     field = _ARGUMENTS.get(kind, "")
     call = ToolCall(str(get(item, "name") or kind), argument_text(get(item, field)), call_id(item))
     return CallPlace(call, (number, field), (number, "call_id"))
 
 
-def slots(items: tuple[Item, ...]) -> list[Slot]:
-    """Return every piece of content; the places begin with the number of the item."""
-    found = [slot for number, item in enumerate(items) for slot in within(number, _item_slots(item))]
-    if is_program(items):
-        found += [
-            ((number, _ARGUMENTS[kind]), Part("text", str(get(item, _ARGUMENTS[kind]))))
-            for number, item in enumerate(items)
-            if (kind := str(item_type(item))) in _ARGUMENTS
-        ]
-    return found
-
-
-def _item_slots(item: Item) -> list[Slot]:
+def _slots(item: Item, kind: str, *, in_program: bool) -> list[Slot]:
+    """Return the pieces of an item's content: for a call that is no artifact's, its arguments too."""
     refuse_foreign(item, RESPONSES)
-    kind = str(item_type(item))
-    if kind in _ACTIONS:
-        return [slot for key in _ACTION_KEYS for slot in _leaves(get(item, key), (key,))]
     if kind in _CONTENT:
-        return content_slots(wanted_field(item, _CONTENT[kind]), (_CONTENT[kind],))
+        return PARTS.slots(wanted_field(item, _CONTENT[kind]), (_CONTENT[kind],))
+    if kind in _ARGUMENTS:
+        text = argument_text(wanted_field(item, _ARGUMENTS[kind]))
+        return [((_ARGUMENTS[kind],), Part("text", text))] if in_program else []
     if kind == "reasoning":
         return _reasoning_slots(item)
-    if kind in _ARGUMENTS:
-        wanted_field(item, _ARGUMENTS[kind])
-        return []
-    return [((), unknown_part(item))]
+    acts = kind in _OUTPUT_OF or kind in _CALL_OF
+    told = [slot for key in _ACTIONS for slot in _leaves(get(item, key), (key,))] if acts else []
+    return told or [((), unknown_part(item))]
 
 
 def _reasoning_slots(item: Item) -> list[Slot]:
-    found = [slot for key in ("summary", "content") for slot in content_slots(get(item, key), (key,))]
+    found = [slot for key in ("summary", "content") for slot in PARTS.slots(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
     return [*found, ((), Part("opaque", tokens=sealed(encrypted)))] if isinstance(encrypted, str) else found
 
@@ -193,22 +175,21 @@ def _leaves(value: object, path: Path) -> list[Slot]:
     """Walk the texts of an action or of its output; what is no text a stage may touch is only counted."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
-        return [(path, Part("text", value))] if named in _TEXT_KEYS else []
+        return [(path, Part("text", value))] if named in _TEXTS else []
     if isinstance(value, (list, tuple)):
         return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":
-        return [((), picture(value))]
+        return PARTS.part_slots(value, path)
     return [slot for key, member in fields_of(value).items() for slot in _leaves(member, (*path, key))]
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
     """Return a copy with these changes, without the id that would make the server use its stored copy."""
     fields = edited(fields_of(item), changes)
-    if item_type(item) == "message" and get(item, "role") == "assistant":
+    is_message = item_type(item) == "message"
+    if is_message and get(item, "role") == "assistant":
         return _spoken(fields)
-    if "call_id" in fields or item_type(item) == "message":
-        fields.pop("id", None)
-    return fields
+    return edited(fields, {("id",): GONE}) if is_message or "call_id" in fields else fields
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:
@@ -222,23 +203,13 @@ def _spoken(fields: Mapping[str, object]) -> Item:
 
 def stand_in(artifact: Artifact, call_type: str) -> Item:
     """Return an output in the shape that its call demands."""
-    text = artifact.text
-    item: dict[str, object] = {"type": OUTPUT_OF.get(call_type, "function_call_output"), "call_id": artifact.answers}
-    if call_type == "mcp_approval_request":
-        return {"type": item["type"], "approval_request_id": artifact.answers, "approve": False, "reason": text}
-    if call_type == "local_shell_call":
-        return {"type": item["type"], "id": artifact.answers, "output": text}
+    text, output = artifact.text, _OUTPUT_OF.get(call_type, "function_call_output")
+    id_at = "id" if call_type == "local_shell_call" else _ID_AT.get(output, "call_id")
     shapes: dict[str, dict[str, object]] = {
         "computer_call": {"output": {"type": "computer_screenshot", "image_url": _BLANK}},
         "shell_call": {"output": [{"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 1}}]},
         "apply_patch_call": {"status": "failed", "output": text},
         "tool_search_call": {"tools": []},
+        "mcp_approval_request": {"approve": False, "reason": text},
     }
-    return {**item, **shapes.get(call_type, {"output": text})}
-
-
-def stays(items: tuple[Item, ...]) -> bool:
-    """Tell what may not be dropped: what concerns all that follows, and kinds and roles nobody here knows."""
-    if item_type(items[0]) == "message":
-        return str(get(items[0], "role")) not in KINDS
-    return all(item_type(item) not in _KNOWN for item in items)
+    return {"type": output, id_at: artifact.answers, **shapes.get(call_type, {"output": text})}

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Final
 
-from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, are_same, by_member, get, is_list, wanted_list
-from ctxguard_openai.items import (
-    CALL_OF,
-    FIXED,
-    HOSTED,
-    OUTPUT_OF,
-    Item,
-    call_id,
-    is_model_item,
-    item_type,
-    slots,
-    stand_in,
-    stays,
-    unstored,
-    view,
-)
+from ctxguard.lens import Path, by_member, get, is_list, wanted_list
+from ctxguard.read_cache import RunCache
+from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
 
 __all__ = ["Item", "ResponsesAdapter"]
 
@@ -59,9 +46,8 @@ class ResponsesAdapter:
             HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
                 another format.
         """
-        groups = [_RUNS.known(group) for group in _groups(wanted_list(native, "input items"))]
-        artifacts = _with_shell_call_ids(_read(groups), groups)
-        trusts = self.incremental or any(item_type(group[0]) == "item_reference" for group in groups)
+        artifacts = _with_shell_call_ids(_CACHE.read(wanted_list(native, "input items")), native)
+        trusts = self.incremental or any(item_type(item) == "item_reference" for item in native)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
@@ -80,106 +66,61 @@ class ResponsesAdapter:
     def detects(self, native: object) -> bool:
         """Tell whether a list holds items of a kind that only the Responses API has."""
         types = [item_type(item) for item in native] if is_list(native) else [None]
-        known = {*OUTPUT_OF, *CALL_OF, *FIXED, *HOSTED, "reasoning"}
-        return None not in types and any(kind in known for kind in types)
+        return None not in types and not OWN.isdisjoint(types)
 
 
-def _groups(native: Sequence[Item]) -> Iterator[list[Item]]:
-    """Cut a list into what each artifact stands for."""
+def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """Cut a list into what each artifact stands for; what a program does is one."""
     run: list[Item] = []
     programs = 0
     for position, item in enumerate(native):
         kind = item_type(item)
         if kind is None:
             raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
-        programs += (kind == "program") - (kind == "program_output")
-        spoken = is_model_item(item, kind)
-        if programs > 0 or (spoken and not _begins_anew(run, kind)):
-            run.append(item)
-            continue
-        if run:
-            yield run
-        run = [item] if spoken else []
-        if not spoken:
-            yield [item]
+        if run and programs == 0 and not _goes_on(run, item, kind):
+            yield tuple(run)
+            run = []
+        run.append(item)
+        programs = max(0, programs + (kind == "program") - (kind == "program_output"))
     if run:
-        yield run
+        yield tuple(run)
 
 
-def _begins_anew(run: list[Item], kind: str) -> bool:
-    """Tell a second reply from the rest of the first; reasoning or calls hold a run together."""
-    starts = bool(run) and kind in ("message", "reasoning")
-    return starts and all(item_type(member) == "message" for member in run)
+def _goes_on(run: list[Item], item: Item, kind: str) -> bool:
+    """Tell the rest of a reply from a second one; reasoning or calls hold a run together."""
+    if not is_model_item(item, kind) or not is_model_item(run[-1], item_type(run[-1])):
+        return False
+    return kind not in ("message", "reasoning") or any(item_type(member) != "message" for member in run)
 
 
-class _Runs:
-    """Find the list that was made of the same items before, so that what was read of it is found again."""
-
-    MOST = 20_000
-
-    def __init__(self) -> None:
-        self._by_first: dict[int, list[Item]] = {}
-
-    def known(self, items: list[Item]) -> list[Item]:
-        """Return the earlier list of these very items, or this one."""
-        found = self._by_first.get(id(items[0]))
-        if found is not None and are_same(found, items):
-            return found
-        if len(self._by_first) >= self.MOST:
-            self._by_first.clear()
-        self._by_first[id(items[0])] = items
-        return items
+_CACHE: Final = RunCache(
+    _runs,
+    lambda items: view(items).artifact(items),
+    spelled=frozenset({"arguments", "input", "action", "operation", "output"}),
+)
 
 
-def _artifact(items: Sequence[Item]) -> Artifact:
-    source = tuple(items)
-    return view(source).artifact(source)
-
-
-_RUNS: Final = _Runs()
-_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input", "action", "operation", "output"}))
-
-
-def _read(groups: Sequence[list[Item]]) -> list[Artifact]:
-    try:
-        return _CACHE.read(groups)
-    except HistoryError:
-        _name_fault(groups)
-        raise
-
-
-def _name_fault(groups: Sequence[list[Item]]) -> None:
-    """Raise the error of the item that cannot be read with its place in the history."""
-    for position, item in enumerate(item for group in groups for item in group):
-        try:
-            slots((item,))
-        except HistoryError as error:
-            raise HistoryError(str(error), position=position) from None
-
-
-def _with_shell_call_ids(artifacts: list[Artifact], groups: Sequence[Sequence[Item]]) -> list[Artifact]:
+def _with_shell_call_ids(artifacts: list[Artifact], native: Sequence[Item]) -> list[Artifact]:
     """Let the outputs of local shell calls answer by call id: they may name the item's id instead."""
-    shells = [item for group in groups for item in group if get(item, "type") == "local_shell_call"]
-    named = {get(item, "id"): call_id(item) for item in shells}
+    named = {get(item, "id"): call_id(item) for item in native if get(item, "type") == "local_shell_call"}
     return (
         [replace(a, answers=named[a.answers]) if a.answers in named else a for a in artifacts] if named else artifacts
     )
 
 
-def _with_server_calls(artifacts: list[Artifact]) -> Iterator[Artifact]:
+def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
     """Put an artifact that stands for no item before outputs whose calls are on the server, so that they pair."""
-    seen: set[str | None] = set()
-
-    def is_orphan(artifact: Artifact) -> bool:
-        return artifact.kind is Kind.TOOL and artifact.answers not in seen
-
-    for artifact_group in groupby(artifacts, is_orphan):
-        orphan, members = artifact_group[0], list(artifact_group[1])
-        if orphan:
+    called: set[str | None] = set()
+    orphaned: list[tuple[bool, Artifact]] = []
+    for artifact in artifacts:
+        called.update(call.id for call in artifact.calls)
+        orphaned.append((artifact.kind is Kind.TOOL and artifact.answers not in called, artifact))
+    for are_orphans, group in groupby(orphaned, itemgetter(0)):
+        members = [artifact for _, artifact in group]
+        if are_orphans:
             calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
             yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
         yield from members
-        seen.update(call.id for artifact in members for call in artifact.calls)
 
 
 def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
@@ -191,29 +132,23 @@ def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact; reasoning and what it led to are changed or kept together."""
     changes = by_member(view(items).changes(artifact))
-    written: list[Item] = []
-    chunk: list[int] = []
-    for number in range(len(items)):
-        if chunk and item_type(items[number]) == "reasoning" and item_type(items[chunk[-1]]) != "reasoning":
-            written += _rewritten(items, chunk, changes)
-            chunk = []
-        chunk.append(number)
-    return written + _rewritten(items, chunk, changes)
+    thinks = [item_type(item) == "reasoning" for item in items]
+    begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
+    chunks = [range(*bounds) for bounds in pairwise([0, *begins, len(items)])]
+    return [item for chunk in chunks for item in _rewritten(items, chunk, changes)]
 
 
-def _rewritten(items: tuple[Item, ...], chunk: list[int], changes: Mapping[int, Mapping[Path, object]]) -> list[Item]:
-    if not any(number in changes for number in chunk):
-        return [items[number] for number in chunk]
-    bound = any(item_type(items[n]) in HOSTED or stays((items[n],)) for n in chunk)  # these cannot go without their ids
-    frees = not bound and any(item_type(items[n]) == "reasoning" for n in chunk)
-    rewritten: list[Item] = []
+def _rewritten(items: tuple[Item, ...], chunk: range, changes: Mapping[int, Mapping[Path, object]]) -> Iterator[Item]:
+    changed = any(number in changes for number in chunk)
+    bound = any(is_bound(items[number]) for number in chunk)
+    thinks = item_type(items[chunk.start]) == "reasoning"
     for number in chunk:
         item = items[number]
         if item_type(item) == "reasoning":
-            rewritten += [item] if bound and number not in changes else []
+            yield from [item] if not changed or (bound and number not in changes) else []
         else:
-            rewritten.append(unstored(item, changes.get(number, {})) if frees or number in changes else item)
-    return rewritten
+            frees = changed and thinks and not bound
+            yield unstored(item, changes.get(number, {})) if frees or number in changes else item
 
 
 def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:

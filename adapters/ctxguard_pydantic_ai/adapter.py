@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from typing import Any, Final
@@ -22,7 +21,8 @@ from pydantic_ai.messages import (
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Slot, View, are_same, by_member, edited, is_list, wanted_list, within
+from ctxguard.lens import GONE, Slot, View, by_member, edited, is_list, wanted_list, within
+from ctxguard.pieces import Piece, is_piece, pieces, rejoined
 from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
 
 __all__ = ["PydanticAIAdapter"]
@@ -35,24 +35,6 @@ _KINDS: Final = {
     "tool-return": Kind.TOOL,
 }
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Say which message an artifact was read from, and which part of a request; None is all of a message.
-
-    One `reading` stands for one occurrence of the message: what stands in a history twice is read twice.
-    """
-
-    message: ModelMessage
-    reading: object
-    part: int | None = None
-
-    @property
-    def parts(self) -> list[tuple[int, Any]]:
-        """The parts that the artifact holds, with their numbers."""
-        parts = self.message.parts
-        return list(enumerate(parts)) if self.part is None else [(self.part, parts[self.part])]
 
 
 class PydanticAIAdapter:
@@ -89,36 +71,33 @@ class PydanticAIAdapter:
 
 
 def _read(message: ModelMessage) -> tuple[Artifact, ...]:
-    kind, reading = getattr(message, "kind", None), object()
+    kind = getattr(message, "kind", None)
     if kind not in ("request", "response"):
         raise HistoryError(f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}")
-    places = [_Place(message, reading)]
-    if kind == "request" and message.parts:
-        places = [_Place(message, reading, number) for number in range(len(message.parts))]
-    return tuple(_view(place).artifact(place) for place in places)
+    every = range(len(message.parts))
+    numbers = [(number,) for number in every] if kind == "request" and message.parts else [tuple(every)]
+    return tuple(_view(piece).artifact(piece) for piece in pieces(message, numbers))
 
 
 _CACHE: Final = ReadCache(_read, spelled=frozenset({"args", "content"}))
 
 
-def _view(place: _Place) -> View:
-    slots = [slot for number, part in place.parts for slot in within(number, part_slots(part))]
-    if isinstance(place.message, ModelRequest):
-        return _request_view(place, slots)
-    parts = place.message.parts
+def _view(piece: Piece) -> View:
+    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
+    slots = [slot for number in piece.numbers for slot in within(number, part_slots(message.parts[number]))]
+    if isinstance(message, ModelRequest):
+        return _request_view(message, piece.numbers[0], slots) if piece.numbers else View(Kind.USER)
     return View(
         Kind.ASSISTANT,
         slots,
-        [call_place(part, number) for number, part in enumerate(parts) if part.part_kind == "tool-call"],
-        pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in parts),
-        reported=getattr(getattr(place.message, "usage", None), "input_tokens", 0) or None,
+        [call_place(part, number) for number, part in enumerate(message.parts) if part.part_kind == "tool-call"],
+        pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts),
+        reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
     )
 
 
-def _request_view(place: _Place, slots: list[Slot]) -> View:
-    if place.part is None:  # a request without parts
-        return View(Kind.USER)
-    part: Any = place.message.parts[place.part]
+def _request_view(message: ModelRequest, number: int, slots: list[Slot]) -> View:
+    part: Any = message.parts[number]
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
         kind = Kind.TOOL if part.tool_name else Kind.USER
@@ -126,28 +105,25 @@ def _request_view(place: _Place, slots: list[Slot]) -> View:
         kind or Kind.ASSISTANT,
         slots,
         answers=part.tool_call_id if kind is Kind.TOOL else None,
-        answers_at=(place.part, "tool_call_id"),
+        answers_at=(number, "tool_call_id"),
         pinned=kind is None or is_fixed(part),
     )
 
 
 def _message_key(artifact: Artifact) -> object:
     """Return what artifacts that stand side by side in one message have in common."""
-    if isinstance(artifact.source, _Place):
+    if is_piece(artifact.source):
         return id(artifact.source.reading)
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
 
 
 def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
-    place = artifacts[0].source
-    if not isinstance(place, _Place):
+    piece = artifacts[0].source
+    if not is_piece(piece):
         return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
-    message = place.message
-    is_whole = place.part is None or len(message.parts) == 1
-    if is_whole and len(artifacts) == 1 and artifacts[0].origin is None:
-        return message
-    parts = [part for artifact in artifacts for part in _written(artifact)]
-    if are_same(parts, message.parts):
+    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
+    parts: list[Any] | None = rejoined(artifacts, message.parts, _written)
+    if parts is None:
         return message
     if isinstance(message, ModelRequest):
         return edited(message, {("parts",): parts})
@@ -156,9 +132,9 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
 
 def _written(artifact: Artifact) -> list[Any]:
     """Return the parts of an artifact: the same objects where nothing was changed."""
-    place: _Place = artifact.source  # type: ignore[assignment]  # this adapter put it there
-    changes = {} if artifact.origin is None else by_member(_view(place).changes(artifact))
-    parts = [edited_part(part, changes.get(number, {})) for number, part in place.parts]
+    piece: Any = artifact.source
+    changes = {} if artifact.origin is None else by_member(_view(piece).changes(artifact))
+    parts = [edited_part(piece.message.parts[number], changes.get(number, {})) for number in piece.numbers]
     return [part for part in parts if part is not GONE]
 
 

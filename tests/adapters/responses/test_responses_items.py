@@ -310,3 +310,17 @@ def test_it_knows_its_own():
     assert ADAPTER.detects([USER, CALL])
     assert not ADAPTER.detects([USER])
     assert not ADAPTER.detects([{"role": "tool", "content": "x", "tool_call_id": "c"}])
+
+
+@pytest.mark.parametrize("items", [[USER, CALL, OUTPUT], [OUTPUT, USER, CALL, OUTPUT]], ids=["alone", "and a server's"])
+def test_incremental_input_puts_no_call_beside_one_that_stands_in_it(items):
+    read = ResponsesAdapter(incremental=True).read(items)
+    assert [[call.id for call in artifact.calls] for artifact in read[-2:]] == [["c1"], []]
+    assert sum(bool(artifact.calls) for artifact in read) == items.count(OUTPUT)
+
+
+def test_actions_without_a_text_are_counted():
+    click = {"type": "computer_call", "call_id": "c1", "action": {"type": "click", "x": 10, "y": 20}}
+    (part,) = ADAPTER.read([USER, click])[1].content
+    assert (part.kind, part.text) == ("opaque", None)
+    assert part.tokens
