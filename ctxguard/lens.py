@@ -39,6 +39,7 @@ __all__ = [
     "members",
     "misread",
     "opaque",
+    "parsed",
     "place_name",
     "sealed",
     "text_of",
@@ -345,6 +346,14 @@ def argument_text(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+
+
+def parsed(text: object) -> object:
+    """Return what a JSON text stands for; None where it is none, or stands for null."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def image(url: object, *, detail: object = None) -> Part:

@@ -5,7 +5,6 @@ The block kinds are those of `anthropic.types.ContentBlockParam`; fields beyond 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import reduce
 from typing import Final
@@ -19,6 +18,7 @@ from ctxguard.lens import (
     argument_text,
     edited,
     get,
+    parsed,
     sealed,
     text_of,
     wanted_field,
@@ -110,8 +110,5 @@ def call_place(block: object, path: Path) -> CallPlace:
 
 def tool_input(arguments: str) -> dict[str, object]:
     """Return arguments as the object that a `tool_use` block needs; what is no JSON object is wrapped in one."""
-    try:
-        value = json.loads(arguments or "{}")
-    except ValueError:
-        return {"arguments": arguments}
-    return value if isinstance(value, dict) else {"arguments": value}
+    value = parsed(arguments or "{}")
+    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from ctxguard.artifacts import Part, PartKind
-from ctxguard.lens import GONE, Path, Slot, audio, file, get, image, misread, opaque, sealed
+from ctxguard.artifacts import Part
+from ctxguard.lens import GONE, Path, Slot, get, opaque, sealed
+from ctxguard.parts import Dialect, audio_part, file_part, image_part, text_part
 
-__all__ = ["CALL_FIELDS", "Block", "block_changes", "block_slot", "is_reasoning", "is_sealed", "unstored"]
+__all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
 
 Block: TypeAlias = "str | Mapping[str, Any]"
 
-_TEXTS: Final[Mapping[object, tuple[PartKind, str]]] = {
-    "text": ("text", "text"),
-    "text-plain": ("text", "text"),
-    "input_text": ("text", "text"),
-    "output_text": ("text", "text"),
-    "refusal": ("refusal", "refusal"),
-    "reasoning": ("reasoning", "reasoning"),
-    "thinking": ("reasoning", "thinking"),
-}
-"""Blocks that carry a text: what part they are, and the field it stands in."""
-_BARE: Final = ("text", "input_text", "output_text", "refusal")
-"""Those that are nothing without it; a plain-text file may be a link, and reasoning sealed."""
 CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "tool_use": ("id", "input"),
     "tool_call": ("id", "args"),
@@ -33,106 +22,85 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "custom_tool_call": ("call_id", "input"),
 }
 """Blocks that repeat a tool call: the fields of its id and of its arguments."""
+_REASONING: Final = ("reasoning", "thinking", "redacted_thinking")
 _SEALS: Final = ("signature", "encrypted_content", "thought_signature")
 _STORED: Final = ("msg_", "fc_", "rs_")
 """How the ids of items begin that OpenAI keeps, and would answer from in place of what is sent."""
 
 
-def is_reasoning(block: object) -> bool:
-    """Tell a block of reasoning, sealed or not."""
-    return get(block, "type") in ("reasoning", "thinking", "redacted_thinking")
+def _opaque(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as every rule
+    return [((), opaque(block))]
 
 
-def block_slot(block: Block, path: Path) -> Slot:
-    """Return the piece that a block is; a tool call counts nothing, it stands in `tool_calls` too.
-
-    Raises:
-        HistoryError: a block that is nothing but its text has none.
-    """
-    if isinstance(block, str):
-        return path, Part("text", block)
-    kind = block.get("type")
-    signed = bool(_seal(block, "signature")) or kind == "redacted_thinking"
-    if kind in _TEXTS and isinstance(block.get(_TEXTS[kind][1]), str):
-        part, field = _TEXTS[kind]
-        return (*path, field), Part(part, block[field], signed=signed and part == "reasoning")
-    if kind in _BARE and "index" not in block:  # one that was streamed may hold a citation alone
-        field = _TEXTS[kind][1]
-        raise misread((*path, field), "a text", block.get(field))
-    if kind in CALL_FIELDS:
-        return (), Part("opaque", tokens=0)
-    if is_reasoning(block) and isinstance(summary := block.get("summary"), list):
-        return path, Part("reasoning", "\n".join(str(get(piece, "text") or "") for piece in summary))
-    if is_reasoning(block) and signed:
-        return path, Part("reasoning", tokens=sealed(block.get("data") or _seal(block, "signature")), signed=True)
-    return (), _MEDIA.get(kind, opaque)(block)
+def _text(block: object, path: Path) -> list[Slot]:
+    """Return the piece of a text; one that was streamed may hold a citation alone, a file be a link."""
+    may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
+    return _opaque(block, path) if may_lack and get(block, "text") is None else text_part("text")(block, path)
 
 
-def _seal(block: Mapping[str, Any], key: str) -> object:
-    return block.get(key) or (block.get("extras") or {}).get(key)
+def _reasoning(block: object, path: Path) -> list[Slot]:
+    signed = bool(_seal(block, "signature")) or get(block, "type") == "redacted_thinking"
+    field = next((field for field in _REASONING if isinstance(get(block, field), str)), None)
+    if field is not None:
+        return [((*path, field), Part("reasoning", str(get(block, field)), signed=signed))]
+    summary = get(block, "summary")
+    if isinstance(summary, list):
+        return [(path, Part("reasoning", "\n".join(str(get(piece, "text") or "") for piece in summary)))]
+    seal = get(block, "data") or _seal(block, "signature")
+    return [(path, Part("reasoning", tokens=sealed(seal), signed=True))] if signed else _opaque(block, path)
 
 
-def _payload(block: Mapping[str, Any]) -> str | None:
-    """Return the base64 data of a media block, wherever its dialect keeps it."""
-    places: list[Any] = [block, *(block.get(key) for key in ("source", "input_audio", "file"))]
-    values = (p.get(key) for p in places if isinstance(p, Mapping) for key in ("base64", "data", "file_data"))
-    return next((value for value in values if isinstance(value, str)), None)
+BLOCKS: Final = Dialect(
+    {
+        **dict.fromkeys(("text", "text-plain", "input_text", "output_text"), _text),
+        "refusal": text_part("refusal", "refusal"),
+        **dict.fromkeys(_REASONING, _reasoning),
+        **dict.fromkeys(map(str, CALL_FIELDS), lambda _block, _path: [((), Part("opaque", tokens=0))]),
+        **dict.fromkeys(("image", "image_url"), image_part),
+        **dict.fromkeys(("audio", "input_audio"), audio_part),
+        **dict.fromkeys(("file", "document", "video", "media"), file_part),
+    },
+    of="block",
+    unknown=_opaque,
+)
+"""A tool call counts nothing: it stands in `tool_calls` too."""
 
 
-def _image(block: Mapping[str, Any]) -> Part:
-    found, payload = block.get("image_url"), _payload(block)
-    inner: Mapping[str, Any] = found if isinstance(found, Mapping) else {"url": found or block.get("url")}
-    return image(inner.get("url") if payload is None else f"data:;base64,{payload}", detail=inner.get("detail"))
+def _seal(block: object, key: str) -> object:
+    return get(block, key) or get(get(block, "extras"), key)
 
 
-def _audio(block: Mapping[str, Any]) -> Part:
-    return audio(_payload(block))
+def _is_reasoning(block: object) -> bool:
+    return str(get(block, "type")) in _REASONING
 
 
-def _file(block: Mapping[str, Any]) -> Part:
-    return file(_payload(block))
+def _is_sealed(block: object) -> bool:
+    """Tell reasoning that its provider takes back as it was or not at all."""
+    if not _is_reasoning(block):
+        return False
+    return get(block, "summary") is not None or any(_seal(block, key) for key in _SEALS) or _is_stored(block)
 
 
-_MEDIA: Final[Mapping[object, Callable[[Mapping[str, Any]], Part]]] = {
-    "image": _image,
-    "image_url": _image,
-    "audio": _audio,
-    "input_audio": _audio,
-    "file": _file,
-    "document": _file,
-    "video": _file,
-    "media": _file,
-}
+def _is_stored(block: object) -> bool:
+    return str(get(block, "id")).startswith(_STORED)
 
 
-def block_changes(block: Block, path: Path, place: Path, text: object) -> Iterator[tuple[Path, object]]:
-    """Walk what a new text changes: a block of which nothing is left goes, as does the id of a stored item.
+def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
+    """Walk what is to be changed in a message. A block of which nothing is left goes, and the id of a stored item.
+
+    Sealed reasoning goes with a change of any of it, and with it all other reasoning and the ids it stood with.
 
     Args:
-        block: as it was.
-        path: where it stands.
-        place: where its text stands.
-        text: the new one.
+        content: of the message.
+        changes: the new values, by their places in the message.
     """
-    if not text or (is_reasoning(block) and is_sealed(block)):
-        yield path, GONE
-        return
-    yield place, text
-    yield from unstored(block, path)
-
-
-def is_sealed(block: Block) -> bool:
-    """Tell a block that its provider takes back as it was or not at all."""
-    if isinstance(block, str):
-        return False
-    return "summary" in block or any(_seal(block, key) for key in _SEALS) or _is_stored(block)
-
-
-def _is_stored(block: Mapping[str, Any]) -> bool:
-    return str(block.get("id", "")).startswith(_STORED)
-
-
-def unstored(block: Block, path: Path) -> Iterator[tuple[Path, object]]:
-    """Walk what frees a block from the item that OpenAI has stored."""
-    if not isinstance(block, str) and _is_stored(block):
-        yield (*path, "id"), GONE
+    places: dict[Path, Path] = {place: place[:2] for place in changes if place[0] == "content" and len(place) > 1}
+    blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}
+    drops = any(_is_sealed(blocks[path]) for path in places.values())
+    for place, new in changes.items():
+        yield (places[place], GONE) if place in places and not new else (place, new)
+    for path in blocks if drops else set(places.values()):
+        if drops and _is_reasoning(blocks[path]):
+            yield path, GONE
+        elif _is_stored(blocks[path]):
+            yield (*path, "id"), GONE

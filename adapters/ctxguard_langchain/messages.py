@@ -6,7 +6,7 @@ the providers' own as their packages store them (OpenAI, Anthropic, Google).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from langchain_core.messages import (
@@ -23,29 +23,16 @@ from langchain_core.messages import (
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, CallPlace, Path, Slot, View, edited, is_list, wanted_list, written_each
+from ctxguard.lens import CallPlace, Slot, View, edited, is_list, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
-from ctxguard_langchain.blocks import block_changes, block_slot, is_reasoning, is_sealed, unstored
+from ctxguard_langchain.blocks import BLOCKS, block_changes
 from ctxguard_langchain.calls import LEGACY_ID, call_changes, calls_of, native_call
 
 __all__ = ["LangChainAdapter"]
 
-_KINDS: Final = (
-    (AIMessage, Kind.ASSISTANT),
-    (HumanMessage, Kind.USER),
-    (ToolMessage, Kind.TOOL),
-    (SystemMessage, Kind.SYSTEM),
-    (FunctionMessage, Kind.TOOL),
-)
-_ROLES: Final = {
-    "system": Kind.SYSTEM,
-    "developer": Kind.SYSTEM,
-    "user": Kind.USER,
-    "human": Kind.USER,
-    "assistant": Kind.ASSISTANT,
-    "ai": Kind.ASSISTANT,
-    "model": Kind.ASSISTANT,
-}
+_ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "human", "assistant", "ai", "model")}
+"""What the role of a `ChatMessage` may be."""
+_TYPES: Final = {**_ROLES, "tool": Kind.TOOL, "function": Kind.TOOL}
 _EXTRAS: Final = ("additional_kwargs",)
 
 
@@ -124,7 +111,7 @@ def _reported(message: BaseMessage) -> int | None:
 def _kind(message: BaseMessage) -> Kind | None:
     if isinstance(message, ChatMessage):
         return _ROLES.get(message.role.lower())
-    return next((kind for known, kind in _KINDS if isinstance(message, known)), None)
+    return _TYPES.get(message.type.removesuffix("MessageChunk").lower())
 
 
 def _answers(message: BaseMessage) -> str | None:
@@ -135,11 +122,8 @@ def _answers(message: BaseMessage) -> str | None:
 
 def _slots(message: BaseMessage) -> list[Slot]:
     """Return the pieces of a message's content, and of what is said beside it, in order."""
-    content = message.content
     said = spoken_slots(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
-    if isinstance(content, str):
-        return [(("content",), Part("text", content)), *said] if content or not said else said
-    return [*(block_slot(block, ("content", number)) for number, block in enumerate(content)), *said]
+    return [*BLOCKS.slots(message.content, ("content",)), *said] or [(("content",), Part("text", ""))]
 
 
 def _written(artifact: Artifact) -> BaseMessage:
@@ -147,25 +131,10 @@ def _written(artifact: Artifact) -> BaseMessage:
         return _created(artifact)
     message = cast("BaseMessage", artifact.source)
     changes = dict(spoken_changes(message.additional_kwargs, _view(message).changes(artifact), _EXTRAS))
-    changes = dict(_content_changes(message, changes))
+    changes = dict(block_changes(message.content, changes))
     if artifact.calls != artifact.root.calls and isinstance(message, AIMessage):
         changes.update(call_changes(message, artifact.root.calls, artifact.calls))
     return edited(message, changes)
-
-
-def _content_changes(message: BaseMessage, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
-    """Walk what is to be changed. Sealed reasoning goes with a change of any of it, and the ids it stood with."""
-    drops = False
-    for place, new in changes.items():
-        if place[0] != "content" or len(place) == 1:
-            yield place, new
-            continue
-        block = message.content[cast("int", place[1])]
-        drops |= is_reasoning(block) and is_sealed(block)
-        yield from block_changes(block, place[:2], place, new)
-    for number, block in enumerate(message.content if drops else ()):
-        path = ("content", number)
-        yield from [(path, GONE)] if is_reasoning(block) else unstored(block, path)
 
 
 def _created(artifact: Artifact) -> BaseMessage:

@@ -41,8 +41,8 @@ class PydanticAIAdapter:
     """Look at PydanticAI messages as artifacts: a response is one, a request one for each of its parts.
 
     What does not survive: an edited part loses its `id` and `citations`, its response the `history_digest`, as the
-    framework's documentation demands; thinking that is signed goes where its text would have changed, and thinking
-    with an id of OpenAI's goes from a response that is edited. An edited `StructuredContent` becomes a `TextContent`,
+    framework's documentation demands; thinking that is signed goes where its text would have changed, with the
+    rest of the thinking beside it, and thinking with an id of OpenAI's goes from a response that is edited. An edited `StructuredContent` becomes a `TextContent`,
     edited speech loses its audio. Instruction deltas and baselines, parts of the framework's own tools and unknown
     parts are pinned. Nothing is known of instructions: they are no part of the history, see `ContextGuard`.
     """
@@ -131,11 +131,16 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
 
 
 def _written(artifact: Artifact) -> list[Any]:
-    """Return the parts of an artifact: the same objects where nothing was changed."""
+    """Return the parts of an artifact: the same objects where nothing was changed.
+
+    Where thinking goes that may not be changed, the rest of it goes too: providers take it back as it was, and all.
+    """
     piece: Any = artifact.source
     changes = {} if artifact.origin is None else by_member(_view(piece).changes(artifact))
     parts = [edited_part(piece.message.parts[number], changes.get(number, {})) for number in piece.numbers]
-    return [part for part in parts if part is not GONE]
+    if any(part is GONE for part in parts):
+        return [part for part in parts if part is not GONE and part.part_kind != "thinking"]
+    return parts
 
 
 def _is_free(part: Any) -> bool:  # noqa: ANN401 - duck-typed

@@ -7,17 +7,15 @@ between 1.71 and 2.68 make no difference.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel
 from pydantic_ai import messages
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.lens import GONE, CallPlace, Path, Slot, audio, edited, file, image, opaque, sealed
+from ctxguard.lens import GONE, CallPlace, Path, Slot, audio, edited, file, image, opaque, parsed, sealed
 
 __all__ = ["call_place", "edited_part", "is_fixed", "part_slots", "rendered"]
 
@@ -48,19 +46,16 @@ def _opaque(part: NativePart) -> list[Slot]:
 
 
 def _text(part: NativePart) -> list[Slot]:
-    return [(("content",), Part("text", part.content))] if part.content else []
+    content = part.content
+    if isinstance(content, (list, tuple)):
+        return [_item_slot(item, ("content", number)) for number, item in enumerate(content)]
+    return [(("content",), Part("text", content))] if content else []
 
 
 def _thinking(part: NativePart) -> list[Slot]:
     signed = bool(part.signature) and part.provider_name in _BINDING
     tokens = None if part.content else sealed(part.signature) or None
     return [(("content",), Part("reasoning", part.content or None, tokens, signed=signed))]
-
-
-def _prompt(part: NativePart) -> list[Slot]:
-    if isinstance(part.content, str):
-        return _text(part)
-    return [_item_slot(item, ("content", number)) for number, item in enumerate(part.content)]
 
 
 def _item_slot(item: NativePart, path: Path) -> Slot:
@@ -103,16 +98,14 @@ def _is_media(item: object) -> bool:
 
 
 def _tool_return(part: NativePart) -> list[Slot]:
-    content = part.content
-    if isinstance(content, (list, tuple)) and any(map(_is_media, content)):
-        return [
-            ((), _media(item)) if _is_media(item) else (("content", number), Part("text", rendered(part, item)))
-            for number, item in enumerate(content)
-        ]
-    if _is_media(content):
-        return [((), _media(content))]
-    text = rendered(part, content)
-    return [(("content",), Part("text", text))] if text else []
+    items = part.content if isinstance(part.content, (list, tuple)) else [part.content]
+    if not any(map(_is_media, items)):
+        text = rendered(part, part.content)
+        return [(("content",), Part("text", text))] if text else []
+    return [
+        ((), _media(item)) if _is_media(item) else (("content", number), Part("text", rendered(part, item)))
+        for number, item in enumerate(items)
+    ]
 
 
 def rendered(part: NativePart, content: object) -> str:
@@ -123,19 +116,13 @@ def rendered(part: NativePart, content: object) -> str:
     try:
         return str(succeeded.model_response_str())
     except (PydanticSerializationError, UnicodeEncodeError):
-        return str(edited(succeeded, {("content",): _encodable(content)}).model_response_str())
+        return _encodable(content)
 
 
-def _encodable(value: object) -> object:
-    """Return a value as JSON holds it, with `?` in place of lone surrogates: UTF-8 has no way to write them."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, (list, tuple)):
-        return [_encodable(member) for member in value]
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(member) for key, member in value.items()}
-    fields = vars(value) if dataclasses.is_dataclass(value) or isinstance(value, BaseModel) else None
-    return value if fields is None else _encodable(dict(fields))
+def _encodable(value: object) -> str:
+    """Return JSON with `?` in place of lone surrogates: UTF-8 has no way to write them, and the framework refuses."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=to_jsonable_python)
+    return text.encode("utf-8", "replace").decode()
 
 
 def _retry(part: NativePart) -> list[Slot]:
@@ -152,14 +139,11 @@ def _compaction(part: NativePart) -> list[Slot]:
 
 
 _SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
-    "system-prompt": _text,
-    "user-prompt": _prompt,
+    **dict.fromkeys(("system-prompt", "user-prompt", "text"), _text),
     "tool-return": _tool_return,
-    "retry-prompt": _retry,
-    "retry-feedback": _retry,
+    **dict.fromkeys(("retry-prompt", "retry-feedback"), _retry),
     "speech": _speech,
     "compaction": _compaction,
-    "text": _text,
     "thinking": _thinking,
     "file": lambda part: [((), _media(part.content))],
     "tool-call": lambda _: [],
@@ -177,7 +161,7 @@ def call_place(part: NativePart, number: int) -> CallPlace:
 
 
 def _as_dict(arguments: str) -> object:
-    value = _json(arguments)
+    value = parsed(arguments)
     return value if isinstance(value, dict) else arguments
 
 
@@ -185,7 +169,7 @@ def _arguments(part: NativePart) -> str:
     try:
         return str(part.args_as_json_str())
     except (PydanticSerializationError, UnicodeEncodeError):
-        return str(edited(part, {("args",): _encodable(part.args)}).args_as_json_str())
+        return _encodable(part.args)
 
 
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
@@ -204,17 +188,10 @@ def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
 def _value(part: NativePart, path: Path, new: object) -> object:
     """Return what takes the place of a value: in the form in which it stood, as far as it still is of that form."""
     if part.part_kind == "tool-return" and path == ("content",):
-        value = None if isinstance(part.content, str) else _json(str(new))
+        value = None if isinstance(part.content, str) else parsed(new)
         return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new
     item: NativePart = part.content[path[1]] if len(path) == 2 else None
     if getattr(item, "kind", None) == "structured-content":
         # a model with native structure would be sent the value as it was
         return messages.TextContent(str(new), metadata=item.metadata)
     return new
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

@@ -298,6 +298,12 @@ def test_other_media_and_unknown_blocks_are_counted_and_passed_on():
     assert out[0].content[-1] == {"type": "text", "text": HIDDEN, "cache_control": {"type": "ephemeral"}}
 
 
+@pytest.mark.parametrize("empty", ["", []])
+def test_what_a_stage_says_in_an_empty_message_is_written(empty):
+    (artifact,) = read(AIMessage(empty))
+    assert ADAPTER.write([], [artifact.revised(content="cut")]) == [AIMessage("cut")]
+
+
 def test_arguments_must_stay_an_object():
     (artifact,) = read(AIMessage("", tool_calls=[call({"a": 1})]))
     edited = artifact.revised(calls=(ToolCall("f", "no object", "1"),))

@@ -118,6 +118,16 @@ def test_signed_thinking_is_left_out_rather_than_changed():
     assert now.parts[0].content == "HM"
 
 
+def test_signed_thinking_goes_with_the_rest_of_its_response():
+    def thought(words):
+        return ThinkingPart(words, signature="s", provider_name="anthropic")
+
+    history = [response(thought("of ann"), thought("of rain"), TextPart("yes"), ToolCallPart("look", {}, "c1"))]
+    read = ADAPTER.read(history)
+    (now,) = ADAPTER.write(history, [read[0].edit(lambda slot, text: text.replace("ann", "[N]"))])
+    assert now.parts == history[0].parts[2:]
+
+
 def test_signed_thinking_stays_where_another_part_is_edited():
     history = [response(ThinkingPart("hm", signature="s", provider_name="anthropic"), TextPart("yes"))]
     read = ADAPTER.read(history)
