@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from ctxguard.errors import ConfigError, HistoryError
 
 __all__ = [
+    "BY_POSITION",
     "Artifact",
     "Exchange",
     "Kind",
@@ -52,6 +53,9 @@ _ALIASES = {
     "tool_output": Kind.TOOL,
     "function": Kind.TOOL,
 }
+
+BY_POSITION: Final = "function_call"
+"""The id of OpenAI's older calls and results, which have none and pair by position; the name of the tool is sent."""
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
 Slot = Literal["content", "arguments", "name"]

@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import Final, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.text_cache import TextCache
 
@@ -419,7 +419,8 @@ class ArtifactCounter:
                     total += self.text(part.text)
         for call in artifact.calls:
             total += CALL_TOKENS + self.text(call.name) + self.text(call.arguments)
-        if artifact.name is not None and artifact.kind is not Kind.TOOL:  # providers take results by id alone
+        # providers take results by id alone, where they have one
+        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):
             total += NAME_TOKENS + self.text(artifact.name)
         return total
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from ctxguard.artifacts import ToolCall
+from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import AdapterError
 from ctxguard.lens import GONE, Path, argument_text, parsed
 from ctxguard_langchain.blocks import CALL_FIELDS
 
-__all__ = ["LEGACY_ID", "call_changes", "calls_of", "native_call"]
-
-LEGACY_ID: Final = "function_call"
-"""Stands for the id that `function_call` and its `FunctionMessage` do not have: they pair by position."""
+__all__ = ["call_changes", "calls_of", "native_call"]
 
 
 def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], str, str]]:
@@ -34,7 +31,7 @@ def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
     known = {call.id for name, call in found if name != "content"}
     calls = tuple(call for name, call in found if name != "content" or call.id not in known)
     legacy = message.additional_kwargs.get("function_call")
-    return calls or ((_call({**legacy, "id": LEGACY_ID}, "id", "arguments"),) if legacy else ())
+    return calls or ((_call({**legacy, "id": BY_POSITION}, "id", "arguments"),) if legacy else ())
 
 
 def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
@@ -44,7 +41,7 @@ def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
 def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
     """Walk what changed calls change in a message; raw copies that LangChain makes anew from them go."""
     yield from ((("additional_kwargs", key), GONE) for key in ("tool_calls", "function_call"))
-    if message.additional_kwargs.get("function_call") and was[-1].id == LEGACY_ID:
+    if message.additional_kwargs.get("function_call") and was[-1].id == BY_POSITION:
         legacy = {**message.additional_kwargs["function_call"], "arguments": now[-1].arguments}
         yield ("additional_kwargs", "function_call"), legacy
     if isinstance(message, AIMessageChunk):

@@ -21,12 +21,12 @@ from langchain_core.messages import (
 )
 
 from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.lens import CallPlace, Slot, View, edited, is_list, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_langchain.blocks import BLOCKS, block_changes
-from ctxguard_langchain.calls import LEGACY_ID, call_changes, calls_of, native_call
+from ctxguard_langchain.calls import call_changes, calls_of, native_call
 
 __all__ = ["LangChainAdapter"]
 
@@ -117,7 +117,7 @@ def _kind(message: BaseMessage) -> Kind | None:
 def _answers(message: BaseMessage) -> str | None:
     if isinstance(message, ToolMessage):
         return message.tool_call_id or None
-    return LEGACY_ID if isinstance(message, FunctionMessage) else None
+    return BY_POSITION if isinstance(message, FunctionMessage) else None
 
 
 def _slots(message: BaseMessage) -> list[Slot]:
@@ -139,7 +139,7 @@ def _written(artifact: Artifact) -> BaseMessage:
 
 def _created(artifact: Artifact) -> BaseMessage:
     """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
-    if artifact.kind is Kind.TOOL and artifact.answers == LEGACY_ID:
+    if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
         return FunctionMessage(content=artifact.text, name=artifact.name or "")
     if artifact.kind is Kind.TOOL:
         return ToolMessage(artifact.text, tool_call_id=artifact.answers or "", name=artifact.name)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ctxguard.artifacts import ToolCall
+from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.lens import CallPlace, Path, argument_text, get, is_record, misread, text_of, wanted_field
 
-__all__ = ["LEGACY_ID", "Message", "calls_of"]
+__all__ = ["Message", "calls_of"]
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict, or an object of the SDK with the same fields."""
-LEGACY_ID: Final = "function_call"
-"""Stands for the id that `function_call` and its result do not have: they pair by position."""
 _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 """Roles that call no tools."""
 
@@ -32,7 +30,7 @@ def calls_of(message: Message) -> Iterator[CallPlace]:
     for number, call in enumerate(_list(listed)):
         yield _listed(call, ("tool_calls", number))
     if legacy:
-        yield _call(legacy, "arguments", LEGACY_ID, ("function_call",), ("function_call", "id"))
+        yield _call(legacy, "arguments", BY_POSITION, ("function_call",), ("function_call", "id"))
 
 
 def _list(listed: object) -> Sequence[object]:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ctxguard.adapters import ReadCache
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.formats import CHAT, refuse_foreign
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
 from ctxguard.reasoning import spoken_changes, spoken_slots
-from ctxguard_openai.calls import LEGACY_ID, Message, calls_of
+from ctxguard_openai.calls import Message, calls_of
 from ctxguard_openai.contents import PARTS
 
 __all__ = ["Message", "OpenAIAdapter"]
@@ -66,7 +66,7 @@ def _view(message: Message) -> View:
     role = get(message, "role")
     if not isinstance(role, str):
         raise HistoryError(_fault(message))
-    answered = LEGACY_ID if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
+    answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return View(
         _KINDS.get(role, Kind.ASSISTANT),
         [*PARTS.slots(_content(message, role), ("content",)), *spoken_slots(message)] or _NOTHING,
@@ -108,7 +108,7 @@ def _created(artifact: Artifact) -> Message:
     """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
     message: dict[str, object] = {"role": role, "content": artifact.text}
-    if artifact.kind is Kind.TOOL and artifact.answers == LEGACY_ID:
+    if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
         return {"role": "function", "name": artifact.name or "", "content": artifact.text}
     if artifact.kind is Kind.TOOL:
         message["tool_call_id"] = artifact.answers

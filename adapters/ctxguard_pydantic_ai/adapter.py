@@ -41,10 +41,11 @@ class PydanticAIAdapter:
     """Look at PydanticAI messages as artifacts: a response is one, a request one for each of its parts.
 
     What does not survive: an edited part loses its `id` and `citations`, its response the `history_digest`, as the
-    framework's documentation demands; thinking that is signed goes where its text would have changed, with the
-    rest of the thinking beside it, and thinking with an id of OpenAI's goes from a response that is edited. An edited `StructuredContent` becomes a `TextContent`,
-    edited speech loses its audio. Instruction deltas and baselines, parts of the framework's own tools and unknown
-    parts are pinned. Nothing is known of instructions: they are no part of the history, see `ContextGuard`.
+    framework's documentation demands; thinking that is signed goes where its text would have changed, with the rest of
+    the thinking beside it, and thinking with an id of OpenAI's goes from a response that is edited. An edited
+    `StructuredContent` becomes a `TextContent`, edited speech loses its audio. Instruction deltas and baselines, parts
+    of the framework's own tools and unknown parts are pinned. Nothing is known of instructions: they are no part of
+    the history, see `ContextGuard`.
     """
 
     name = "pydantic-ai"

@@ -249,3 +249,12 @@ def test_a_message_that_stands_in_a_list_twice_stays_twice():
     out, report = stabilize_messages([message, message], Stabilizer(1_000))
     assert [m is message for m in out] == [True, True]
     assert len(report.decisions) == 2
+
+
+def test_the_name_of_a_legacy_result_is_counted_as_it_is_sent():
+    def tokens(name):
+        asking = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+        history = [{"role": "user", "content": "go"}, asking, {"role": "function", "name": name, "content": "ok"}]
+        return stabilize_messages(history, Stabilizer(1_000, counter=len))[1].tokens_before
+
+    assert tokens("find_all_the_orders") == tokens("find") + len("_all_the_orders")
