@@ -39,6 +39,7 @@ __all__ = [
     "members",
     "misread",
     "opaque",
+    "optional_field",
     "parsed",
     "place_name",
     "sealed",
@@ -75,20 +76,44 @@ def text_of(value: object, key: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def wanted_field(value: object, key: str, path: Path = ()) -> object:
+def wanted_field(value: object, key: str, path: Path = (), *, instead: Iterable[str] = ()) -> object:
     """Return a field that providers demand; it may be None.
 
     Args:
         value: a dict, or an object with fields.
         key: its name.
         path: where the value stands in its message.
+        instead: fields with one of which the value can do without it.
 
     Raises:
         HistoryError: it is missing; what was written under a misspelt name would be passed on unmasked.
     """
-    if key not in value if isinstance(value, Mapping) else not hasattr(value, key):
+    is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
+    if is_missing and not any(get(value, other) is not None for other in instead):
         raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
     return get(value, key)
+
+
+def optional_field(value: object, key: str, path: Path = (), *, beside: Iterable[str]) -> object:
+    """Return a field that providers do not demand; None where it is missing.
+
+    Args:
+        value: a dict, or an object with fields.
+        key: its name.
+        path: where the value stands in its message.
+        beside: the other fields that the value can have.
+
+    Raises:
+        HistoryError: it is missing, and a text or list stands under a name that is none of the fields: misspelt, it
+            would be passed on unmasked.
+    """
+    fields = fields_of(value)
+    if key not in fields:
+        held = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in beside)
+        stray = next(held, None)
+        if stray is not None:
+            raise HistoryError(f"{place_name(path)} has no {key!r}, and {stray!r} is none of its fields")
+    return fields.get(key)
 
 
 def wanted_text(value: object, key: str, path: Path = ()) -> str:

@@ -12,14 +12,15 @@ from typing import Final
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.lens import GONE, Path, Slot, get, is_record, misread, sealed, text_of
 
-__all__ = ["spoken_changes", "spoken_slots"]
+__all__ = ["SPOKEN", "spoken_changes", "spoken_slots"]
 
 _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
-_KEYS: Final = (*_TEXTS, "reasoning_details")
+SPOKEN: Final = (*_TEXTS, "reasoning_details")
+"""The fields in which it stands."""
 _BOUND: Final = "anthropic"
 """How the format of details begins whose signatures vouch for all that stands before them."""
 
@@ -34,7 +35,7 @@ def spoken_slots(fields: object, path: Path = ()) -> list[Slot]:
     Raises:
         HistoryError: one of them cannot be read.
     """
-    told = {key: said for key in _KEYS if (said := get(fields, key)) is not None}
+    told = {key: said for key in SPOKEN if (said := get(fields, key)) is not None}
     if not told:  # as a rule
         return []
     details = _details(fields, path)

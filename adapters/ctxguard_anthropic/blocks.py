@@ -18,6 +18,7 @@ from ctxguard.lens import (
     argument_text,
     edited,
     get,
+    optional_field,
     parsed,
     sealed,
     text_of,
@@ -36,6 +37,8 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "document": ("source", "content"),
 }
 """Blocks that hold a text or other blocks: where these stand."""
+_RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
+"""What a result that says nothing may hold."""
 
 
 def kind_of(block: object) -> str:
@@ -76,12 +79,16 @@ def _thinking(block: object, path: Path) -> list[Slot]:
     return [(path, Part("reasoning", tokens=sealed(seal), signed=True))]
 
 
+def _result(block: object, path: Path) -> list[Slot]:
+    return BLOCKS.slots(optional_field(block, "content", path, beside=_RESULT), (*path, "content"))
+
+
 def _holder(block: object, path: Path) -> list[Slot]:
-    return BLOCKS.slots(get(block, "content"), (*path, "content"))
+    return BLOCKS.slots(wanted_field(block, "content", path), (*path, "content"))
 
 
 def _document(block: object, path: Path) -> list[Slot]:
-    source, path = get(block, "source"), (*path, "source")
+    source, path = wanted_field(block, "source", path), (*path, "source")
     if get(source, "type") == "text":
         return text_part("data")(source, path)
     return _holder(source, path) if get(source, "type") == "content" else file_part(block, path)
@@ -92,7 +99,8 @@ BLOCKS: Final = Dialect(
         "text": text_part("text"),
         **dict.fromkeys(THINKING, _thinking),
         "tool_use": lambda _block, _path: [],
-        **dict.fromkeys(("tool_result", "search_result"), _holder),
+        "tool_result": _result,
+        "search_result": _holder,
         "image": image_part,
         "document": _document,
     },

@@ -13,7 +13,7 @@ from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard.formats import CHAT, refuse_foreign
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
-from ctxguard.reasoning import spoken_changes, spoken_slots
+from ctxguard.reasoning import SPOKEN, spoken_changes, spoken_slots
 from ctxguard_openai.calls import Message, calls_of
 from ctxguard_openai.contents import PARTS
 
@@ -22,6 +22,8 @@ __all__ = ["Message", "OpenAIAdapter"]
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[Slot]] = [(("content",), Part("text", ""))]
 """The piece of a message that says nothing."""
+_INSTEAD: Final = ("tool_calls", "function_call", "audio", *SPOKEN)
+"""What the assistant may say in place of a content."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -81,7 +83,7 @@ def _view(message: Message) -> View:
 def _content(message: Message, role: str) -> object:
     """Return the content of a message, which the assistant may do without."""
     is_optional = _KINDS.get(role, Kind.ASSISTANT) is Kind.ASSISTANT
-    return get(message, "content") if is_optional else wanted_field(message, "content")
+    return wanted_field(message, "content", instead=_INSTEAD if is_optional else ())
 
 
 def _fault(message: object) -> str:

@@ -74,6 +74,8 @@ _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "f
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
 _ACTIONS: Final = ("action", "actions", "operation", "output", "reason")
 """Fields in which items of other pairs say what is to be done, or was."""
+_INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "status")
+"""Fields of items that need no action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Names under which actions hold what a stage may change."""
 _SPOKEN: Final = ("type", "text", "refusal")
@@ -160,12 +162,15 @@ def _slots(item: Item, kind: str, *, in_program: bool) -> list[Slot]:
         return [((_ARGUMENTS[kind],), Part("text", text))] if in_program else []
     if kind == "reasoning":
         return _reasoning_slots(item)
-    acts = kind in _OUTPUT_OF or kind in _CALL_OF
-    told = [slot for key in _ACTIONS for slot in _leaves(get(item, key), (key,))] if acts else []
-    return told or [((), unknown_part(item))]
+    if kind in _OUTPUT_OF or kind in _CALL_OF:
+        wanted_field(item, "output" if kind in _CALL_OF else "action", instead=_INSTEAD)
+        told = [slot for key in _ACTIONS for slot in _leaves(get(item, key), (key,))]
+        return told or [((), unknown_part(item))]
+    return [((), unknown_part(item))]
 
 
 def _reasoning_slots(item: Item) -> list[Slot]:
+    wanted_field(item, "summary", instead=("content", "encrypted_content"))
     found = [slot for key in ("summary", "content") for slot in PARTS.slots(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
     return [*found, ((), Part("opaque", tokens=sealed(encrypted)))] if isinstance(encrypted, str) else found

@@ -328,6 +328,48 @@ def test_a_misspelt_field_is_refused(adapter, message, fault):
     refused(adapter, [USER, message], f"message 1: {fault}")
 
 
+@pytest.mark.parametrize("name", ["contents", "text", "output"])
+def test_a_result_whose_content_is_misspelt_is_refused(name):
+    said = {"type": "tool_result", "tool_use_id": "1", "is_error": False, name: [{"type": "text", "text": MAIL}]}
+    for value in (said, {**said, name: MAIL}):
+        fault = f"message 0: content[0] has no 'content', and {name!r} is none of its fields"
+        refused(AnthropicAdapter(), [{"role": "user", "content": [value]}], fault)
+
+
+def test_a_result_without_a_content_may_have_fields_that_hold_no_text():
+    block = {"type": "tool_result", "tool_use_id": "1", "cache_control": {"type": "ephemeral"}, "reviewed": True}
+    assert AnthropicAdapter().read([{"role": "user", "content": [block]}])[0].text == ""
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message", "fault"),
+    [
+        (OpenAIAdapter(), {"role": "assistant", "contents": MAIL}, "it has no 'content'"),
+        (OpenAIAdapter(), {"role": "asistant", "contents": MAIL}, "it has no 'content'"),
+        (ResponsesAdapter(), {"type": "reasoning", "id": "rs_1", "text": MAIL}, "it has no 'summary'"),
+        (ResponsesAdapter(), {"type": "shell_call_output", "call_id": "1", "result": MAIL}, "it has no 'output'"),
+        (ResponsesAdapter(), {"type": "local_shell_call", "call_id": "1", "acton": MAIL}, "it has no 'action'"),
+        (
+            AnthropicAdapter(),
+            {"role": "user", "content": [{"type": "search_result", "source": "s", "title": "t", "text": MAIL}]},
+            "content[0] has no 'content'",
+        ),
+        (
+            AnthropicAdapter(),
+            {"role": "user", "content": [{"type": "document", "content": MAIL}]},
+            "content[0] has no 'source'",
+        ),
+        (
+            AnthropicAdapter(),
+            {"role": "user", "content": [{"type": "document", "source": {"type": "content", "text": MAIL}}]},
+            "content[0].source has no 'content'",
+        ),
+    ],
+)
+def test_what_may_stand_elsewhere_and_stands_nowhere_is_refused(adapter, message, fault):
+    refused(adapter, [message], f"message 0: {fault}")
+
+
 @pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
 def test_a_content_may_be_none(adapter):
     assert adapter.read([{"role": "user", "content": None}])[0].text == ""
