@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
     from pathlib import Path
 
-spawn = multiprocessing.get_context("spawn")
+workers = multiprocessing.get_context("forkserver")  # of a clean process that has imported what all of them need
+workers.set_forkserver_preload(["pytest", "ctxguard.stores", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"])
 PROCESSES = 4
 
 
@@ -38,15 +39,15 @@ def write(place: str, start: Barrier, answers: Connection, number: int) -> None:
 
 def together(work: Callable[..., None], place: str) -> list[object]:
     """Run the work in several processes that begin at the same moment; return what each says."""
-    start = spawn.Barrier(PROCESSES)
-    pipes = [spawn.Pipe(duplex=False) for _ in range(PROCESSES)]
-    workers = [spawn.Process(target=work, args=(place, start, pipes[n][1], n)) for n in range(PROCESSES)]
-    for worker in workers:
+    start = workers.Barrier(PROCESSES)
+    pipes = [workers.Pipe(duplex=False) for _ in range(PROCESSES)]
+    started = [workers.Process(target=work, args=(place, start, pipes[n][1], n)) for n in range(PROCESSES)]
+    for worker in started:
         worker.start()
     answers = [receiver.recv() for receiver, _ in pipes if receiver.poll(60)]
-    for worker in workers:
+    for worker in started:
         worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
+    assert [worker.exitcode for worker in started] == [0] * PROCESSES
     return answers
 
 
@@ -77,8 +78,8 @@ def write_for_ever(place: str, ready: Connection) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.013, 0.031])
 def test_a_writer_killed_at_any_time_leaves_whole_values(shared_place: str, delay: float) -> None:
-    receiver, sender = spawn.Pipe(duplex=False)
-    writer = spawn.Process(target=write_for_ever, args=(shared_place, sender))
+    receiver, sender = workers.Pipe(duplex=False)
+    writer = workers.Process(target=write_for_ever, args=(shared_place, sender))
     writer.start()
     assert receiver.poll(60)
     time.sleep(delay)
@@ -111,8 +112,8 @@ def test_a_writer_killed_inside_its_transaction_changes_nothing_and_holds_nothin
     place = str(tmp_path / "store.db")
     with SQLiteStore(place, busy_timeout=5) as store:
         store.put("n", "k", b"v")
-        receiver, sender = spawn.Pipe(duplex=False)
-        writer = spawn.Process(target=stop_in_a_write, args=(place, sender))
+        receiver, sender = workers.Pipe(duplex=False)
+        writer = workers.Process(target=stop_in_a_write, args=(place, sender))
         writer.start()
         assert receiver.recv() == "inside"
         os.kill(writer.pid or 0, signal.SIGKILL)
