@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import date, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
@@ -82,8 +83,9 @@ class ReadCache(Generic[Message, Read]):
         entry = self._new.get(key) or self._old.get(key)
         if entry is None or entry[0] is not message or entry[1] != message:
             result = self._read_at(message, position)
-            snapshot = _snapshot(message, self._spelled, is_exact=self._spelled is None)
-            if snapshot is _NO_DATA:
+            try:
+                snapshot = _snapshot(message, self._spelled, is_exact=self._spelled is None)
+            except _NoDataError:
                 return _NO_DATA, result
             entry = (message, snapshot, result)
         if self._new.get(key) is not entry:
@@ -198,10 +200,17 @@ class _Ordered(dict[object, object]):
         return not self == other
 
 
+class _NoDataError(Exception):
+    """Say that a message holds what a copy would not equal."""
+
+
 def _snapshot(value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:
-    """Return a copy of the containers in a value that shares its texts; `_NO_DATA` where it holds what is no data.
+    """Return a copy of the containers in a value that shares its texts.
 
     Data are scalars, lists, tuples, dicts, and what equals by its fields: dataclasses and pydantic models.
+
+    Raises:
+        _NoDataError: it holds anything else.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -209,34 +218,41 @@ def _snapshot(value: object, spelled: frozenset[str] | None, *, is_exact: bool) 
     if kind is dict:
         return _members(value, spelled, is_exact=is_exact)  # type: ignore[arg-type]  # a dict by type
     if kind is list or kind is tuple:
-        copied = [_snapshot(inner, spelled, is_exact=is_exact) for inner in value]  # type: ignore[attr-defined]
-        return _NO_DATA if any(inner is _NO_DATA for inner in copied) else kind(copied)
+        return kind([_snapshot(inner, spelled, is_exact=is_exact) for inner in value])  # type: ignore[attr-defined]
     if isinstance(value, Enum):
         return _Exact(value)
-    return _twin(value, spelled, is_exact=is_exact) if _equals_by_fields(kind) else _NO_DATA
+    if not _equals_by_fields(kind):
+        raise _NoDataError
+    return _twin(value, spelled, is_exact=is_exact)
 
 
 def _members(value: dict[object, object], spelled: frozenset[str] | None, *, is_exact: bool) -> object:
     exact = value if is_exact else spelled or ()
-    copied = {key: _snapshot(inner, spelled, is_exact=key in exact) for key, inner in value.items()}
-    if any(inner is _NO_DATA for inner in copied.values()):
-        return _NO_DATA
+    copied = {
+        key: inner if type(inner) is str else _snapshot(inner, spelled, is_exact=key in exact)
+        for key, inner in value.items()
+    }
     is_plain = not is_exact or not copied or (len(copied) == 1 and type(next(iter(copied))) is str)
     return copied if is_plain else _Ordered(copied)
 
 
 def _twin(value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:
     """Return a copy of an object that equals it as long as nothing in it is changed."""
-    twin = copy(value)
+    kind: type = type(value)
+    twin = object.__new__(kind) if _is_plain(kind) else copy(value)
     for name in ("__dict__", "__pydantic_extra__"):
         state = getattr(value, name, None)
-        if state is None:
-            continue
-        copied = {key: _field(key, inner, spelled, is_exact=is_exact) for key, inner in state.items()}
-        if any(inner is _NO_DATA for inner in copied.values()):
-            return _NO_DATA
-        object.__setattr__(twin, name, copied)
+        if state is not None:
+            copied = {key: _field(key, inner, spelled, is_exact=is_exact) for key, inner in state.items()}
+            object.__setattr__(twin, name, copied)
     return twin
+
+
+@lru_cache(maxsize=256)
+def _is_plain(kind: type) -> bool:
+    """Tell objects that hold nothing but their `__dict__`; pydantic's hold more."""
+    new: object = kind.__new__
+    return new is object.__new__ and not any(vars(base).get("__slots__") for base in kind.__mro__)
 
 
 def _field(name: str, value: object, spelled: frozenset[str] | None, *, is_exact: bool) -> object:

@@ -27,6 +27,21 @@ class Record:
     parts: list[Model] = field(default_factory=list)
 
 
+class Base:
+    __slots__ = ("origin",)
+
+
+@dataclass
+class HalfSlotted(Base):
+    origin: str
+    text: str
+
+
+@dataclass
+class Labelled(dict):
+    text: str
+
+
 def counting():
     reads = []
 
@@ -164,3 +179,14 @@ def _outcome(stabilizer, messages):
     except BudgetExceededError as error:
         return str(error)
     return out, report.to_dict()
+
+
+def test_objects_that_hold_more_than_their_dict_are_read_anew_once_changed():
+    cache, reads = counting()
+    message = HalfSlotted("here", "old")
+    first = cache.read([message])[0]
+    assert cache.read([message])[0] is first
+    message.origin = "there"
+    assert "there" in cache.read([message])[0].text
+    assert len(reads) == 2
+    assert "Labelled" in cache.read([Labelled("x")])[0].text
