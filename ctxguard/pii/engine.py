@@ -19,7 +19,7 @@ from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
 from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import EDGE, MEMO, Prepared, Surroundings, before, joined
+from ctxguard.pii.prepared import EDGE, MEMO, Prepared, Surroundings, Together, before, joined
 from ctxguard.pii.shapes import Seen, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -38,7 +38,7 @@ _PHONE: Final = "PHONE"
 _PHONE_DIGITS: Final = 7
 """A phone number with its area code has no fewer: with fewer left, what follows is no value of its own."""
 _GAP: Final = " /,;|"
-Fit: TypeAlias = tuple[int, int, tuple[Prepared, ...]]
+Fit: TypeAlias = tuple[int, int, Together]
 """Where a number may stand in its window, and the rules whose shape it has: the surest first."""
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
@@ -68,6 +68,7 @@ class Engine:
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
+        self._together = lru_cache(maxsize=4096)(Together)
         self._surroundings = Surroundings()
         self._labels = frozenset((*(p.rule.label for p in prepared), *(label for _, label in deny), LITERAL, UNCHECKED))
         self._trusts = lru_cache(maxsize=4096)(self._can_write)
@@ -106,8 +107,8 @@ class Engine:
             start, end = match.span()
             self._judge(self._token_rule(match), seen.text, start, end, found)
         for begin, end, first, limit in number_windows(seen.shape):
-            for start, stop, rules in self._fit(seen.shape[begin:end], first, limit):
-                self._judge_surest(rules, seen.text, begin + start, begin + stop, found)
+            for start, stop, together in self._fit(seen.shape[begin:end], first, limit):
+                self._judge_surest(together.rules, seen.text, begin + start, begin + stop, found)
         self._match_denied(seen.text, found)
         return _chosen(seen, found)
 
@@ -141,8 +142,8 @@ class Engine:
                 self._take_standing(prepared, text, start, end, found)
             return
         lead, ascii_lead, done = prepared.rule.lead, prepared.ascii_lead, 0
-        for place in places.finditer(prepared.form(seen)):
-            start = place.start()
+        for place in places(prepared.form(seen)):
+            start = place
             if start < done:
                 continue
             if lead:
@@ -177,8 +178,8 @@ class Engine:
             if fits is None:
                 fits = self._remember(key)
                 known = self._fits.get
-            for start, stop, rules in fits:
-                if kept := standing(rules, text, begin + start):
+            for start, stop, together in fits:
+                if kept := standing(together, text, begin + start):
                     self._take_surest(kept, text, begin + start, begin + stop, found)
 
     def _take_surest(self, rules: tuple[Prepared, ...], text: str, start: int, end: int, found: Found) -> None:
@@ -214,7 +215,8 @@ class Engine:
                 match = match_at(shape, start)
                 if match is not None:
                     fits.setdefault(match.span(prepared.group), []).append(prepared)
-        return tuple((*span, tuple(sorted(fits[span], key=attrgetter("rank")))) for span in sorted(fits))
+        ranked = {span: sorted(fits[span], key=attrgetter("rank")) for span in sorted(fits)}
+        return tuple((*span, self._together(tuple(rules))) for span, rules in ranked.items())
 
     @cached_property
     def _shapes(self) -> list[tuple[int, Callable[[str, int], re.Match[str] | None], Prepared]]:

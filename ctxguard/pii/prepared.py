@@ -23,6 +23,7 @@ __all__ = [
     "MEMO",
     "Prepared",
     "Surroundings",
+    "Together",
     "Words",
     "before",
     "joined",
@@ -33,7 +34,7 @@ WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000
 """Entries that one memory of an engine holds at most."""
-EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
@@ -48,23 +49,24 @@ class Words:
     Attributes:
         number: the same for the same words, so that an answer is remembered once.
         pattern: over small letters.
-        literals: one of them stands in every ASCII text that the pattern matches; empty where none is known.
+        literals: finds one that stands in every ASCII text that the pattern matches; None where none is known.
     """
 
     number: int
     pattern: re.Pattern[str]
-    literals: frozenset[str]
+    literals: re.Pattern[str] | None
 
     def stand_in(self, window: str) -> bool:
         """Tell whether one of the words stands among characters in small letters; most often literals alone tell."""
-        if self.literals and window.isascii() and not any(map(window.__contains__, self.literals)):
+        if self.literals is not None and window.isascii() and self.literals.search(window) is None:
             return False
         return self.pattern.search(window) is not None
 
 
 @lru_cache(maxsize=4096)
 def _words(pattern: str, *, by_literals: bool) -> Words:
-    return Words(next(_NUMBERS), re.compile(pattern), words_of(pattern) if by_literals else frozenset())
+    literals = "|".join(map(re.escape, sorted(words_of(pattern)))) if by_literals else ""
+    return Words(next(_NUMBERS), re.compile(pattern), re.compile(literals) if literals else None)
 
 
 class Prepared:
@@ -111,14 +113,18 @@ class Prepared:
         return self.rule.lead and "".join(filter(str.isascii, self.rule.lead))
 
     @cached_property
-    def places(self) -> re.Pattern[str] | None:
-        """Where a match may begin (or, with a lead, stand around); None where the pattern is searched everywhere.
+    def places(self) -> Callable[[str], Iterator[int]] | None:
+        """What finds where a match may begin (with a lead: stand around); None where every place is tried.
 
-        Over the shape, the text with `h` for hexadecimal digits, or the text in small letters.
+        Over the shape, the text with `h` for hexadecimal digits, or the text, in small letters if the anchor has any.
         """
         if self.rule.shape:
-            return re.compile(self.rule.shape)
-        return None if self.rule.lead is None else re.compile(re.escape(self.gate.literal))
+            return partial(_starts, re.compile(self.rule.shape))
+        if self.rule.lead is None:
+            return None
+        if self.rule.anchor.isascii():
+            return partial(_occurrences, self.gate.literal)
+        return partial(_starts, re.compile(re.escape(self.rule.anchor), re.IGNORECASE))
 
     @cached_property
     def context(self) -> Words | None:
@@ -131,14 +137,19 @@ class Prepared:
         return _words(self._source["quiet"][0], by_literals=False) if self.rule.quiet else None
 
     @cached_property
+    def has_letters(self) -> bool:
+        """Tell whether the gate's literal is looked for whatever its case."""
+        return self.gate.literal.upper() != self.gate.literal
+
+    @cached_property
     def has_words(self) -> bool:
         """Tell whether the characters before a match have a say."""
         return self.rule.needs_context or bool(self.rule.quiet)
 
     @cached_property
-    def alone(self) -> tuple[Prepared, ...]:
+    def alone(self) -> Together:
         """The rule as the only one that is asked for."""
-        return (self,)
+        return Together((self,))
 
     @cached_property
     def tail(self) -> re.Pattern[str] | None:
@@ -155,7 +166,7 @@ class Prepared:
     def form(self, seen: Seen) -> str:
         """Return the form of a text that the gate and the places are searched in."""
         if self.gate.form == "anchor":
-            return seen.lowered
+            return seen.lowered if self.has_letters else seen.text
         return seen.hexed if self.gate.form == "hex" else seen.shape
 
 
@@ -169,9 +180,23 @@ def sources(rule: Rule) -> Iterator[tuple[str, str, int]]:
     yield "shape", rule.shape, 0
 
 
+def _starts(pattern: re.Pattern[str], form: str) -> Iterator[int]:
+    """Walk where an expression matches."""
+    return (match.start() for match in pattern.finditer(form))
+
+
+def _occurrences(literal: str, form: str) -> Iterator[int]:
+    """Walk where a literal stands, faster than an expression would."""
+    place = form.find(literal)
+    while place >= 0:
+        yield place
+        place = form.find(literal, place + max(1, len(literal)))
+
+
 def _gate(rule: Rule) -> Gate:
     if not rule.shape:
-        return Gate("anchor", rule.anchor.lower())
+        # a form of a text holds Latin-1 alone, and small letters of ASCII alone: for another anchor the gate is open
+        return Gate("anchor", rule.anchor.lower() if rule.anchor.isascii() else "")
     return Gate("hex" if "h" in rule.shape else "shape", rule.gate, rule.shape)
 
 
@@ -199,61 +224,55 @@ def before(text: str, start: int) -> str:
     return text[start - WINDOW if start > WINDOW else 0 : start].lower()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Together:
+    """Hold the rules that find the same characters, the surest first."""
+
+    rules: tuple[Prepared, ...]
+
+    def standing_after(self, window: str) -> tuple[Prepared, ...]:
+        """Return those of the rules that characters in small letters right before let stand."""
+        answers: dict[int, bool] = {}
+
+        def hold(words: Words) -> bool:
+            if words.number not in answers:
+                answers[words.number] = words.stand_in(window)
+            return answers[words.number]
+
+        return tuple(
+            rule
+            for rule in self.rules
+            if (rule.context is None or hold(rule.context)) and (rule.quiet is None or not hold(rule.quiet))
+        )
+
+
 class Surroundings:
     """Remember which rules stand after which characters: the same JSON keys and phrases come again and again."""
 
     def __init__(self) -> None:
-        self._windows: dict[str, _Before] = {}
+        self._known: dict[tuple[Together, str], tuple[Prepared, ...]] = {}
 
-    def standing(self, rules: tuple[Prepared, ...], text: str, start: int) -> tuple[Prepared, ...]:
+    def standing(self, together: Together, text: str, start: int) -> tuple[Prepared, ...]:
         """Return those of some rules that the words before a place let stand, in their order."""
-        window = text[start - WINDOW if start > WINDOW else 0 : start]
-        known = self._windows.get(window)
-        if known is None:
-            known = self._remember(window)
-        kept = known.kept.get(rules)
-        return known.keep(rules) if kept is None else kept
+        key = (together, text[start - WINDOW if start > WINDOW else 0 : start])
+        kept = self._known.get(key)
+        return self._remember(key) if kept is None else kept
 
-    def _remember(self, window: str) -> _Before:
-        if len(self._windows) >= MEMO:
-            self._windows = {}
-        known = self._windows[window] = _Before(window.lower())
-        return known
-
-
-class _Before:
-    """Hold the characters before a place and what is known of them.
-
-    Args:
-        window: the characters, in small letters.
-    """
-
-    __slots__ = ("_answers", "_window", "kept")
-
-    def __init__(self, window: str) -> None:
-        self._window = window
-        self._answers: dict[int, bool] = {}
-        self.kept: dict[tuple[Prepared, ...], tuple[Prepared, ...]] = {}
-
-    def keep(self, rules: tuple[Prepared, ...]) -> tuple[Prepared, ...]:
-        """Find out which of some rules stand here."""
-        kept = self.kept[rules] = tuple(filter(self._lets, rules))
+    def _remember(self, key: tuple[Together, str]) -> tuple[Prepared, ...]:
+        if len(self._known) >= MEMO:
+            self._known = {}
+        together, window = key
+        kept = self._known[key] = together.standing_after(window.lower())
         return kept
-
-    def _lets(self, prepared: Prepared) -> bool:
-        context, quiet = prepared.context, prepared.quiet
-        return (context is None or self._hold(context)) and (quiet is None or not self._hold(quiet))
-
-    def _hold(self, words: Words) -> bool:
-        answer = self._answers.get(words.number)
-        if answer is None:
-            answer = self._answers[words.number] = words.stand_in(self._window)
-        return answer
 
 
 def joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:
-    """Return one expression that says which token rule may match at a place."""
+    """Return one expression that says which token rule may match at a place.
+
+    The groups that say it are empty and stand last: in front they would keep `re` from passing over an alternative by
+    its first character.
+    """
     if not tokens:
         return None
-    forms = "|".join(f"(?P<t{number}>{p.rule.pattern})" for number, p in enumerate(tokens))
+    forms = "|".join(f"(?:{p.rule.pattern})(?P<t{number}>)" for number, p in enumerate(tokens))
     return re.compile(f"{EDGE}(?:{forms}){_STOP}")

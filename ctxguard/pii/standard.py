@@ -79,7 +79,8 @@ CORE_RULES: Final = (
     shipped(
         "email-quoted",
         "EMAIL",
-        rf"(?<!\w)(?P<escape>\\)?\"[^\"\\\r\n]{{1,62}}(?(escape)\\)\"{_AT_HOST}{_AFTER_HOST}",
+        # each form begins with its sign, what stands before comes second: so most of a text is passed over at once
+        rf"(?:\"(?<!\w\")[^\"\\\r\n]{{1,62}}\"|\\(?<!\w\\)\"[^\"\\\r\n]{{1,62}}\\\"){_AT_HOST}{_AFTER_HOST}",
         anchor='"@',
     ),
     *(

@@ -88,7 +88,7 @@ def test_what_is_remembered_stays_bounded():
     for number in range(0, 60_000, 7):
         engine.find(f"phone {'1 ' * (number % 90)}{number:06d}-{number} w{number}")
     assert len(engine._fits) <= 20_000
-    assert len(engine._surroundings._windows) <= 20_000
+    assert len(engine._surroundings._known) <= 20_000
 
 
 GATES = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxguard.pii import STANDARD, mask_pii
+from ctxguard.pii import STANDARD, Rule, RuleSet, mask_pii
 
 CASES = [
     ("IBAN", "de89 3704 0044 0532 0130 00", "to {} today"),
@@ -107,3 +107,13 @@ def test_one_iban_does_not_hide_the_next(first, between):
     text = f"{first}{between}DE89 3704 0044 0532 0130 00 x"
     assert [span.label for span in STANDARD.find(text)] == ["IBAN", "IBAN"]
     assert STANDARD.find(text) == STANDARD.scan(text)
+
+
+@pytest.mark.parametrize("lead", [None, ""])
+@pytest.mark.parametrize(
+    ("anchor", "text"), [("密码", "我的密码:abc12345"), ("пароль", "Пароль:abc12345"), ("clé", "CLÉ:abc12345")]
+)
+def test_an_anchor_in_any_script_is_found_whatever_its_case(anchor, text, lead):
+    rules = RuleSet("own", (Rule("own", "PASSWORD", rf"(?i){anchor}:(?P<value>\w{{6,}})", anchor=anchor, lead=lead),))
+    assert [text[span.start : span.end] for span in rules.find(text)] == ["abc12345"]
+    assert rules.find(text) == rules.scan(text)
