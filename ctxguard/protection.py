@@ -12,11 +12,13 @@ from ctxguard.draft import Draft
 
 __all__ = [
     "AUTHORITY",
+    "LEFT_OUT",
     "MESSAGES",
     "REACHED",
     "RECALLED",
     "SUMMARY",
     "Unit",
+    "asked_by_user",
     "recent_messages",
     "stands_in",
     "task_of",
@@ -36,6 +38,8 @@ RECALLED: Final = (
 """First line of the block of what is brought back."""
 REACHED: Final = "Previous phases completed. Current state:"
 """First line of a checkpoint."""
+LEFT_OUT: Final = "[Of the exchanges above, "
+"""How the message begins that says where exchanges were left out between others."""
 TASK_SHARE: Final = 4
 """The first user message is the task unless it takes more than one part in four of the budget."""
 
@@ -48,8 +52,9 @@ class Unit:
         start: position of its first artifact.
         end: position after its last one.
         tokens: what it costs.
-        user: whether it is a user message.
-        message: whether it holds a user or assistant message.
+        user: whether it has the role of the user.
+        asks: whether a user wrote it: it is none of the messages that stages write in that role.
+        message: whether it holds what a user or the model said.
         pinned: whether it must stay.
     """
 
@@ -57,6 +62,7 @@ class Unit:
     end: int
     tokens: int
     user: bool
+    asks: bool
     message: bool
     pinned: bool
 
@@ -83,15 +89,20 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
             continue
         calling = bool(artifact.calls)
         user = kind is Kind.USER
-        found.append(
-            Unit(position, position + 1, count(artifact), user, user or kind is Kind.ASSISTANT, artifact.pinned)
-        )
+        asks = asked_by_user(artifact)
+        pinned = artifact.pinned or (user and not asks and artifact.text.startswith(LEFT_OUT))
+        found.append(Unit(position, position + 1, count(artifact), user, asks, asks or kind is Kind.ASSISTANT, pinned))
     return found
 
 
 def stands_in(artifact: Artifact) -> bool:
     """Tell a message that a stage wrote in place of others, also where it comes back as part of a history."""
-    return artifact.kind is Kind.USER and artifact.text.startswith((SUMMARY, RECALLED, REACHED))
+    return artifact.kind is Kind.USER and artifact.text.startswith((SUMMARY, RECALLED, REACHED, LEFT_OUT))
+
+
+def asked_by_user(artifact: Artifact) -> bool:
+    """Tell a message that a user wrote from those that stages write in that role."""
+    return artifact.kind is Kind.USER and not stands_in(artifact)
 
 
 def task_of(draft: Draft) -> Artifact | None:
@@ -108,5 +119,5 @@ def task_of(draft: Draft) -> Artifact | None:
 
 
 def recent_messages(artifacts: Sequence[Artifact], keep: int) -> list[Artifact]:
-    """Return the latest `keep` messages, newest first."""
-    return list(islice((a for a in reversed(artifacts) if a.kind in MESSAGES), keep))
+    """Return the latest `keep` messages, newest first; those that stages wrote in the user's role are none."""
+    return list(islice((a for a in reversed(artifacts) if a.kind in MESSAGES and not stands_in(a)), keep))

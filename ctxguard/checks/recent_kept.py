@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
-from ctxguard.protection import recent_messages
+from ctxguard.protection import asked_by_user, recent_messages
 from ctxguard.report import Finding
 
 __all__ = ["RecentKept"]
@@ -24,7 +23,7 @@ class RecentKept:
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
         wanted = recent_messages(draft.history, draft.keep_recent)
-        last_user = next((a for a in reversed(draft.history) if a.kind is Kind.USER), None)
+        last_user = next((a for a in reversed(draft.history) if asked_by_user(a)), None)
         if last_user is not None and not any(a is last_user for a in wanted):
             wanted.append(last_user)
         there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)

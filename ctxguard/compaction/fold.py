@@ -13,7 +13,7 @@ from ctxguard.compaction.summaries import key_of
 from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
 from ctxguard.draft import Cut, Draft
-from ctxguard.protection import task_of
+from ctxguard.protection import RECALLED, stands_in, task_of
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 
@@ -113,12 +113,17 @@ class Fold:
             seen=number + 1,
             authority=authority,
             fixed=fixed + unit.tokens * stays,
-            tokens=state.tokens + unit.tokens * (not stays),
+            tokens=state.tokens + self._counted(number) * (not stays),
         )
         return self._cut(state, number) if self._total(state, state.begin, state.tokens) > self._limit else state
 
     def _stays(self, number: int) -> bool:
         return number == self._task or self.history.units[number].pinned
+
+    def _counted(self, number: int) -> int:
+        """Return the tokens of an exchange; what a later stage brought back has its own share of the budget."""
+        first = self.history.members(number)[0]
+        return 0 if stands_in(first) and first.text.startswith(RECALLED) else self.history.units[number].tokens
 
     def _anchor(self, begin: int) -> int | None:
         """Return the user message that opened the turn an exchange stands in, where that is not the exchange itself."""
@@ -144,7 +149,7 @@ class Fold:
         begin, tokens = state.begin, state.tokens
         before = self._total(state, begin, tokens)
         while begin < end and self._total(state, begin, tokens) > self._target:
-            tokens -= 0 if self._stays(begin) else self.history.units[begin].tokens
+            tokens -= 0 if self._stays(begin) else self._counted(begin)
             begin += 1
         if before - self._total(state, begin, tokens) < self._limit // _LEAST_GAIN:
             return state

@@ -267,13 +267,14 @@ def _begun(draft: Draft, history: _Phased, begin: int, text: str) -> Draft:
     """Return the draft with a checkpoint in place of what came before an exchange, but for what must stay."""
     if _stays(draft, history, begin).issuperset(range(begin)):
         return with_cut(draft, draft, None)  # nothing but checkpoints would go: it began from there already
-    cut = selected(
-        draft, history, lambda _point: (), lambda end: begin if end > begin else 0, "before the last checkpoint"
+    return selected(
+        draft,
+        history,
+        lambda _point: (),
+        lambda end: begin if end > begin else 0,
+        "before the last checkpoint",
+        note=lambda point, _end, _gone: history.checkpoint(text) if point else None,
     )
-    older = len(cut.artifacts) - (len(draft.artifacts) - history.start(begin))
-    checkpoint = history.checkpoint(text)
-    artifacts = (*cut.artifacts[:older], checkpoint, *cut.artifacts[older:])
-    return cut.revise(artifacts, action="summarised", reason="what was reached by then")
 
 
 def _stays(draft: Draft, history: _Phased, begin: int) -> set[int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import stands_in
+from ctxguard.protection import asked_by_user
 
 __all__ = ["ExpireLifetimes"]
 
@@ -82,7 +82,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
     total = 0
     turns = []
     for artifact in artifacts:
-        total += artifact.kind is Kind.USER and not stands_in(artifact)
+        total += asked_by_user(artifact)
         turns.append(total)
     return [total - turn for turn in turns]
 

@@ -59,7 +59,7 @@ class FillBudget:
 
     def _must_stay(self, draft: Draft, found: list[Unit]) -> list[int]:
         recent = {id(a) for a in recent_messages(draft.artifacts, draft.keep_recent)}
-        last_user = max((n for n, u in enumerate(found) if u.user), default=None)
+        last_user = max((n for n, u in enumerate(found) if u.asks), default=None)
         return [
             n
             for n, u in enumerate(found)

@@ -33,7 +33,7 @@ class GrowingHistory:
         units: the exchanges.
         costs: tokens of each artifact.
         authority: positions of system and task artifacts.
-        users: numbers of the user messages.
+        users: numbers of the messages that a user wrote.
         messages: numbers of the exchanges that hold a message.
         replies: numbers of the exchanges that the assistant begins.
         pinned: numbers of the pinned exchanges.
@@ -61,7 +61,7 @@ class GrowingHistory:
     def _add(self, unit: Unit) -> None:
         number = len(self.units)
         self.units.append(unit)
-        if unit.user:
+        if unit.asks:
             self.users.append(number)
         if unit.message:
             self.messages.append(number)

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, overload
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
+from ctxguard.protection import asked_by_user
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.sliding_window import reports_error
 from ctxguard.text_cache import TextCache
@@ -182,7 +183,7 @@ class _Ledger:
         self.kinds.append(max(_KINDS.get(artifact.kind, 1.0) for artifact in members))
         self.errors.append(float(any(map(reports_error, members))))
         self.reuse.append(0.0)
-        if members[0].kind is Kind.USER:
+        if asked_by_user(members[0]):
             self.question = members[0].text
         for artifact in members:
             if artifact.kind is not Kind.TOOL:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, takewhile
+from typing import Final
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit
+from ctxguard.protection import LEFT_OUT, Unit, stands_in
 from ctxguard.stages.alone import applied
+from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.importance import WEIGHTS, Importance, ImportanceScorer
-from ctxguard.stages.merge_similar import MergeSimilar
-from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
+from ctxguard.stages.merge_similar import RunsHistory, noted_all
+from ctxguard.stages.selection import Note, Settle, check_every, must_stay, selected, widening
 from ctxguard.stages.sliding_window import DEFAULT_RULES, ERRORS, PreservationRule, preserved_by
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
+
+_TELLS: Final = f"{LEFT_OUT}{{}} in the full conversation, those that matter least are left out.]"
+_TOLD: Final = re.compile(re.escape(LEFT_OUT) + r"(\d+) in the full conversation, ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class PruningRules:
 
 
 @dataclass(slots=True)
-class _Judged(SelectedHistory):
+class _Judged(RunsHistory):
     """Hold a history, what the rules keep of it, and its scores as of the latest point.
 
     Attributes:
@@ -61,19 +68,60 @@ class _Judged(SelectedHistory):
         errors: numbers of those that report errors, where they are kept.
         seen: exchanges that the rules have judged; the last one may still grow.
         scores: of the first so many exchanges.
+        written: numbers of the messages that stages wrote.
+        told: numbers of those by which a pruner says that it has judged what stands above.
+        notes: the message of this pruner, by its text: the same object in each call.
     """
 
     named: list[int] = field(default_factory=list)
     errors: list[int] = field(default_factory=list)
     seen: int = 0
     scores: tuple[int, Sequence[Importance]] = (0, ())
+    written: list[int] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    notes: dict[str, Artifact] = field(default_factory=dict)
 
     def watch(self, rules: Sequence[PreservationRule]) -> None:
+        """Take in what is new, the last exchange left out: results may still come for it."""
         end = max(self.seen, len(self.units) - 1)
         named, errors = self._kept_by(rules, self.seen, end)
         self.named += named
         self.errors += errors
+        for number in range(self.seen, end):
+            first = self.members(number)[0]
+            if stands_in(first):
+                self.written.append(number)
+                self.told += [number] if first.text.startswith(LEFT_OUT) else []
         self.seen = end
+
+    def judged(self) -> tuple[int, int]:
+        """Return how many exchanges were judged in an earlier pass, and the number of the first one behind them."""
+        if not self.told:
+            return 0, 0
+        number = self.told[-1]
+        told = _TOLD.match(self.members(number)[0].text)
+        return (int(told[1]) if told else number), number + 1
+
+    def count(self, end: int) -> int:
+        """Return how many exchanges the first `end` stand for: what was judged before for as many as it was then.
+
+        What stages wrote stands for none. So the points of a result are those of the history it was made from.
+        """
+        judged, begin = self.judged()
+        if end <= begin:
+            return judged if end == begin else 0
+        return judged + end - begin - (bisect_left(self.written, end) - bisect_left(self.written, begin))
+
+    def point(self, end: int, every: int) -> int:
+        """Return the number of the exchange up to which `end` of them are judged."""
+        judged, begin = self.judged()
+        point = widening(self.count(end), every)
+        if point <= judged:
+            return min(begin, end)
+        number = begin + point - judged
+        for other in self.written[bisect_left(self.written, begin) :]:
+            number += other < number
+        return number
 
     def spared(self, rules: PruningRules, end: int) -> set[int]:
         """Return what is kept whatever its score: the latest, errors with what stands around them, what rules name."""
@@ -122,10 +170,9 @@ class IntelligentPruner:
     """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
 
     Scores change with every message, so they are worked out at every `every`-th exchange only and hold until the next
-    such point: between two points prompts only grow. The report's details hold the scores and their parts.
-
-    Scores are relative to the history they are given. Pruning the result again judges it anew and may drop more: keep
-    the history, and prune it for each call.
+    such point: between two points prompts only grow. The report's details hold the scores and their parts. A message
+    at that point says that something above it is left out; where it comes back in a history, what stands above it has
+    been judged, and is not judged again before the next point.
 
     Args:
         rules: what is kept; None means the defaults.
@@ -154,7 +201,6 @@ class IntelligentPruner:
         self.importance_scorer = ImportanceScorer() if scorer is None else scorer
         self.target_size = target_size
         self.every = check_every(every)
-        self._merge = MergeSimilar(every=every) if self.rules.merge_similar else None
         self._histories = Followed(_Judged)
 
     def prune(self, messages: Iterable[Artifact], target_size: int | None = None) -> list[Artifact]:
@@ -164,40 +210,85 @@ class IntelligentPruner:
             messages: the history.
             target_size: tokens, see the class; None means the setting of the pruner.
         """
-        now = IntelligentPruner(
-            self.rules, scorer=self.importance_scorer, target_size=target_size or self.target_size, every=1
-        )
-        return applied(now, messages)
+        now = IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=target_size or self.target_size)
+        return applied(now._pruned_now, messages)
+
+    def _pruned_now(self, draft: Draft) -> Draft:
+        with self._histories.following(draft) as history:
+            history.watch(self.rules.preserve)
+            return self._pruned(draft, history, lambda end: end, lambda _point, _end, _gone: None)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without what matters least."""
-        if self._merge is not None:
-            draft = self._merge(draft)
         with self._histories.following(draft) as history:
             history.watch(self.rules.preserve)
-            result = selected(
+            if history.told and history.point(len(history.units) - 1, self.every) <= history.told[-1] + 1:
+                return with_cut(draft, draft, None)
+            result = self._pruned(
                 draft,
                 history,
-                partial(self._chosen, draft, history),
-                lambda end: widening(end, self.every),
-                "matters less than the threshold",
+                lambda end: history.point(max(0, end - 1), self.every),
+                partial(self._note, draft, history),
             )
-            end, scores = history.scores
-            if not end:
-                return result
-            return replace(result, details=_Told(result.details, history.units, scores))
+            return _without_earlier_notes(result, [history.members(number)[0] for number in history.told])
+
+    def _pruned(self, draft: Draft, history: _Judged, settle: Settle, note: Note) -> Draft:
+        history.compare()
+        merged = history.merged(draft, settle(len(history.units))) if self.rules.merge_similar else []
+        result = selected(
+            draft,
+            history,
+            partial(self._chosen, draft, history),
+            settle,
+            {id(a): "merged" for run in merged for n in run[:-1] for a in history.members(n)},
+            otherwise="matters less than the threshold",
+            note=note,
+        )
+        if merged:
+            noted = noted_all(draft, result, history, merged)
+            result = result.revise(noted, action="bounded", reason="stands for several alike")
+        end, scores = history.scores
+        return replace(result, details=_Told(result.details, history.units, scores)) if end else result
 
     def _chosen(self, draft: Draft, history: _Judged, end: int) -> list[int]:
         scores = self.importance_scorer.scores([history.members(n) for n in range(end)])
         if end >= history.scores[0]:
             history.scores = (end, scores)
         kept, least = history.spared(self.rules, end), self.rules.importance_threshold
-        wanted = [n for n, total in enumerate(scores.totals) if total >= least and n not in kept]
+        merged = history.merged(draft, end) if self.rules.merge_similar else []
+        gone = {number for run in merged for number in run[:-1]}
+        kept -= gone
+        wanted = [n for n, total in enumerate(scores.totals) if total >= least and n not in kept and n not in gone]
         if self.target_size is not None:
             used = sum(history.units[n].tokens for n in kept.union(must_stay(draft, history, end)))
             wanted.sort(key=lambda n: (-scores.totals[n], -n))
             wanted = wanted[: _fitting((history.units[n].tokens for n in wanted), self.target_size - used)]
         return sorted(kept.union(wanted))
+
+    def _note(self, draft: Draft, history: _Judged, point: int, end: int, gone: int) -> Artifact | None:
+        """Return what says that the exchanges before a point were judged, where some of them are gone or will be."""
+        if not (point and (gone or history.told or _exceeds(draft, history, end))):
+            return None
+        text = draft.mask(_TELLS.format(history.count(point)))
+        if text not in history.notes:
+            history.notes[text] = Artifact(Kind.USER, text, pinned=True)
+        return history.notes[text]
+
+
+def _exceeds(draft: Draft, history: _Judged, end: int) -> bool:
+    """Tell whether a later stage has to cut the first exchanges."""
+    return draft.overhead + sum(history.costs[: history.start(end)]) > draft.budget
+
+
+def _without_earlier_notes(draft: Draft, notes: Sequence[Artifact]) -> Draft:
+    """Return the draft without the messages that said the same further up."""
+    earlier = {id(artifact) for artifact in notes}
+    places = [place for place, artifact in enumerate(draft.artifacts) if id(artifact) in earlier]
+    if not places or draft.cut is None:
+        return draft
+    left = (artifact for artifact in draft.artifacts if id(artifact) not in earlier)
+    result = draft.revise(left, reason="what stands above was judged again")
+    return moved_cut(result, min(places[0], draft.cut.position))
 
 
 def _fitting(sizes: Iterable[int], room: int) -> int:

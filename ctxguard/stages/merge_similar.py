@@ -12,34 +12,35 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
-from ctxguard.stages.growing import Followed
+from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
 from ctxguard.text_cache import TextCache
 
-__all__ = ["MergeSimilar"]
+__all__ = ["MergeSimilar", "RunsHistory", "noted_all"]
 
 _VARIES: Final = re.compile(r"\d+|\s+")
 _SHAPES: Final[TextCache[str]] = TextCache(8_000_000)
 
 
 @dataclass(slots=True)
-class _Runs(SelectedHistory):
+class RunsHistory(SelectedHistory):
     """Hold a history and its runs of exchanges alike: first and last number; the last exchange is not judged.
 
     Attributes:
         runs: of two exchanges or more.
-        judged: exchanges that were compared with the one before.
+        compared: exchanges that were compared with the one before.
     """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
-    judged: int = 1
+    compared: int = 1
 
-    def judge(self) -> None:
-        for number in range(self.judged, max(self.judged, len(self.units) - 1)):
+    def compare(self) -> None:
+        """Compare the exchanges that are new with those before them."""
+        for number in range(self.compared, max(self.compared, len(self.units) - 1)):
             if _alike(self.members(number - 1), self.members(number)):
                 begin = self.runs.pop()[0] if self.runs and self.runs[-1][1] == number - 1 else number - 1
                 self.runs.append((begin, number))
-            self.judged = number + 1
+            self.compared = number + 1
 
     def merged(self, draft: Draft, end: int) -> list[range]:
         """Return the runs among the first `end` exchanges, cut where one must stay; the last of each stands for all."""
@@ -74,7 +75,7 @@ class MergeSimilar:
 
     def __init__(self, *, every: int = 1) -> None:
         self.every = check_every(every)
-        self._histories = Followed(_Runs)
+        self._histories = Followed(RunsHistory)
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts with similar ones merged. The input is not changed."""
@@ -83,7 +84,7 @@ class MergeSimilar:
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with similar exchanges merged."""
         with self._histories.following(draft) as history:
-            history.judge()
+            history.compare()
             merged = history.merged(draft, widening(len(history.units), self.every))
             if not merged:
                 return with_cut(draft, draft, None)
@@ -94,7 +95,7 @@ class MergeSimilar:
                 lambda end: widening(end, self.every),
                 "merged",
             )
-            noted = _noted_all(draft, kept, history, merged)
+            noted = noted_all(draft, kept, history, merged)
         return kept.revise(noted, action="bounded", reason="stands for several alike")
 
 
@@ -104,14 +105,10 @@ def _without(merged: Iterable[range], end: int) -> list[int]:
     return [number for number in range(end) if number not in gone]
 
 
-def _noted_all(draft: Draft, kept: Draft, history: _Runs, merged: Iterable[range]) -> list[Artifact]:
-    """Return what was kept, with the note in the last artifact of each run."""
-    artifacts, place = list(kept.artifacts), 0
-    for run in merged:
-        last = draft.artifacts[history.units[run[-1]].end - 1]
-        place = next(n for n in range(place, len(artifacts)) if artifacts[n] is last)
-        artifacts[place] = _noted(last, len(run), draft)
-    return artifacts
+def noted_all(draft: Draft, kept: Draft, history: GrowingHistory, merged: Iterable[range]) -> list[Artifact]:
+    """Return what was kept, with the note in the last artifact of each run that is among it."""
+    lasts = {id(draft.artifacts[history.units[run[-1]].end - 1]): len(run) for run in merged}
+    return [_noted(a, lasts[id(a)], draft) if id(a) in lasts else a for a in kept.artifacts]
 
 
 def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:

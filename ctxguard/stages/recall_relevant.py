@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Change, Cut, Draft, Stage
 from ctxguard.errors import ConfigError
-from ctxguard.protection import AUTHORITY, RECALLED, Unit
+from ctxguard.protection import AUTHORITY, RECALLED, Unit, asked_by_user
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.lexical import Document, LexicalIndex
@@ -61,7 +61,7 @@ class RecallRelevant:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
-        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if _asks(draft.artifacts[p])), None)
+        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if asked_by_user(draft.artifacts[p])), None)
         if place is None or (place and is_recalled(draft.artifacts[place - 1])):
             return draft
         noted = draft.details.get(StableWindow.name)
@@ -112,10 +112,6 @@ class RecallRelevant:
         return _fitted(draft, room, chosen)
 
 
-def _asks(artifact: Artifact) -> bool:
-    return artifact.kind is Kind.USER and not is_recalled(artifact)
-
-
 def is_recalled(artifact: Artifact) -> bool:
     """Tell a block that this stage made, also where it comes back as a message of the history."""
     return artifact.kind is Kind.USER and artifact.text.startswith(RECALLED)
@@ -140,7 +136,7 @@ class _Past(GrowingHistory):
             members = self.members(number)
             block = is_recalled(members[0])
             self.documents.append(() if block else _document(members))
-            self.turns.append((self.turns[-1] if self.turns else 0) + (self.units[number].user and not block))
+            self.turns.append((self.turns[-1] if self.turns else 0) + self.units[number].asks)
 
     def number_of(self, question: Artifact) -> int | None:
         """Return the number of a user message, by the artifact it was read as."""
@@ -273,7 +269,7 @@ def _moved(draft: Draft, question: int) -> Cut | None:
     reply = next((p for p in range(question - 1, -1, -1) if artifacts[p].kind is Kind.ASSISTANT), None)
     if reply is None:
         return cut
-    asked = next((p for p in range(reply, -1, -1) if artifacts[p].kind is Kind.USER), reply)
+    asked = next((p for p in range(reply, -1, -1) if asked_by_user(artifacts[p])), reply)
     position = min(asked, cut.position) if cut is not None and cut.fresh else asked
     at = cut.at if cut is not None else position
     return Cut(at=at, position=position, fresh=True, rebilled=draft.counter.artifacts(artifacts[position:]))

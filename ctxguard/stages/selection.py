@@ -10,20 +10,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from ctxguard.artifacts import Artifact
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import ConfigError
 from ctxguard.protection import Unit
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 
-__all__ = ["Choose", "SelectedHistory", "check_every", "must_stay", "selected", "settled", "widening"]
+__all__ = ["Choose", "Note", "SelectedHistory", "Settle", "check_every", "must_stay", "selected", "settled", "widening"]
 
 Choose: TypeAlias = Callable[[int], Sequence[int]]
 """Say which of the first so many exchanges stay, in order; a function of these alone."""
 Settle: TypeAlias = Callable[[int], int]
 """Say how many of so many exchanges are chosen among; it never goes back as their number grows."""
+Note: TypeAlias = Callable[[int, int, int], Artifact | None]
+"""Give the message that stands at a point, or None: by the point, the end, and how many artifacts are gone before."""
 
 _POINTS: Final = 2
 """Points whose choice is remembered: that of this call and that of the call before."""
@@ -108,19 +111,57 @@ def must_stay(draft: Draft, history: GrowingHistory, end: int) -> list[int]:
 
 
 def selected(
-    draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, reason: str | Mapping[int, str]
+    draft: Draft,
+    history: SelectedHistory,
+    choose: Choose,
+    settle: Settle,
+    reason: str | Mapping[int, str],
+    *,
+    otherwise: str = "",
+    note: Note = lambda _point, _end, _gone: None,
 ) -> Draft:
-    """Return the draft with the chosen exchanges, and the cut noted where this call made one."""
-    flags = _kept(draft, history, choose, settle, len(history.units))
-    if 0 not in flags:
+    """Return the draft with the chosen exchanges, and the cut noted where this call made one.
+
+    Args:
+        draft: what is chosen from.
+        history: the same, as far as it is known.
+        choose: says which of the exchanges before a point stay.
+        settle: says where the point is.
+        reason: why the others go, for all or by `id()` of the artifact.
+        otherwise: why those go that `reason` does not name.
+        note: gives the message that stands at the point.
+    """
+    row = _row(draft, history, choose, settle, note, len(history.units))
+    if 0 not in row.flags and row.note is None:
         return with_cut(draft, draft, None)
-    result = draft.revise(compress(draft.artifacts, flags), reason=reason)
-    return with_cut(draft, result, _cut(draft, history, flags, choose, settle))
+    result = draft.revise(compress(draft.artifacts, row.flags), reason=reason, otherwise=otherwise)
+    if row.note is not None:
+        place = row.flags.count(1, 0, row.place)
+        artifacts = (*result.artifacts[:place], row.note, *result.artifacts[place:])
+        result = result.revise(artifacts, action="summarised", reason="stands for what is gone")
+    before = history.replies[-1] if history.replies else 0  # the call before was made before the last reply
+    earlier = _row(draft, history, choose, settle, note, before)
+    return with_cut(draft, result, _cut(draft, history, row, earlier, history.start(before)))
 
 
-def _kept(draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, end: int) -> bytearray:
-    """Return a flag for each artifact before exchange `end`: does it stay? The context starts with a user message."""
+class _Row(NamedTuple):
+    """Say what a call keeps: a flag for each artifact, and the message that stands at the point, with its place."""
+
+    flags: bytearray
+    place: int
+    note: Artifact | None
+
+
+def _row(draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle, note: Note, end: int) -> _Row:
+    """Return what the call keeps that was made before exchange `end`."""
     point = settle(end)
+    flags = _kept(draft, history, choose, point, end)
+    place = history.start(point)
+    return _Row(flags, place, note(point, end, flags.count(0, 0, place)))
+
+
+def _kept(draft: Draft, history: SelectedHistory, choose: Choose, point: int, end: int) -> bytearray:
+    """Return a flag for each artifact before exchange `end`: does it stay? The context starts with a user message."""
     first, chosen = history.choice(point, choose)
     flags = bytearray(chosen).ljust(history.start(end), b"\1")
     fixed = must_stay(draft, history, end)
@@ -134,21 +175,33 @@ def _kept(draft: Draft, history: SelectedHistory, choose: Choose, settle: Settle
     return flags
 
 
-def _cut(draft: Draft, history: SelectedHistory, flags: bytearray, choose: Choose, settle: Settle) -> Cut | None:
-    """Compare with what the call before kept: it was made before the last reply."""
-    before = history.replies[-1] if history.replies else 0
-    at = _first_difference(flags, _kept(draft, history, choose, settle, before))
+def _cut(draft: Draft, history: SelectedHistory, now: _Row, before: _Row, since: int) -> Cut | None:
+    """Compare with what the call before kept; `since` is the position of the first artifact that came after it."""
+    at = _first_difference(now, before)
     if at is None:
         return None
     authority = bisect_left(history.authority, at)
-    position = len(history.authority) + flags.count(1, 0, at) - authority
-    rebilled = sum(compress(history.costs[at:], flags[at:]))
+    position = len(history.authority) + now.flags.count(1, 0, at) - authority
+    rebilled = sum(compress(history.costs[at:], now.flags[at:]))
     rebilled -= sum(history.costs[p] for p in history.authority[authority:])
-    return Cut(at=history.start(before), position=position, fresh=True, rebilled=rebilled)
+    if now.note is not None:
+        stands_before = now.place < at or (now.place == at and _is_noted_alike(now, before))
+        position += stands_before
+        rebilled += 0 if stands_before else draft.counter.artifact(now.note)
+    return Cut(at=since, position=position, fresh=True, rebilled=rebilled)
 
 
-def _first_difference(now: bytearray, before: bytearray) -> int | None:
-    """Return where two rows of flags differ first, as far as the second one goes."""
-    size = len(before)
-    differing = int.from_bytes(now[:size], "big") ^ int.from_bytes(before, "big")
-    return size - (differing.bit_length() + 7) // 8 if differing else None
+def _first_difference(now: _Row, before: _Row) -> int | None:
+    """Return where two rows differ first, as far as the second one goes."""
+    size = len(before.flags)
+    differing = int.from_bytes(now.flags[:size], "big") ^ int.from_bytes(before.flags, "big")
+    places = [size - (differing.bit_length() + 7) // 8] if differing else []
+    if not _is_noted_alike(now, before):
+        places += [row.place for row in (now, before) if row.note is not None]
+    return min(places, default=None)
+
+
+def _is_noted_alike(now: _Row, before: _Row) -> bool:
+    if now.note is None or before.note is None:
+        return now.note is before.note
+    return now.place == before.place and now.note.text == before.note.text

@@ -11,7 +11,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.protection import Unit
+from ctxguard.protection import stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
@@ -159,11 +159,13 @@ class _Watched(SelectedHistory):
 
     Attributes:
         seen: exchanges that were taken in.
+        ends: messages up to the end of each exchange, those that stages wrote not counted.
         preserved: numbers of those that a rule keeps.
         moves: for each move, the number of exchanges that had come and that of the first one in the window.
     """
 
     seen: int = 0
+    ends: list[int] = field(default_factory=list)
     preserved: list[int] = field(default_factory=list)
     moves: list[tuple[int, int]] = field(default_factory=list)
     _outside: int = 0
@@ -173,9 +175,14 @@ class _Watched(SelectedHistory):
         """Take in what is new, and move the window where enough exchanges wait to leave it."""
         begin, end = self.seen, max(self.seen, len(self.units) - 1)
         self.preserved += preserved_by(rules, self, begin, end)
+        del self.ends[begin:]
+        written = self.units[begin - 1].end - self.ends[-1] if begin else 0
+        for number in range(begin, len(self.units)):
+            written += stands_in(self.members(number)[0])
+            self.ends.append(self.units[number].end - written)
         for number in range(begin, end):
-            edge = self.units[number].end - size
-            while self.units[self._outside].end <= edge:
+            edge = self.ends[number] - size
+            while self.ends[self._outside] <= edge:
                 self._waiting += self._goes(self._outside, task)
                 self._outside += 1
             if self._leaving(self._waiting, self._outside, task) >= every:
@@ -188,7 +195,7 @@ class _Watched(SelectedHistory):
         if end <= self.seen:
             moves = bisect_right(self.moves, (end, end))
             return self.moves[moves - 1][1] if moves else 0
-        outside = bisect_right(self.units, self.units[-1].end - size, lo=self._outside, hi=end, key=_end)
+        outside = bisect_right(self.ends, self.ends[-1] - size, lo=self._outside, hi=end)
         waiting = self._waiting + sum(self._goes(number, task) for number in range(self._outside, outside))
         leaves = self._leaving(waiting, outside, task) >= every
         return outside if leaves else self.first(self.seen, size, every, task)
@@ -201,10 +208,11 @@ class _Watched(SelectedHistory):
         return waiting - (begin <= opener < outside and self._goes(opener, task))
 
     def _goes(self, number: int, task: int | None) -> bool:
-        """Tell whether an exchange leaves the window; what opens the history or stays for good never counts."""
-        opens = self.users[:1] == [number]
+        """Tell whether an exchange counts as waiting: not what opens the history, stays for good, or a stage wrote."""
+        unit, opens = self.units[number], self.users[:1] == [number]
         kept = bisect_left(self.preserved, number)
-        return not (opens or number == task or self.units[number].pinned or self.preserved[kept : kept + 1] == [number])
+        stays = opens or number == task or unit.pinned or self.preserved[kept : kept + 1] == [number]
+        return not stays and unit.asks == unit.user
 
 
 class SlidingWindow:
@@ -252,7 +260,3 @@ class SlidingWindow:
                 return history.first(end, self.window_size, self.every, task)
 
             return selected(draft, history, choose, settle, f"older than the latest {self.window_size} messages")
-
-
-def _end(unit: Unit) -> int:
-    return unit.end

@@ -18,7 +18,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY, Unit, task_of, units
+from ctxguard.protection import AUTHORITY, Unit, asked_by_user, task_of, units
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.squeezing import squeezed_to, water_level
 
@@ -175,7 +175,7 @@ class _Window:
         number = len(self.units)
         self.units.append(unit)
         self._last_user.append(self._user)
-        if unit.user:
+        if unit.asks:
             self._user = number
         if unit.message:
             self._messages.append(number)
@@ -186,7 +186,7 @@ class _Window:
             self.tokens += unit.tokens
         if self._total() > self._limit():
             self._cut(number)
-        if unit.user:
+        if unit.asks:
             self.turn = (self.begin, self._reserved())
 
     def _authority(self, coming: list[Unit]) -> list[int]:
@@ -271,7 +271,7 @@ class _Window:
         anchor = self._anchor(self.begin)
         kept = [*(() if anchor is None else (self.units[anchor],)), *self.units[self.begin : number + 1]]
         positions = [p for u in kept if not u.pinned for p in range(u.start, u.end)]
-        last_user = next((p for p in reversed(positions) if self._kind(p) is Kind.USER), None)
+        last_user = next((p for p in reversed(positions) if asked_by_user(self.draft.artifacts[p])), None)
         tools = [p for p in positions if self._kind(p) is Kind.TOOL]
         spoken = [p for p in positions if self._kind(p) is Kind.ASSISTANT]
         asked = [p for p in positions if self._kind(p) is Kind.USER and p != last_user]
@@ -294,7 +294,7 @@ class _Window:
         if anchor is None or self.units[anchor].pinned or self._total() <= self._budget():
             return
         task_before = any(u.pinned and u.user for u in self.units[: self.begin])
-        newer = any(u.user for u in self.units[anchor + 1 : number + 1])
+        newer = any(u.asks for u in self.units[anchor + 1 : number + 1])
         if task_before and newer:
             self.given_up.add(anchor)
 
@@ -333,7 +333,7 @@ class _Window:
     def _exceeded(self) -> BudgetExceededError:
         draft, count = self.draft, self.draft.counter.artifact
         task = task_of(draft)
-        last_user = max((u.start for u in self.units if u.user), default=None)
+        last_user = max((u.start for u in self.units if u.asks), default=None)
         last = self.units[-1] if self.units else None
         parts = dict.fromkeys(
             ("system", "task", "pinned", "last user message", "last exchange", "recent messages", "tools and framing"),

@@ -1,0 +1,105 @@
+"""What the pruner says where it has judged, and what it does where that comes back in a history."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxguard import Artifact, Stabilizer
+from ctxguard.artifacts import ToolCall
+from ctxguard.pii import DIGITS
+from ctxguard.protection import LEFT_OUT
+from ctxguard.stages import (
+    CheckpointManager,
+    IntelligentPruner,
+    MaskPII,
+    PruningRules,
+    RepairExchanges,
+    SlidingWindow,
+    StableWindow,
+)
+
+STRICT = PruningRules(importance_threshold=0.5, keep_error_context=0)
+
+
+def loop(steps, begin=0):
+    """Return a task and exchanges of one long tool loop."""
+    opening = [] if begin else [Artifact("system", "You look things up."), Artifact("user", "Find the red kettle.")]
+    for number in range(begin, steps):
+        call = ToolCall("look", f'{{"shelf": "{"abcdefg"[number % 7]}{number}"}}', f"call_{number}")
+        opening += [
+            Artifact("assistant", calls=(call,)),
+            Artifact("tool", f"Nothing stands on shelf {number} of the store room.", answers=call.id),
+        ]
+    return opening
+
+
+def notes(artifacts):
+    return [place for place, artifact in enumerate(artifacts) if artifact.text.startswith(LEFT_OUT)]
+
+
+def test_a_message_says_where_exchanges_were_judged_and_nothing_is_said_where_all_stay():
+    stabilizer = Stabilizer(100_000, stages=[IntelligentPruner(STRICT)])
+    history = loop(25)
+    result = stabilizer.stabilize(history)
+    (place,) = notes(result.artifacts)
+    assert result.artifacts[place].text == (
+        "[Of the exchanges above, 20 in the full conversation, those that matter least are left out.]"
+    )
+    assert result.artifacts[place + 1 :] == history[-12:]
+    assert [d.action for d in result.report.decisions if d.artifact is result.artifacts[place]] == ["summarised"]
+    lenient = Stabilizer(100_000, stages=[IntelligentPruner(PruningRules(importance_threshold=0.0))])
+    assert lenient.stabilize(history).artifacts == history
+
+
+def test_pruning_a_list_by_hand_writes_nothing_into_it():
+    history = loop(25)
+    pruned = IntelligentPruner(STRICT).prune(history)
+    assert notes(pruned) == []
+    assert len(pruned) < len(history)
+
+
+@pytest.mark.parametrize("steps", [12, 25, 260])
+@pytest.mark.parametrize(
+    "others", [(), (SlidingWindow(40),), (CheckpointManager(),)], ids=["alone", "window", "phases"]
+)
+def test_a_result_that_comes_back_is_left_as_it_is_and_grows(steps, others):
+    stages = [RepairExchanges(), IntelligentPruner(STRICT), *others, StableWindow()]
+    stabilizer = Stabilizer(6_000, stages=stages)
+    result = stabilizer.stabilize(loop(steps)).artifacts
+    assert stabilizer.stabilize(result).artifacts == result
+    for grown in range(steps, steps + 30):
+        result = stabilizer.stabilize([*result, *loop(grown + 1, grown)]).artifacts
+        assert len(notes(result)) == 1
+        assert stabilizer.stabilize(result).artifacts == result
+
+
+def test_a_history_that_keeps_its_results_is_judged_at_the_same_points():
+    stabilizer = Stabilizer(100_000, stages=[IntelligentPruner(STRICT)])
+    kept, moves = stabilizer.stabilize(loop(20)).artifacts, []
+    for steps in range(20, 60):
+        raw = stabilizer.stabilize(loop(steps + 1))
+        kept = stabilizer.stabilize([*kept, *loop(steps + 1, steps)]).artifacts
+        assert kept[notes(kept)[0]].text == raw.artifacts[notes(raw.artifacts)[0]].text
+        moves.append(kept[notes(kept)[0]].text)
+    assert len(set(moves)) == 5
+
+
+def test_rules_that_mask_the_number_leave_the_message_known():
+    stabilizer = Stabilizer(100_000, stages=[MaskPII(DIGITS), IntelligentPruner(STRICT)])
+    result = stabilizer.stabilize(loop(130)).artifacts
+    (place,) = notes(result)
+    assert "130" not in result[place].text
+    assert "120" not in result[place].text
+    assert stabilizer.stabilize(result).artifacts == result
+
+
+def test_exchanges_alike_are_merged_with_their_count_once_they_are_judged():
+    same = [a for n in range(6) for a in loop(1, 0)[2:]]
+    history = [*loop(3), *same, *loop(30, 3)]
+    rules = PruningRules(importance_threshold=0.0)
+    result = Stabilizer(100_000, stages=[RepairExchanges(), IntelligentPruner(rules)]).stabilize(history)
+    assert [a.text for a in result.artifacts if "the same" in a.text] == [
+        "Nothing stands on shelf 0 of the store room.\n[the same 6 times in a row, the last one shown]"
+    ]
+    reasons = {d.reason for d in result.report.decisions if d.action == "dropped"}
+    assert reasons == {"merged"}
