@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
 LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
 OTHERS := $(filter-out $(LONGEST),$(wildcard tests/test_*.py)) $(sort $(dir $(wildcard tests/*/test_*.py tests/*/*/test_*.py)))
+unexport PYTHONDONTWRITEBYTECODE # set in many images: every process would compile what it imports anew
 .DEFAULT_GOAL := help
 
 help: ## list what can be made

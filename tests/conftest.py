@@ -26,6 +26,14 @@ def transcripts():
     return folder
 
 
+@pytest.hookimpl(trylast=True)  # the plugin of Hypothesis marks properties first
+def pytest_collection_modifyitems(items):
+    """Leave properties out of the coverage: they draw many cases of what examples run once, and tracing slows them most."""
+    for item in items:
+        if item.get_closest_marker("hypothesis") is not None:
+            item.add_marker("no_cover")
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item):
     """Take tracing off tests that are marked `no_cover`.
