@@ -129,6 +129,8 @@ def _begun(
 ) -> tuple[Stabilizer, list[Artifact], int]:
     """Return the chain for a history, the history's artifacts, and the tokens of what is sent beside it."""
     wanted_stabilizer(stabilizer)
+    if not isinstance(instructions, str | None):
+        raise ConfigError(f"instructions are a text, not {type(instructions).__name__}", setting="instructions")
     artifacts = adapter.read(native)
     overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
     return finished(stabilizer, adapter, artifacts, keep_thinking=keep_thinking), artifacts, overhead

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.formats import ANTHROPIC, refuse_foreign
-from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field
+from ctxguard.formats import ANTHROPIC, wanted_role
+from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field, wanted_list
 from ctxguard.pieces import Piece, is_piece, pieces, rejoined
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
@@ -86,12 +86,11 @@ class AnthropicAdapter:
 
 
 def _messages(native: Native) -> Sequence[Message]:
-    messages = native.get("messages") if isinstance(native, Mapping) else native
     if isinstance(native, Mapping) and "messages" not in native:
         raise HistoryError("the request has no 'messages'; write {'messages': […]}")
-    if not is_list(messages):
-        raise HistoryError(f"a request with 'messages' or a list of them is wanted, not {type(native).__name__}")
-    return cast("Sequence[Message]", messages)
+    return wanted_list(
+        cast("Sequence[Message]", native["messages"] if isinstance(native, Mapping) else native), "messages"
+    )
 
 
 def _prompt(native: Native) -> list[Message]:
@@ -102,10 +101,7 @@ def _prompt(native: Native) -> list[Message]:
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
-    refuse_foreign(message, ANTHROPIC)
-    role = get(message, "role")
-    if not isinstance(role, str):
-        raise HistoryError("it has no 'role'; every message needs one")
+    role = wanted_role(message, ANTHROPIC)
     blocks = list(members(wanted_field(message, "content"), ("content",), of="block"))
     results = [n for n, (_, block) in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(number for number in range(len(blocks)) if number not in results)

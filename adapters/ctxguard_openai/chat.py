@@ -5,13 +5,12 @@ The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
-from ctxguard.errors import HistoryError
-from ctxguard.formats import CHAT, refuse_foreign
+from ctxguard.formats import CHAT, wanted_role
 from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
 from ctxguard.reasoning import SPOKEN, spoken_changes, spoken_slots
 from ctxguard_openai.calls import Message, calls_of
@@ -64,10 +63,7 @@ def _is_foreign(message: object) -> bool:
 
 
 def _view(message: Message) -> View:
-    refuse_foreign(message, CHAT)
-    role = get(message, "role")
-    if not isinstance(role, str):
-        raise HistoryError(_fault(message))
+    role = wanted_role(message, CHAT)
     answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return View(
         _KINDS.get(role, Kind.ASSISTANT),
@@ -84,12 +80,6 @@ def _content(message: Message, role: str) -> object:
     """Return the content of a message, which the assistant may do without."""
     is_optional = _KINDS.get(role, Kind.ASSISTANT) is Kind.ASSISTANT
     return wanted_field(message, "content", instead=_INSTEAD if is_optional else ())
-
-
-def _fault(message: object) -> str:
-    if isinstance(message, Mapping):
-        return "it has no 'role'; every message needs one"
-    return f"a dict with 'role' and 'content' is wanted, not {type(message).__name__}"
 
 
 def _artifact(message: Message) -> Artifact:

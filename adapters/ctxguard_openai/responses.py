@@ -76,7 +76,7 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     for position, item in enumerate(native):
         kind = item_type(item)
         if kind is None:
-            raise HistoryError("it has neither 'type' nor 'role'; every input item needs one", position=position)
+            raise HistoryError(_fault(item), position=position)
         if run and programs == 0 and not _goes_on(run, item, kind):
             yield tuple(run)
             run = []
@@ -84,6 +84,12 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
         programs = max(0, programs + (kind == "program") - (kind == "program_output"))
     if run:
         yield tuple(run)
+
+
+def _fault(item: object) -> str:
+    if isinstance(item, Mapping):
+        return "it has neither 'type' nor 'role'; every input item needs one"
+    return f"a dict with 'type' or 'role' is wanted, not {type(item).__name__}"
 
 
 def _goes_on(run: list[Item], item: Item, kind: str) -> bool:

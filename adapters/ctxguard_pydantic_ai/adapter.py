@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Slot, View, by_member, edited, is_list, wanted_list, within
+from ctxguard.lens import GONE, Slot, View, by_member, edited, is_list, misread, wanted_list, within
 from ctxguard.pieces import Piece, is_piece, pieces, rejoined
 from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
 
@@ -75,6 +75,9 @@ def _read(message: ModelMessage) -> tuple[Artifact, ...]:
     kind = getattr(message, "kind", None)
     if kind not in ("request", "response"):
         raise HistoryError(f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}")
+    strange = next((n for n, part in enumerate(message.parts) if not hasattr(part, "part_kind")), None)
+    if strange is not None:
+        raise misread(("parts", strange), "a part of a message", message.parts[strange])
     every = range(len(message.parts))
     numbers = [(number,) for number in every] if kind == "request" and message.parts else [tuple(every)]
     return tuple(_view(piece).artifact(piece) for piece in pieces(message, numbers))

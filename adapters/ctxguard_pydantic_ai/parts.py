@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pydantic_ai import messages
@@ -27,6 +28,8 @@ _UNSENT: Final = ("timestamp", "metadata", "provider_details", "part_kind", "id"
 _OWN_TOOLS: Final = ("tool-search", "capability-load")
 _BINDING: Final = ("anthropic", "bedrock")
 """Providers whose signatures vouch for all that stands before the thinking."""
+_UNWRITABLE: Final = (PydanticSerializationError, UnicodeEncodeError, TypeError)
+"""What the framework raises where it cannot write a value as JSON."""
 _IMAGE_HEAD: Final = 49_152
 """Bytes of an image that are looked at for its size."""
 
@@ -115,13 +118,15 @@ def rendered(part: NativePart, content: object) -> str:
     succeeded = edited(part, {("content",): content, ("outcome",): "success"})
     try:
         return str(succeeded.model_response_str())
-    except (PydanticSerializationError, UnicodeEncodeError):
+    except _UNWRITABLE:
         return _encodable(content)
 
 
 def _encodable(value: object) -> str:
-    """Return JSON with `?` in place of lone surrogates: UTF-8 has no way to write them, and the framework refuses."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=to_jsonable_python)
+    """Return as JSON what the framework refuses: lone surrogates as `?`, which UTF-8 cannot write, others as texts."""
+    text = json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), default=partial(to_jsonable_python, fallback=str)
+    )
     return text.encode("utf-8", "replace").decode()
 
 
@@ -168,7 +173,7 @@ def _as_dict(arguments: str) -> object:
 def _arguments(part: NativePart) -> str:
     try:
         return str(part.args_as_json_str())
-    except (PydanticSerializationError, UnicodeEncodeError):
+    except _UNWRITABLE:
         return _encodable(part.args)
 
 

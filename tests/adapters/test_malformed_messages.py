@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxguard import Kind, Stabilizer
-from ctxguard.errors import HistoryError
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard_anthropic import AnthropicAdapter, stabilize_request
 from ctxguard_anthropic import stabilize_messages as stabilize_anthropic
 from ctxguard_openai import OpenAIAdapter, ResponsesAdapter, stabilize_input, stabilize_messages
@@ -373,3 +373,38 @@ def test_what_may_stand_elsewhere_and_stands_nowhere_is_refused(adapter, message
 @pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
 def test_a_content_may_be_none(adapter):
     assert adapter.read([{"role": "user", "content": None}])[0].text == ""
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("wrong", ["hi", None, ["hi"]], ids=repr)
+def test_what_is_no_message_at_all_is_named(adapter, wrong):
+    refused(
+        adapter, [USER, wrong], f"message 1: a dict with 'role' and 'content' is wanted, not {type(wrong).__name__}"
+    )
+
+
+@pytest.mark.parametrize("wrong", ["hi", None, ["hi"]], ids=repr)
+def test_what_is_no_input_item_at_all_is_named(wrong):
+    fault = f"message 1: a dict with 'type' or 'role' is wanted, not {type(wrong).__name__}"
+    refused(ResponsesAdapter(), [USER, wrong], fault)
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind"), [(None, "NoneType"), (MAIL, "str"), (USER, "dict"), (iter([]), "list_iterator")]
+)
+def test_a_request_whose_messages_are_no_list_is_refused(messages, kind):
+    refused(AnthropicAdapter(), {"messages": messages}, f"a list of messages is wanted, not {kind}")
+    with pytest.raises(HistoryError, match=f"a list of messages is wanted, not {kind}"):
+        stabilize_anthropic(messages, Stabilizer(1_000))
+
+
+@pytest.mark.parametrize("kind", ["human", "ai", "system", "tool", "AIMessageChunk"])
+def test_messages_of_langchain_are_no_input_items(kind):
+    fault = f"message 1: type {kind!r} is of LangChain; use ctxguard_langchain.ContextGuard (adapter 'langchain')"
+    refused(ResponsesAdapter(), [USER, {"type": kind, "content": MAIL}], fault)
+
+
+@pytest.mark.parametrize("instructions", [5, [MAIL], {"role": "system"}], ids=repr)
+def test_instructions_that_are_no_text_are_refused(instructions):
+    with pytest.raises(ConfigError, match=f"instructions are a text, not {type(instructions).__name__}"):
+        stabilize_input([USER], Stabilizer(1_000), instructions=instructions)

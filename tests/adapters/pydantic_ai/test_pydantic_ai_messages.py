@@ -330,3 +330,27 @@ def test_a_lone_surrogate_in_structured_values_is_replaced_where_it_is_read(cont
     asked, answered = ADAPTER.read([call, request])
     assert asked.calls[0].arguments == answered.text == '{"r":"x ?"}'
     assert ADAPTER.write([], [asked, answered]) == [call, request]
+
+
+@pytest.mark.parametrize(
+    "message", [ModelRequest(parts=["hi"]), ModelResponse(parts=["hi"], timestamp=TIME)], ids=lambda m: m.kind
+)
+def test_what_is_no_part_is_named(message):
+    with pytest.raises(HistoryError, match=r"message 1: parts\[0\] is a part of a message, not str"):
+        ADAPTER.read([request(UserPromptPart("hi")), message])
+
+
+class Strange:
+    def __str__(self):
+        return "strange"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(Strange(), '"strange"'), ({"a": [Strange()]}, '{"a":["strange"]}'), ([1], "[1]")], ids=str
+)
+def test_values_that_the_framework_cannot_write_are_left_to_it(value, text):
+    call = ModelResponse(parts=[ToolCallPart("f", value, "c")], timestamp=TIME)
+    result = ModelRequest(parts=[ToolReturnPart("f", value, "c")])
+    asked, answered = ADAPTER.read([call, result])
+    assert asked.calls[0].arguments == answered.text == text
+    assert ADAPTER.write([], [asked, answered]) == [call, result]
