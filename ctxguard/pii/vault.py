@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -128,20 +128,29 @@ class Vault:
         """Keep for ever that a placeholder was given."""
         self._store.put_new(namespace + _NUMBERS, name, b"")
 
+    def given(self, namespace: str) -> list[str]:
+        """Return the placeholder with the highest number that a session gave of each label.
+
+        The highest says all: the lower ones are dropped here, which keeps the list short.
+        """
+        kept = list(self._store.keys(namespace + _NUMBERS))
+        highest = _highest(kept)
+        for name in set(kept).difference(highest):
+            self._store.delete(namespace + _NUMBERS, name)
+        return highest
+
     def numbered(self, namespace: str) -> tuple[list[str], list[str]]:
         """Keep for ever which placeholders a session gave: return those with a record, and the highest of each label.
 
-        The highest says all: lower ones are dropped once it is written. Numbers are listed before records, as a record
-        is written before its number is kept: whatever counts as given has its record among those listed, or has none.
+        Numbers are listed before records, as a record is written before its number is kept: whatever counts as given
+        has its record among those listed, or has none.
         """
-        kept = set(self._store.keys(namespace + _NUMBERS))
+        kept = self.given(namespace)
         names = self.names(namespace)
-        highest = {_given(name)[0]: name for name in sorted(kept.union(names), key=_given)}
-        for name in set(highest.values()) - kept:
+        highest = _highest([*kept, *names])
+        for name in set(highest).difference(kept):
             self.keep_number(namespace, name)
-        for name in kept.difference(highest.values()):
-            self._store.delete(namespace + _NUMBERS, name)
-        return names, list(highest.values())
+        return names, highest
 
     def names(self, namespace: str) -> list[str]:
         """Return the placeholders that a session has records of."""
@@ -233,6 +242,7 @@ class SessionVault:
         with self._lock:
             self._load()
             if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
+                self._catch_up()
                 self._read(placeholder)
             if placeholder in self._damaged:
                 raise self._damaged[placeholder]
@@ -263,11 +273,20 @@ class SessionVault:
     def _allocated(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
         plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
+        self._catch_up()
         while key not in self._placeholders:
             name = pseudonym(label, self._counts.get(label, 0) + 1, is_found=self._is_found)
             self._learn(name, self._vault.write_new(self._namespace, name, plain))
         self._vault.keep_number(self._namespace, self._placeholders[key])
         return self._placeholders[key]
+
+    def _catch_up(self) -> None:
+        """Learn what other workers gave meanwhile: a number counts as given where its record is gone by now, too."""
+        for highest in self._vault.given(self._namespace):
+            label, number = _given(highest)
+            for missed in range(self._counts.get(label, 0) + 1, number + 1):
+                self._read(pseudonym(label, missed, is_found=self._is_found))
+            self._count(highest)
 
     def _load(self) -> None:
         """Read the session's records once; a number counts as given where its record is gone, too."""
@@ -302,6 +321,11 @@ class SessionVault:
     def _count(self, name: str) -> None:
         label, number = _given(name)
         self._counts[label] = max(self._counts.get(label, 0), number)
+
+
+def _highest(names: Iterable[str]) -> list[str]:
+    """Return the placeholder with the highest number of each label."""
+    return list({_given(name)[0]: name for name in sorted(names, key=_given)}.values())
 
 
 def _given(name: str) -> tuple[str, int]:

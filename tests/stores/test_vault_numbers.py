@@ -94,3 +94,38 @@ def test_what_stays_behind_holds_no_value(another: Callable[..., AnyStore], work
     store = another()
     left = {key: store.get(one.namespace, key) for one in store.usage() for key in store.keys(one.namespace)}
     assert left == {"<EMAIL_40>": b""}
+
+
+def test_a_worker_that_opened_a_session_before_an_erasure_gives_no_number_again(worker, forget) -> None:
+    early = worker()
+    assert early.text("jane@site.org") == "<EMAIL_1>"
+    assert worker().text("bob@site.org") == "<EMAIL_2>"
+    forget()
+    assert early.text("eve@site.org") == "<EMAIL_3>"
+    assert worker().unmask("<EMAIL_2>") == "<EMAIL_2>"
+
+
+def test_a_worker_that_opened_a_session_before_a_time_was_over_gives_no_number_again(worker, clock: Clock) -> None:
+    early = worker(60)
+    assert early.text("jane@site.org") == "<EMAIL_1>"
+    assert worker(60).text("bob@site.org, 203.0.113.9") == "<EMAIL_2>, <IP_1>"
+    clock.now += 61
+    assert early.text("eve@site.org, 198.51.100.7") == "<EMAIL_3>, <IP_2>"
+    assert worker(60).unmask("<EMAIL_2> <IP_1>") == "<EMAIL_2> <IP_1>"
+
+
+def test_of_the_numbers_of_a_long_session_only_the_highest_are_kept(another: Callable[..., AnyStore], worker) -> None:
+    session = worker()
+    for number in range(20):
+        session.text(f"u{number}@site.org 203.0.113.{number}")
+    store = another()
+    (numbers,) = (one.namespace for one in store.usage() if one.namespace.endswith("-numbers"))
+    assert len(list(store.keys(numbers))) <= 4
+
+
+def test_a_worker_that_was_asked_for_a_late_placeholder_knows_those_before_it(worker) -> None:
+    early = worker()
+    assert early.text("jane@site.org") == "<EMAIL_1>"
+    assert worker().text("bob@site.org, eve@site.org") == "<EMAIL_2>, <EMAIL_3>"
+    assert early.unmask("<EMAIL_3>") == "eve@site.org"
+    assert early.text("bob@site.org") == "<EMAIL_2>"
