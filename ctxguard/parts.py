@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.formats import unknown_part
-from ctxguard.lens import Path, Slot, audio, file, get, image, is_record, members, wanted_text
+from ctxguard.lens import Path, Slot, audio, file, get, image, is_record, members, text_of, wanted_text
 
-__all__ = ["Dialect", "Rule", "audio_part", "file_part", "image_part", "opaque_part", "text_part"]
+__all__ = ["Dialect", "Rule", "audio_part", "file_part", "image_part", "named_part", "opaque_part", "text_part"]
 
 Rule: TypeAlias = Callable[[object, Path], list[Slot]]
 """Gives the pieces of a part by the part and its place."""
@@ -70,6 +70,21 @@ def text_part(field: str, kind: PartKind = "text") -> Rule:
 
     def slots(part: object, path: Path) -> list[Slot]:
         return [((*path, field), Part(kind, wanted_text(part, field, path)))]
+
+    return slots
+
+
+def named_part(rule: Rule, *names: str) -> Rule:
+    """Return a rule that reads the texts that name a part behind what it holds.
+
+    Args:
+        rule: of what it holds.
+        names: fields that may hold such a text.
+    """
+
+    def slots(part: object, path: Path) -> list[Slot]:
+        found = ((name, text_of(part, name)) for name in names)
+        return [*rule(part, path), *(((*path, name), Part("text", text)) for name, text in found if text)]
 
     return slots
 

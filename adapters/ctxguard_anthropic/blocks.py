@@ -25,9 +25,9 @@ from ctxguard.lens import (
     wanted_field,
     wanted_text,
 )
-from ctxguard.parts import Dialect, file_part, image_part, text_part
+from ctxguard.parts import Dialect, file_part, image_part, named_part, text_part
 
-__all__ = ["BLOCKS", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
+__all__ = ["BLOCKS", "NAMES", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -37,6 +37,8 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "document": ("source", "content"),
 }
 """Blocks that hold a text or other blocks: where these stand."""
+NAMES: Final = ("title", "source", "context")
+"""What names a document or a search result: it may not be empty."""
 _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
 """What a result that says nothing may hold."""
 
@@ -100,9 +102,9 @@ BLOCKS: Final = Dialect(
         **dict.fromkeys(THINKING, _thinking),
         "tool_use": lambda _block, _path: [],
         "tool_result": _result,
-        "search_result": _holder,
+        "search_result": named_part(_holder, "title", "source"),
         "image": image_part,
-        "document": _document,
+        "document": named_part(_document, "title", "context"),
     },
     of="block",
 )

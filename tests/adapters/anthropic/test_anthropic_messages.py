@@ -372,3 +372,36 @@ def test_what_is_left_of_a_search_result_stays():
     found = {**FOUND, "content": [text("bye"), text("stay")]}
     (message,) = edited([hears(found)], "bye", "")
     assert message["content"] == [{**FOUND, "content": [text("stay")]}]
+
+
+TITLED = [
+    {
+        "type": "document",
+        "title": "ann@corp-mail.net",
+        "context": "by ann@corp-mail.net",
+        "source": DOCUMENTS[3]["source"],
+    },
+    {
+        "type": "search_result",
+        "title": "of ann@corp-mail.net",
+        "source": "mailto:ann@corp-mail.net",
+        "content": [text("x")],
+    },
+]
+
+
+@pytest.mark.parametrize("block", TITLED, ids=lambda block: block["type"])
+@pytest.mark.parametrize("place", [hears, lambda block: hears(result("a", [block]))], ids=["alone", "in a result"])
+def test_what_names_a_document_is_counted_and_masked(block, place):
+    history = [USER, says(use("a")), place(block), USER]
+    _, out, report = stabilize_messages(history, Stabilizer(10_000, counter="estimate"))
+    assert "ann@" not in str(out)
+    assert str(out).count("[REDACTED_EMAIL]") == 2
+    bare = {key: member for key, member in block.items() if key not in ("title", "context")}
+    _, _, without = stabilize_messages([*history[:2], place(bare), USER], Stabilizer(10_000, counter="estimate"))
+    assert report.tokens_before > without.tokens_before
+
+
+def test_a_name_of_which_nothing_is_left_is_not_empty_as_the_api_refuses_that():
+    (message,) = edited([hears({**TITLED[1], "title": "bye"})], "bye", "")
+    assert message["content"][0] == {**TITLED[1], "title": "…"}
