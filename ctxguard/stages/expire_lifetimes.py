@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
+from typing import Final
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
@@ -10,6 +12,8 @@ from ctxguard.errors import ConfigError
 from ctxguard.protection import asked_by_user
 
 __all__ = ["ExpireLifetimes"]
+
+_LIFETIME: Final = attrgetter("lifetime")
 
 
 class ExpireLifetimes:
@@ -30,7 +34,7 @@ class ExpireLifetimes:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
+        if not self.rules and not any(map(_LIFETIME, draft.artifacts)):
             return draft
         ages = _ages(draft.artifacts)
         last_seen = _last_events(draft.artifacts)
