@@ -33,7 +33,7 @@ def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
     try:
         path = place.removeprefix("sqlite:///")
         if "://" not in path and not Path(path).is_file():
-            raise StoreError(f"{place}: no such store; name an SQLite file or a postgresql:// URL")
+            raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a postgresql:// URL")
         with open_store(place, max_bytes=max_bytes) as store:
             yield store
     except (CtxguardError, ImportError) as error:
@@ -41,8 +41,17 @@ def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
         raise typer.Exit(2) from error
 
 
+def _without_password(place: str) -> str:
+    """Leave out what stands before the last @: it may be a URL with a typing error."""
+    before, sign, after = place.rpartition("@")
+    return f"…@{after}" if before else sign + after
+
+
 def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError, TypeError):  # a clock that is off, or damage
+        return f"no time ({seconds})"
 
 
 @app.command("ls")
@@ -54,9 +63,7 @@ def list_records(
         if namespace is not None:
             keys = list(store.keys(namespace))
             if not keys:
-                raise StoreError(
-                    f"{place}: no records in namespace {namespace!r}; `ctxguard store ls` lists namespaces"
-                )
+                raise StoreError(f"no records in namespace {namespace!r}; `ctxguard store ls` lists namespaces")
             typer.echo("\n".join(keys))
             return
         for usage in store.usage():
@@ -70,7 +77,7 @@ def show_record(place: Place, namespace: str, key: str) -> None:
     with _opened(place) as store:
         value = store.get(namespace, key)
         if value is None:
-            raise StoreError(f"{place}: no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
+            raise StoreError(f"no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
         sys.stdout.buffer.write(value)
         sys.stdout.buffer.flush()
 

@@ -67,7 +67,7 @@ class PostgresStore:
             first and then the oldest. So that writers do not queue, each process looks after as many bytes of its own
             as a sixty-fourth of the limit, and at `sweep()`: in between each process may pass the limit by that much.
             None means no limit.
-        connect_timeout: seconds to wait for the server.
+        connect_timeout: seconds to wait for the server, where the URL does not say it.
         clock: tells the time in seconds.
 
     Raises:
@@ -122,7 +122,7 @@ class PostgresStore:
         while standing is None:  # again where the record that stood in the way was deleted in between
             with self._transaction("written") as connection:
                 standing = self._add(connection, record)
-        if standing is value:
+        if standing is record.value:
             self._make_room(record.size)
         return standing
 
@@ -259,9 +259,9 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         from sqlalchemy import create_engine
         from sqlalchemy.exc import ArgumentError
 
-        return create_engine(
-            _url(url), pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": connect_timeout}
-        )
+        parsed = _url(url)
+        waiting = {} if "connect_timeout" in parsed.query else {"connect_timeout": connect_timeout}
+        return create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=waiting)
     except ImportError as error:
         raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
     except (ArgumentError, ValueError) as error:

@@ -15,6 +15,8 @@ FORMAT: Final = 1
 """Number of the record format written here; a reader skips what has a higher one."""
 MAX_NAME_BYTES: Final = 1_024
 """Bytes a namespace or a key may have; PostgreSQL's index takes 2,704 for both together."""
+MAX_VALUE_BYTES: Final = 900_000_000
+"""Bytes a value may have; SQLite takes 1,000,000,000 for a record, PostgreSQL 1 GiB."""
 
 _log: Final = logging.getLogger("ctxguard.stores")
 
@@ -70,6 +72,7 @@ def new_record(namespace: str, key: str, value: bytes, expires: float | None, ma
     """
     check_names(namespace, key)
     check_limit(max_bytes, size_of(namespace, key, value))
+    value = bytes(value)  # of another kind of bytes, too: no driver takes them all
     return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
 
 
@@ -83,10 +86,12 @@ def size_of(namespace: str, key: str, value: bytes) -> int:
     """Return the bytes a record counts for: its value, its key and its namespace.
 
     Raises:
-        StoreError: the value is no bytes.
+        StoreError: the value is no bytes, or more than any database takes.
     """
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise StoreError(f"a value is bytes, not {type(value).__name__}; encode a text first")
+    if len(value) > MAX_VALUE_BYTES:
+        raise StoreError(f"a value has at most {MAX_VALUE_BYTES:,} bytes, not {len(value):,}; keep it in a file")
     return len(value) + len(key.encode()) + len(namespace.encode())
 
 

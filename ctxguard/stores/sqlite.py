@@ -71,6 +71,7 @@ class _Session:
     """Hold what belongs to one process: its connection, and the lock its threads take turns by."""
 
     connection: sqlite3.Connection
+    file: int
     pid: int = field(default_factory=os.getpid)
     lock: RLock = field(default_factory=RLock)
 
@@ -92,7 +93,8 @@ class SQLiteStore:
         clock: tells the time in seconds.
 
     Raises:
-        StoreError: the file cannot be opened, or is no SQLite database.
+        StoreError: the file cannot be opened, or is no SQLite database; in any call later, that it was deleted. One
+            that was put in its place is opened.
         ConfigError: `max_bytes` is not above 0.
     """
 
@@ -233,6 +235,9 @@ class SQLiteStore:
     def _using(self, done: str) -> Iterator[sqlite3.Connection]:
         try:
             session = self._session
+            if session is not None and session.pid == os.getpid() and session.file != self._file():
+                self.close()  # another file lies there now
+                session = None
             if session is None or session.pid != os.getpid():
                 session = self._open(session)
             with session.lock:
@@ -267,8 +272,18 @@ class SQLiteStore:
         except BaseException:
             connection.close()
             raise
-        self._session = session = _Session(connection)
+        self._session = session = _Session(connection, self._file())
         return session
+
+    def _file(self) -> int:
+        """Return which file lies at the path: in one that was deleted nobody would find what is written."""
+        try:
+            return self.path.stat().st_ino
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                f"store {self.path} is gone: {reason.lower()}; put it back, or open the store anew"
+            ) from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = _read_text

@@ -77,6 +77,11 @@ def test_a_url_that_cannot_be_read_is_not_shown(url: str) -> None:
     assert "hunter2" not in str(raised.value)
 
 
+def test_the_time_to_wait_for_a_server_may_stand_in_the_url(tmp_path) -> None:
+    with pytest.raises(StoreError, match=r"cannot be opened: .*connect_timeout"):
+        PostgresStore(f"postgresql://user@/db?host={tmp_path}&connect_timeout=soon")
+
+
 def test_a_store_does_not_show_its_password(store: PostgresStore) -> None:
     store._engine.url = store._engine.url.set(password="hunter2")
     assert "hunter2" not in repr(store)

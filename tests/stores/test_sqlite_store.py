@@ -246,3 +246,28 @@ def test_a_failure_inside_a_write_undoes_it(path: Path) -> None:
         assert store.get("n", "k") == b"old"
         store.put("n", "k", b"new")
         assert store.get("n", "k") == b"new"
+
+
+def test_a_file_that_was_deleted_takes_no_value_that_nobody_would_find(path: Path) -> None:
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"v")
+        kept = path.rename(path.with_suffix(".kept"))
+        for call in (lambda: store.put("n", "lost", b"v"), lambda: store.get("n", "k"), store.sweep):
+            with pytest.raises(StoreError, match=r"store .*store.db is gone: .*put it back, or open the store anew"):
+                call()
+        kept.rename(path)
+        assert store.get("n", "k") == b"v"
+
+
+def test_a_file_that_was_replaced_is_opened_anew(path: Path) -> None:
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"old")
+        with SQLiteStore(path.with_suffix(".new")) as other:
+            other.put("n", "k", b"new")
+        path.with_suffix(".new").replace(path)
+        for left in path.parent.glob("store.db-*"):
+            left.unlink()
+        assert store.get("n", "k") == b"new"
+        store.put("n", "after", b"v")
+    with SQLiteStore(path) as store:
+        assert list(store.keys("n")) == ["k", "after"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from ctxguard.stores import open_store
+from ctxguard.stores import SQLiteStore, open_store
 from ctxguard.stores.cli import app
 
 if TYPE_CHECKING:
@@ -66,3 +66,40 @@ def test_a_record_that_is_not_there_is_named(filled: str) -> None:
     failed = runner.invoke(app, ["show", filled, "handles", "zzz"])
     assert failed.exit_code == 2
     assert "no record 'zzz' in namespace 'handles'" in failed.stderr
+
+
+@pytest.mark.parametrize("command", [["ls", "nothing"], ["show", "n", "k"]])
+def test_no_error_shows_the_password_of_a_url(postgres_url: str, command: list[str]) -> None:
+    url = postgres_url.replace("ctxguard@", "ctxguard:hunter2@")
+    failed = runner.invoke(app, [command[0], url, *command[1:]])
+    assert failed.exit_code == 2
+    assert "hunter2" not in failed.output
+    assert failed.stderr.count("\n") == 1
+
+
+def test_a_mistyped_url_does_not_show_its_password() -> None:
+    failed = runner.invoke(app, ["ls", "postgresql:/user:hunter2@host/db"])
+    assert failed.exit_code == 2
+    assert "…@host/db: no such store" in failed.stderr
+    assert "hunter2" not in failed.output
+
+
+@pytest.mark.parametrize("written", ["9e99", "-9e99", "'NaN'", "'Infinity'"])
+def test_a_time_that_is_none_hides_nothing_else(shared_place: str, written: str) -> None:
+    with open_store(shared_place) as store:
+        store.put("n", "k", b"value")
+        alter(store, f"UPDATE ctxguard_records SET written = {written}")
+    listed = runner.invoke(app, ["ls", shared_place])
+    assert (listed.exit_code, listed.exception) == (0, None)
+    assert listed.stdout.startswith("n\t1 records\t7 bytes\t")
+
+
+def alter(store, statement: str) -> None:
+    if isinstance(store, SQLiteStore):
+        with store._using("written") as connection:
+            connection.execute(statement)
+        return
+    from sqlalchemy import text
+
+    with store._engine.begin() as connection:
+        connection.execute(text(statement))

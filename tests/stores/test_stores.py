@@ -304,3 +304,16 @@ def test_a_record_that_is_none_is_refused(store: AnyStore, put: str) -> None:
 def test_a_place_that_is_none_is_refused(place: object) -> None:
     with pytest.raises(StoreError, match="a path or a URL is wanted, not"):
         open_store(place)  # type: ignore[arg-type]
+
+
+def test_a_value_larger_than_any_database_takes_is_refused(store: AnyStore) -> None:
+    with pytest.raises(StoreError, match="a value has at most 900,000,000 bytes, not 1,000,000,000"):
+        store.put("n", "k", bytes(1_000_000_000))  # zeros that nobody touches take no memory
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_any_kind_of_bytes_is_kept_as_bytes(store: AnyStore, kind: type) -> None:
+    store.put("n", "k", kind(b"value"))
+    assert store.put_new("n", "new", kind(b"value")) == b"value"
+    assert [type(store.get("n", key)) for key in ("k", "new")] == [bytes, bytes]
+    assert store.get("n", "k") == store.get("n", "new") == b"value"
