@@ -17,7 +17,8 @@ from ctxguard import Artifact, Stabilizer
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.stages import MaskPII
+from ctxguard.stages import IntelligentPruner, MaskPII, MergeSimilar, SlidingWindow
+from ctxguard.stages.recall_relevant import recall_stages
 
 
 class Item:
@@ -106,6 +107,15 @@ def test_a_stabilizer_is_copied_and_sent_to_other_processes_without_what_it_reme
     result = stabilizer.stabilize(history)
     assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
     assert b"corp-mail" not in pickle.dumps(stabilizer)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda stabilizer: pickle.loads(pickle.dumps(stabilizer))])
+def test_strategies_without_a_store_are_copied_and_sent_to_other_processes_too(again):
+    history = [Artifact(("assistant", "user")[n % 2], f"Message {n}. Error: lost ann{n}. " * 4) for n in range(61)]
+    stabilizer = Stabilizer(900, stages=[MergeSimilar(), IntelligentPruner(), SlidingWindow(), *recall_stages()])
+    result = stabilizer.stabilize(history)
+    assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
+    assert b"ann7" not in pickle.dumps(stabilizer)
 
 
 def test_what_a_check_remembers_of_other_stabilizers_is_not_sent_along():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Final, TypeAlias, overload
 
@@ -105,6 +106,9 @@ class ImportanceScorer:
         self.index = LexicalIndex() if index is None else index
         self._known: list[_Ledger] = []
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[partial[ImportanceScorer], tuple[()]]:
+        return partial(ImportanceScorer, self.weights, index=self.index), ()
 
     def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
         """Return the score of one message among all."""

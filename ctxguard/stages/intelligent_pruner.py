@@ -141,8 +141,8 @@ class _Judged(RunsHistory):
         return first
 
     def _kept_by(self, rules: Sequence[PreservationRule], begin: int, end: int) -> tuple[list[int], list[int]]:
-        named = preserved_by([rule for rule in rules if rule is not ERRORS], self, begin, end)
-        return named, preserved_by([rule for rule in rules if rule is ERRORS], self, begin, end)
+        named = preserved_by([rule for rule in rules if rule != ERRORS], self, begin, end)
+        return named, preserved_by([rule for rule in rules if rule == ERRORS], self, begin, end)
 
 
 class _Told(Mapping[str, object]):

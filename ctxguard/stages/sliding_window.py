@@ -81,6 +81,10 @@ def reports_error(artifact: Artifact) -> bool:
     return artifact.kind in _SPOKEN and _remembered(_KNOWN, artifact.text, _holds_error)
 
 
+def _reports_error(artifact: Artifact, _number: int) -> bool:
+    return reports_error(artifact)
+
+
 def _holds_error(text: str) -> bool:
     folded = _folded(text)
     return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
@@ -102,14 +106,26 @@ def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool])
 
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
     """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
-    folded = [phrase.casefold() for phrase in phrases]
-    pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + r")(?!\w)")
-    known: TextCache[bool] = TextCache(4_000_000)
+    return _Mentions(phrases)
 
-    def judge(text: str) -> bool:
-        return any(phrase in _folded(text) for phrase in folded) and bool(pattern.search(_folded(text)))
 
-    return lambda artifact, _number: _remembered(known, artifact.text, judge)
+class _Mentions:
+    """Look for phrases. Copies and pickles start with nothing remembered."""
+
+    def __init__(self, phrases: tuple[str, ...]) -> None:
+        self.phrases = phrases
+        self._folded = [phrase.casefold() for phrase in phrases]
+        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._folded)) + r")(?!\w)")
+        self._known: TextCache[bool] = TextCache(4_000_000)
+
+    def __call__(self, artifact: Artifact, _number: int) -> bool:
+        return _remembered(self._known, artifact.text, self._judge)
+
+    def __reduce__(self) -> tuple[type[_Mentions], tuple[tuple[str, ...]]]:
+        return _Mentions, (self.phrases,)
+
+    def _judge(self, text: str) -> bool:
+        return any(phrase in _folded(text) for phrase in self._folded) and bool(self._pattern.search(_folded(text)))
 
 
 def _is_first_instruction(artifact: Artifact, number: int) -> bool:
@@ -121,7 +137,7 @@ def _holds_image(artifact: Artifact, _number: int) -> bool:
 
 
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
-ERRORS: Final = PreservationRule("errors", lambda artifact, _number: reports_error(artifact))
+ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
 SCREENSHOTS: Final = PreservationRule("screenshots", _holds_image)
 DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS)
