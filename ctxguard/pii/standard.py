@@ -8,7 +8,7 @@ from ctxguard.pii.countries import COUNTRY_RULES
 from ctxguard.pii.credentials import CREDENTIAL_RULES
 from ctxguard.pii.phones import phone_rules
 from ctxguard.pii.rules import RuleSet, shipped
-from ctxguard.pii.words import CONNECTOR, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, SINCE_DIGITS, word
+from ctxguard.pii.words import CONNECTOR, DRAWING, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, SINCE_DIGITS, word
 
 __all__ = ["CORE_RULES", "DIGITS", "SSN", "STANDARD"]
 
@@ -45,6 +45,12 @@ _IP_WORDS: Final = (
     r"(?: from| address| addr)?[\s:=]{1,3}\Z"
 )
 """Words right before an address of no host in particular (loopback, unspecified) that make it one all the same."""
+_IP_QUIET: Final = (
+    r"(?:(?:version(?:[_ -]?(?:name|code|number|string))?|\bver\b|\bv|release|section|specification|chapter|clause|§"
+    r"|\boid\b|objectidentifier\(|new in|bump(?:s|ed)? to|upgraded? (?:to|from))[\\\"'\s:=.]{0,8}"
+    rf"|[=!]=|(?:[<>~]=|\((?:<<|>>|=))\s?)(?:\d{{1,2}}:)?|{DRAWING}"
+)
+"""Words and signs right before four numbers that make them a version or a chapter; Debian's may have an epoch."""
 _IPV6: Final = (
     r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,40}::|(?:[0-9A-Fa-f]{1,4}:){6})(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
     r"(?![\w:])(?!\.\d)"
@@ -193,7 +199,7 @@ CORE_RULES: Final = (
         r"(?<![\w])(?<![\w][.-])(?<![\w]\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?:/\d{1,2}(?!\d))?(?!\w)(?![.-]\w)",
         kind="number",
         validate=_HERE + "is_address",
-        quiet=r"(?:version|\bver\b|\bv|release|section|specification|chapter|clause|§|\boid\b|objectidentifier\(|==|>=|<=|~=)[\"'\s:=.]{0,4}",
+        quiet=_IP_QUIET,
     ),
     shipped(
         "ipv4-own",

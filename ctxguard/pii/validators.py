@@ -58,11 +58,32 @@ _DATE: Final = re.compile(
     r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
 )
 _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
+_BEFORE_DATE: Final = re.compile(r"[\d .]+ (?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\Z")
+"""What a list of changes begins its entries with: a version and its day."""
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
     | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
     | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
+    | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
+    | {
+        "cpp",
+        "hpp",
+        "php",
+        "cs",
+        "sql",
+        "ini",
+        "cfg",
+        "conf",
+        "patch",
+        "diff",
+        "po",
+        "xlsx",
+        "docx",
+        "mp3",
+        "mp4",
+        "heic",
+    }
 )
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 """A US social security number or a postal code of nine digits."""
@@ -209,7 +230,7 @@ def nanp_phone(value: str) -> bool:
 def loose_phone(value: str) -> bool:
     """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, no decimals."""
     count = len(_digits(value))
-    return 6 <= count <= 15 and not (_DATE.match(value) or _DECIMAL.match(value) or _YEARS.match(value))
+    return 6 <= count <= 15 and not any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
 
 
 @lru_cache(maxsize=4096)

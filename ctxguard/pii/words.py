@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "CONNECTOR",
+    "DRAWING",
     "IDENTITY",
     "LEFT",
     "PHONE_JOIN",
@@ -39,7 +40,7 @@ _THINGS: Final = (
     "|part|serial|model|version|ver|build|isbn|issn|doi|zip|zipcode|postcode|postal|latitude|longitude|lat|lon|lng|row"
     "|rows|line|lines|page|pages|step|port|pid|uid|commit|hash|size|bytes|offset|timestamp|ts|epoch|seed|issue|pr|pull"
     "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
-    "|balance|cost|usd|eur|population|date|time|year|score|count"
+    "|rfc|clause|dfars|balance|cost|usd|eur|population|date|time|year|score|count"
 )
 _THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?"
 _PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
@@ -47,9 +48,11 @@ _NO_PERSON: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONA
 _ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
 """Looks ahead first: else all those looks behind, at every character, would take half of the time."""
 _UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
-QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}"
+DRAWING: Final = r"(?:(?<!\d)\.\d|\d[a-z]-?\d*\.\d)(?:[\d\s.,-]|(?<![a-z])[a-z](?![a-z]))*"
+"""Coordinates of a path in SVG right before a number: `2c0 .46-.16.91`, where decimals stand glued together."""
+QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}|{DRAWING}"
 """Words right before a number that say what else it is: an order, an item, a date."""
-QUIET_NUMBER: Final = rf"{SINCE_DIGITS}(?:{_THING}|{_ANY_ID}){_UP_TO_NUMBER}"
+QUIET_NUMBER: Final = rf"{SINCE_DIGITS}(?:{_THING}|{_ANY_ID}){_UP_TO_NUMBER}|{DRAWING}"
 """The same, and any key that ends in `_id`, but that of a person's number."""
 IDENTITY: Final = (
     r"(?:national|citizen|personal|resident)(?:[ _-]?(?:id|identity|identification))|identity[ _-]?(?:card|doc|no|num)"
