@@ -13,7 +13,7 @@ from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY
+from ctxguard.protection import AUTHORITY, stands_in
 from ctxguard.text_cache import TextCache
 from ctxguard.validation import opened, whole_number
 
@@ -114,7 +114,7 @@ class BoundToolOutput:
         """Return what becomes of the next artifact, and note in the fold what it means for those behind it."""
         if artifact.kind is Kind.TOOL:
             return self._tool_output(artifact, fold, draft)
-        if artifact.pinned or artifact.kind in AUTHORITY:
+        if artifact.kind in AUTHORITY or (artifact.pinned and not stands_in(artifact)):
             fold.fixed += draft.counter.artifact(artifact)
         if artifact.calls:
             fold.names = {call.id: call.name for call in artifact.calls}

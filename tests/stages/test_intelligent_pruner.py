@@ -9,6 +9,7 @@ from ctxguard.artifacts import ToolCall
 from ctxguard.pii import DIGITS
 from ctxguard.protection import LEFT_OUT
 from ctxguard.stages import (
+    BoundToolOutput,
     CheckpointManager,
     IntelligentPruner,
     MaskPII,
@@ -103,3 +104,14 @@ def test_exchanges_alike_are_merged_with_their_count_once_they_are_judged():
     ]
     reasons = {d.reason for d in result.report.decisions if d.action == "dropped"}
     assert reasons == {"merged"}
+
+
+def test_what_the_pruner_writes_changes_no_limit_of_tool_outputs():
+    stages = [BoundToolOutput(), IntelligentPruner(STRICT), StableWindow()]
+    stabilizer = Stabilizer(2_000, stages=stages)
+    history = loop(25)
+    history[-1] = Artifact("tool", "\n".join(f"row {n} of the shelf list" for n in range(400)), answers="call_24")
+    result = stabilizer.stabilize(history).artifacts
+    assert len(notes(result)) == 1
+    assert result[-1] != history[-1]
+    assert stabilizer.stabilize(result).artifacts == result
