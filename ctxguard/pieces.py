@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from ctxguard.artifacts import Artifact
 from ctxguard.lens import are_same
 
-__all__ = ["Piece", "is_piece", "pieces", "rejoined"]
+__all__ = ["Piece", "pieces", "rejoined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,6 @@ def pieces(message: object, numbers: Sequence[tuple[int, ...]]) -> list[Piece]:
     """
     reading = object()
     return [Piece(message, reading, own, len(numbers) == 1) for own in numbers]
-
-
-def is_piece(source: object) -> TypeGuard[Piece]:
-    """Tell what was read of a message from what a stage added."""
-    return isinstance(source, Piece)
 
 
 def rejoined(

@@ -12,7 +12,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.formats import ANTHROPIC, wanted_role
 from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field, wanted_list
-from ctxguard.pieces import Piece, is_piece, pieces, rejoined
+from ctxguard.pieces import Piece, pieces, rejoined
 from ctxguard_anthropic.blocks import BLOCKS, NAMES, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class AnthropicAdapter:
         system: dict[str, object] = {}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
-            if is_piece(artifact.source) and id(artifact.source.message) in prompts:
+            if isinstance(artifact.source, Piece) and id(artifact.source.message) in prompts:
                 system["system"] = _message([artifact])["content"]
             elif groups and _belongs(artifact, groups[-1][-1], neighbours):
                 groups[-1].append(artifact)
@@ -135,13 +135,13 @@ def _is_emptied(artifact: Artifact) -> bool:
     if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and piece is not None):
         return False
     nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (not is_piece(piece) or piece.is_whole)
+    return nothing and (not isinstance(piece, Piece) or piece.is_whole)
 
 
 def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
     piece, before = artifact.source, last.source
-    if not is_piece(piece) or not is_piece(before):
+    if not isinstance(piece, Piece) or not isinstance(before, Piece):
         return artifact.kind is last.kind is Kind.TOOL
     if before.reading is piece.reading:
         return True
@@ -150,9 +150,10 @@ def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[i
 
 def _message(group: list[Artifact]) -> Message:
     """Return the message of these artifacts: the very one they were read from, where they are all of it unchanged."""
-    piece = next((artifact.source for artifact in group if is_piece(artifact.source)), None)
-    if piece is None:
+    sources = [artifact.source for artifact in group if isinstance(artifact.source, Piece)]
+    if not sources:
         return _created(group)
+    piece = sources[0]
     message = cast("Message", piece.message)
     content = get(message, "content")
     written = rejoined(group, as_blocks(content), _written)
@@ -166,7 +167,7 @@ def _message(group: list[Artifact]) -> Message:
 def _written(artifact: Artifact) -> list[object]:
     """Return the blocks of an artifact: the same objects where nothing was changed."""
     piece = artifact.source
-    if not is_piece(piece):
+    if not isinstance(piece, Piece):
         return as_blocks(_created([artifact])["content"])
     blocks = as_blocks(get(piece.message, "content"))
     changes = by_member(dict(_changes(artifact, piece, blocks))) if artifact.origin else {}

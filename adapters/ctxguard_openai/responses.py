@@ -46,19 +46,21 @@ class ResponsesAdapter:
             HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
                 another format.
         """
-        artifacts = _with_shell_call_ids(_CACHE.read(wanted_list(native, "input items")), native)
-        trusts = self.incremental or any(item_type(item) == "item_reference" for item in native)
+        artifacts = _with_shell_call_ids(_CACHE.read(wanted_list(native, "input items")))
+        fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
+        trusts = self.incremental or any(item_type(item) == "item_reference" for item in fixed)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
         """Return the items of these artifacts: the same objects where nothing was changed."""
         del native  # every artifact carries its items
         given = list(artifacts)
+        call_types = {} if all(isinstance(artifact.source, tuple) for artifact in given) else _call_types(given)
         items: list[Item] = []
         for artifact in given:
             source = artifact.source
             if not isinstance(source, tuple):
-                items += _created(artifact, _call_types(given))
+                items += _created(artifact, call_types)
             else:
                 items += source if artifact.origin is None else _written(artifact, source)
         return items
@@ -70,17 +72,23 @@ class ResponsesAdapter:
 
 
 def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Cut a list into what each artifact stands for; what a program does is one."""
+    """Cut a list into what each artifact stands for: what the model wrote in one go, what a program did, one item.
+
+    Reasoning or calls hold a run together; a message after a message is a second reply.
+    """
     run: list[Item] = []
-    programs = 0
+    programs, spoke, mixed = 0, False, False
     for position, item in enumerate(native):
         kind = item_type(item)
         if kind is None:
             raise HistoryError(_fault(item), position=position)
-        if run and programs == 0 and not _goes_on(run, item, kind):
+        speaks = is_model_item(item, kind)
+        goes_on = speaks and spoke and (mixed or kind not in ("message", "reasoning"))
+        if run and programs == 0 and not goes_on:
             yield tuple(run)
-            run = []
+            run, mixed = [], False
         run.append(item)
+        spoke, mixed = speaks, mixed or kind != "message"
         programs = max(0, programs + (kind == "program") - (kind == "program_output"))
     if run:
         yield tuple(run)
@@ -92,13 +100,6 @@ def _fault(item: object) -> str:
     return f"a dict with 'type' or 'role' is wanted, not {type(item).__name__}"
 
 
-def _goes_on(run: list[Item], item: Item, kind: str) -> bool:
-    """Tell the rest of a reply from a second one; reasoning or calls hold a run together."""
-    if not is_model_item(item, kind) or not is_model_item(run[-1], item_type(run[-1])):
-        return False
-    return kind not in ("message", "reasoning") or any(item_type(member) != "message" for member in run)
-
-
 _CACHE: Final = RunCache(
     _runs,
     lambda items: view(items).artifact(items),
@@ -106,9 +107,10 @@ _CACHE: Final = RunCache(
 )
 
 
-def _with_shell_call_ids(artifacts: list[Artifact], native: Sequence[Item]) -> list[Artifact]:
+def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
     """Let the outputs of local shell calls answer by call id: they may name the item's id instead."""
-    named = {get(item, "id"): call_id(item) for item in native if get(item, "type") == "local_shell_call"}
+    calling = (item for a in artifacts if a.calls for item in _items(a))
+    named = {get(item, "id"): call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
     return (
         [replace(a, answers=named[a.answers]) if a.answers in named else a for a in artifacts] if named else artifacts
     )
@@ -129,10 +131,14 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
         yield from members
 
 
+def _items(artifact: Artifact) -> tuple[Item, ...]:
+    """Return the items that an artifact was read from; none of one that a stage added."""
+    return artifact.source if isinstance(artifact.source, tuple) else ()
+
+
 def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
     """Return of which type each call is, by its id."""
-    sources = [artifact.source for artifact in artifacts if isinstance(artifact.source, tuple)]
-    return {call_id(item): str(item_type(item)) for source in sources for item in source}
+    return {call_id(item): str(item_type(item)) for artifact in artifacts for item in _items(artifact)}
 
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:

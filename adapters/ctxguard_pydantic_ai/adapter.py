@@ -22,16 +22,14 @@ from ctxguard.adapters import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.lens import GONE, Slot, View, by_member, edited, is_list, misread, wanted_list, within
-from ctxguard.pieces import Piece, is_piece, pieces, rejoined
+from ctxguard.pieces import Piece, pieces, rejoined
 from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
 
 __all__ = ["PydanticAIAdapter"]
 
 _KINDS: Final = {
     "system-prompt": Kind.SYSTEM,
-    "user-prompt": Kind.USER,
-    "speech": Kind.USER,
-    "retry-feedback": Kind.USER,
+    **dict.fromkeys(("user-prompt", "speech", "retry-feedback"), Kind.USER),
     "tool-return": Kind.TOOL,
 }
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -116,14 +114,14 @@ def _request_view(message: ModelRequest, number: int, slots: list[Slot]) -> View
 
 def _message_key(artifact: Artifact) -> object:
     """Return what artifacts that stand side by side in one message have in common."""
-    if is_piece(artifact.source):
+    if isinstance(artifact.source, Piece):
         return id(artifact.source.reading)
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
 
 
 def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
     piece = artifacts[0].source
-    if not is_piece(piece):
+    if not isinstance(piece, Piece):
         return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
     message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
     parts: list[Any] | None = rejoined(artifacts, message.parts, _written)
@@ -170,6 +168,5 @@ def _created(members: list[Artifact], timestamp: datetime) -> ModelMessage:
 def _created_part(artifact: Artifact, timestamp: datetime) -> SystemPromptPart | ToolReturnPart | UserPromptPart:
     if artifact.kind is Kind.TOOL:
         return ToolReturnPart(artifact.name or "", artifact.text, artifact.answers or "", timestamp=timestamp)
-    if artifact.kind is Kind.SYSTEM:
-        return SystemPromptPart(artifact.text, timestamp=timestamp)
-    return UserPromptPart(artifact.text, timestamp=timestamp)
+    part = SystemPromptPart if artifact.kind is Kind.SYSTEM else UserPromptPart
+    return part(artifact.text, timestamp=timestamp)
