@@ -12,7 +12,8 @@ from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
 from ctxguard import Artifact, Stabilizer
-from ctxguard.read_cache import ReadCache
+from ctxguard.errors import HistoryError
+from ctxguard.read_cache import ReadCache, RunCache
 from ctxguard_openai import OpenAIAdapter, stabilize_messages
 
 
@@ -190,3 +191,50 @@ def test_objects_that_hold_more_than_their_dict_are_read_anew_once_changed():
     assert "there" in cache.read([message])[0].text
     assert len(reads) == 2
     assert "Labelled" in cache.read([Labelled("x")])[0].text
+
+
+def runs_of_two():
+    reads = []
+
+    def cut(items):
+        return (tuple(items[n : n + 2]) for n in range(0, len(items), 2))
+
+    def read(run):
+        if any(item["text"] is None for item in run):
+            raise HistoryError("no text")
+        reads.append(run)
+        return Artifact("user", " ".join(item["text"] for item in run))
+
+    return RunCache(cut, read, most=3), reads
+
+
+def test_runs_of_the_same_items_are_read_once():
+    cache, reads = runs_of_two()
+    items = [{"text": str(n)} for n in range(4)]
+    first = cache.read(items)
+    assert [artifact.text for artifact in first] == ["0 1", "2 3"]
+    assert all(now is was for now, was in zip(cache.read([*items, {"text": "4"}]), first, strict=False))
+    assert len(reads) == 3
+
+
+def test_a_run_with_another_or_a_changed_item_is_read_anew():
+    cache, _ = runs_of_two()
+    items = [{"text": "a"}, {"text": "b"}]
+    cache.read(items)
+    items[1]["text"] = "c"
+    assert cache.read(items)[0].text == "a c"
+    assert cache.read([items[0], {"text": "d"}])[0].text == "a d"
+    assert cache.read(items)[0].text == "a c"
+
+
+def test_more_runs_than_are_remembered_are_read_all_the_same():
+    cache, _ = runs_of_two()
+    items = [{"text": str(n)} for n in range(20)]
+    for _ in range(2):
+        assert [artifact.text for artifact in cache.read(items)] == [f"{n} {n + 1}" for n in range(0, 20, 2)]
+
+
+def test_an_item_at_fault_is_named_by_its_place_in_the_history():
+    cache, _ = runs_of_two()
+    with pytest.raises(HistoryError, match=r"^message 3: no text$"):
+        cache.read([{"text": "a"}, {"text": "b"}, {"text": "c"}, {"text": None}])
