@@ -41,7 +41,7 @@ __all__ = [
     "us_ssn",
 ]
 
-_NOT_DIGITS: Final = re.compile(r"\D+")
+_NOT_DIGITS: Final = bytes(set(range(128)) - set(b"0123456789"))
 _ISSUER: Final = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})\Z"  # Visa
     r"|(?:5[1-5]\d{2}|222[1-9]|22[3-9]\d|2[3-6]\d{2}|27[01]\d|2720)\d{12}\Z"  # Mastercard
@@ -96,7 +96,8 @@ _REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
 
 
 def _digits(value: str) -> str:
-    return _NOT_DIGITS.sub("", value)
+    """Return the digits of a folded text, where all are ASCII's."""
+    return value.encode("ascii", "ignore").translate(None, _NOT_DIGITS).decode()
 
 
 @lru_cache(maxsize=4096)
