@@ -204,7 +204,7 @@ CALLS = [{"role": "user", "content": "hi"}]
         (CALLS, "a dict with 'messages', is wanted, not list; a list of messages goes to stabilize_messages"),
         (Stabilizer(100), "a dict with 'messages', is wanted, not Stabilizer"),
         ({"model": "x"}, "the request has no 'messages'"),
-        ({"messages": None}, "a list of them is wanted, not"),
+        ({"messages": None}, "a list of messages is wanted, not NoneType"),
     ],
 )
 async def test_a_request_of_anthropic_without_messages_is_refused(request_, said):
