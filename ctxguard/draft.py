@@ -62,6 +62,8 @@ class Draft:
         budget: tokens that everything sent may take, `overhead` included.
         counter: counts artifacts.
         history: what came in, for stages and checks that look back.
+        begins_with: artifacts of an earlier call that `artifacts` is known to begin with, the very objects; memories
+            of that call need not compare them again. Empty where nothing is known.
         overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
@@ -78,6 +80,7 @@ class Draft:
     budget: int
     counter: ArtifactCounter
     history: tuple[Artifact, ...] = ()
+    begins_with: tuple[Artifact, ...] = ()
     overhead: int = 0
     keep_recent: int = 2
     keep_task: bool = True
@@ -107,6 +110,7 @@ class Draft:
         reason: str | Mapping[int, str] = "",
         otherwise: str = "",
         action: Action | None = None,
+        begins_with: tuple[Artifact, ...] = (),
     ) -> Draft:
         """Return a draft with other artifacts; what became of each is worked out by identity.
 
@@ -117,18 +121,20 @@ class Draft:
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
             otherwise: why, for those that `reason` does not name.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
+            begins_with: what the new draft's `begins_with` is.
 
         Raises:
             HistoryError: one of them is no artifact.
         """
         after = tuple(artifacts)
-        if len(after) == len(self.artifacts) and all(map(is_, after, self.artifacts)):
+        now = self.artifacts
+        if after is now or (len(after) == len(now) and all(map(is_, after, now))):
             return self
         strange = next((kind for kind in set(map(type, after)) if not issubclass(kind, Artifact)), None)
         if strange is not None:
             raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
         change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
-        return replace(self, artifacts=after, changes=(*self.changes, change))
+        return replace(self, artifacts=after, begins_with=begins_with, changes=(*self.changes, change))
 
 
 StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"

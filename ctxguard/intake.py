@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import HistoryError
@@ -18,8 +19,10 @@ class Intake:
     def __init__(self) -> None:
         self._seen: PrefixMemory[set[int]] = PrefixMemory()
 
-    def take(self, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        """Return a history as a tuple; what stands in it twice as one object is copied: decisions go by identity.
+    def take(self, artifacts: Iterable[Artifact]) -> tuple[tuple[Artifact, ...], tuple[Artifact, ...]]:
+        """Return a history as a tuple, and an earlier one that it is known to begin with, or an empty one.
+
+        What stands in it twice as one object is copied: decisions go by identity.
 
         Raises:
             HistoryError: it is no iterable, or an item is no artifact.
@@ -34,10 +37,10 @@ class Intake:
         _check_types(history, begin)
         known.update(map(id, history[begin:]))
         if len(known) != len(history):
-            return _told_apart(history)
+            return _told_apart(history), ()
         if begin < len(history):
             self._seen.keep(history, known, after=found)
-        return history
+        return history, cast("tuple[Artifact, ...]", found.items) if found else ()
 
 
 def _check_types(history: Sequence[object], begin: int) -> None:

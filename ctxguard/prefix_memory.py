@@ -6,6 +6,7 @@ import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import is_
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -24,19 +25,16 @@ class Remembered(Generic[V]):
     """Hold what was worked out over a sequence.
 
     Attributes:
-        items: the sequence; it is the beginning of the one that was asked for.
+        items: a sequence that begins with what it covers, as the one that was asked for does.
+        length: how many items it covers.
         value: what was worked out.
         before: the entry that this one went on from, if it is still held.
     """
 
     items: tuple[object, ...]
+    length: int
     value: V
     before: Slot | None = None
-
-    @property
-    def length(self) -> int:
-        """How many items it covers."""
-        return len(self.items)
 
 
 Slot = tuple[int, int, Hashable]
@@ -64,28 +62,35 @@ class PrefixMemory(Generic[V]):
     def __reduce__(self) -> tuple[partial[PrefixMemory[V]], tuple[()]]:
         return partial(PrefixMemory, most=self.most), ()
 
-    def find(self, items: Sequence[object], variant: Hashable = None) -> Remembered[V] | None:
+    def find(
+        self, items: Sequence[object], variant: Hashable = None, *, begins_with: Sequence[object] = ()
+    ) -> Remembered[V] | None:
         """Return the longest entry whose items are the first of these, or None.
 
         Args:
             items: at most 64 of them may be new since the entry was kept.
             variant: what else the value depends on; only entries kept with an equal one are found.
+            begins_with: a sequence that these items are known to begin with; an entry of that very one needs no look.
         """
         entries = self._entries
         for length in range(len(items), max(0, len(items) - _LOOK_BACK), -1):
-            slot = (id(items[length - 1]), length, variant)
+            slot = _slot(items, length, variant)
             found = entries.get(slot)
-            if found is not None and all(map(is_, found.items, items)):
+            if found is None:
+                continue
+            if found.items is begins_with or all(map(is_, islice(found.items, length), items)):
                 self._touch(slot)
                 return found
         return None
 
-    def take(self, items: Sequence[object], variant: Hashable = None) -> Remembered[V] | None:
+    def take(
+        self, items: Sequence[object], variant: Hashable = None, *, begins_with: Sequence[object] = ()
+    ) -> Remembered[V] | None:
         """Return what `find` does and let go of it: who takes a value may change it, and has it alone."""
-        found = self.find(items, variant)
+        found = self.find(items, variant, begins_with=begins_with)
         if found is None:
             return None
-        slot = (id(found.items[-1]), found.length, variant)
+        slot = _slot(found.items, found.length, variant)
         with self._alone():
             if self._entries.get(slot) is not found:
                 return None  # another thread was faster
@@ -93,27 +98,35 @@ class PrefixMemory(Generic[V]):
         return found
 
     def keep(
-        self, items: Sequence[object], value: V, variant: Hashable = None, *, after: Remembered[V] | None = None
+        self,
+        items: Sequence[object],
+        value: V,
+        variant: Hashable = None,
+        *,
+        length: int | None = None,
+        after: Remembered[V] | None = None,
     ) -> None:
         """Remember a value.
 
         Args:
-            items: what it was worked out from; an empty sequence is not remembered.
+            items: what it was worked out from.
             value: must not be changed any more.
             variant: what else it depends on.
+            length: how many of the items it was worked out from; None means all. None at all are not remembered.
             after: the entry that was found for these items, whose own predecessor is let go.
         """
-        if not items:
+        length = len(items) if length is None else length
+        if not length:
             return
-        slot = (id(items[-1]), len(items), variant)
+        slot = _slot(items, length, variant)
         with self._alone():
             before = None
-            if after is not None and after.items:
+            if after is not None:
                 self._drop(after.before)
-                before = (id(after.items[-1]), after.length, variant)
+                before = _slot(after.items, after.length, variant)
             self._drop(slot)
-            self._entries[slot] = Remembered(tuple(items), value, None if before == slot else before)
-            self._size += len(items)
+            self._entries[slot] = Remembered(tuple(items), length, value, None if before == slot else before)
+            self._size += length
             while len(self._entries) > 1 and (self._size > self.most or len(self._entries) > _ENTRIES):
                 self._drop(next(iter(self._entries)))
 
@@ -142,3 +155,7 @@ class PrefixMemory(Generic[V]):
         gone = None if slot is None else self._entries.pop(slot, None)
         if gone is not None:
             self._size -= gone.length
+
+
+def _slot(items: Sequence[object], length: int, variant: Hashable) -> Slot:
+    return (id(items[length - 1]), length, variant)

@@ -220,12 +220,13 @@ class Stabilizer:
         *,
         dry: bool = False,
     ) -> Generator[Ask, object, Stabilized]:
-        history = self._intake.take(artifacts)
+        history, begins_with = self._intake.take(artifacts)
         draft = Draft(
             artifacts=history,
             budget=self.budget_for(window),
             counter=self.counter,
             history=history,
+            begins_with=begins_with,
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,

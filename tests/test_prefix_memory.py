@@ -49,6 +49,27 @@ def test_equal_items_that_are_not_the_same_are_not_found():
     assert memory.find(items[:2]) is None
 
 
+def test_what_was_worked_out_from_a_part_is_found_wherever_that_part_stands_first():
+    items = [Item() for _ in range(5)]
+    memory: PrefixMemory[str] = PrefixMemory()
+    memory.keep(items, "three of them", length=3)
+    assert memory.find([*items[:3], Item()]).length == 3
+    assert memory.find([Item(), *items[1:3], Item()]) is None
+    assert len(memory) == 3
+    memory.keep(items, "none of them", length=0)
+    assert len(memory) == 3
+
+
+def test_only_the_very_sequence_that_is_known_to_stand_first_is_not_looked_at():
+    was = tuple(Item() for _ in range(5))
+    memory: PrefixMemory[str] = PrefixMemory()
+    memory.keep(was, "these")
+    other = (Item(), *was[1:])
+    assert memory.find(other, begins_with=tuple(list(was))) is None
+    assert memory.find((*was, Item()), begins_with=was).value == "these"
+    assert memory.find((*was, Item()), begins_with=other).value == "these"
+
+
 def test_a_variant_is_another_value():
     items = [Item()]
     memory: PrefixMemory[int] = PrefixMemory()

@@ -90,25 +90,25 @@ class BoundToolOutput:
 
     def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
         """Return the new draft."""
-        fold = self._folded(draft)
+        fold, earlier = self._folded(draft)
         if not fold.reasons:
             return draft
-        result = draft.revise(fold.artifacts, action="bounded", reason=fold.reasons)
+        result = draft.revise(fold.artifacts, action="bounded", reason=fold.reasons, begins_with=earlier)
         if self.store is None or result is draft or draft.dry:
             return result
         return self._keep(fold.whole, result, self.store)
 
-    def _folded(self, draft: Draft) -> _Fold:
-        """Take in every artifact, going on where the last call of the session ended."""
+    def _folded(self, draft: Draft) -> tuple[_Fold, tuple[Artifact, ...]]:
+        """Take in every artifact, going on where the last call of the session ended; say what that one gave."""
         settings = (draft.overhead, draft.budget, draft.counter, draft.masks)
-        found = self._folds.find(draft.artifacts, settings)
+        found = self._folds.find(draft.artifacts, settings, begins_with=draft.begins_with)
         fold = found.value.copy() if found else _Fold(draft.overhead)
-        begin = len(fold.artifacts)
-        for artifact in draft.artifacts[begin:]:
-            fold.artifacts.append(self._taken(artifact, fold, draft))
-        if begin < len(draft.artifacts):
+        earlier = fold.artifacts
+        fresh = draft.artifacts[len(earlier) :]
+        fold.artifacts = earlier + tuple(self._taken(artifact, fold, draft) for artifact in fresh)
+        if fresh:
             self._folds.keep(draft.artifacts, fold, settings, after=found)
-        return fold
+        return fold, earlier
 
     def _taken(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
         """Return what becomes of the next artifact, and note in the fold what it means for those behind it."""
@@ -167,7 +167,7 @@ class _Fold:
     """
 
     fixed: int
-    artifacts: list[Artifact] = field(default_factory=list)
+    artifacts: tuple[Artifact, ...] = ()
     reasons: dict[int, str] = field(default_factory=dict)
     whole: dict[str, Artifact] = field(default_factory=dict)
     names: dict[str | None, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class _Fold:
     remaining: float = 0.0
 
     def copy(self) -> _Fold:
-        return replace(self, artifacts=self.artifacts[:], reasons=dict(self.reasons), whole=dict(self.whole))
+        return replace(self, reasons=dict(self.reasons), whole=dict(self.whole))
 
 
 def _limit(limit: int | None, setting: str) -> int | None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter
-from typing import Final
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
+from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.protection import asked_by_user
 
 __all__ = ["ExpireLifetimes"]
-
-_LIFETIME: Final = attrgetter("lifetime")
 
 
 class ExpireLifetimes:
@@ -31,10 +28,11 @@ class ExpireLifetimes:
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
         self.rules = _lifetimes({} if rules is None else rules)
+        self._timeless: PrefixMemory[None] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        if not self.rules and not any(map(_LIFETIME, draft.artifacts)):
+        if not self.rules and self._is_timeless(draft):
             return draft
         ages = _ages(draft.artifacts)
         last_seen = _last_events(draft.artifacts)
@@ -44,6 +42,14 @@ class ExpireLifetimes:
             if why and not exchange.open:
                 gone.update((id(artifact), why) for artifact in exchange.artifacts)
         return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
+
+    def _is_timeless(self, draft: Draft) -> bool:
+        """Tell that no artifact has a lifetime; only what is new in the session is looked at."""
+        found = self._timeless.find(draft.artifacts, begins_with=draft.begins_with)
+        if any(artifact.lifetime for artifact in draft.artifacts[found.length if found else 0 :]):
+            return False
+        self._timeless.keep(draft.artifacts, None, after=found)
+        return True
 
     def _over(self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int]) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):

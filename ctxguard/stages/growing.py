@@ -119,7 +119,7 @@ class Followed(Generic[H]):
     def following(self, draft: Draft) -> Iterator[H]:
         """Give the history of a draft: the one that is remembered, brought up to date, or a new one."""
         settings = draft.budget, draft.overhead, draft.keep_recent, draft.keep_task, draft.counter.counter
-        found = self._known.take(draft.artifacts, settings)
+        found = self._known.take(draft.artifacts, settings, begins_with=draft.begins_with)
         history = found.value if found else self._make()
         history.follow(draft)
         yield history

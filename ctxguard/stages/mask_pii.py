@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import is_
 from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact, Kind, Slot
@@ -56,25 +57,30 @@ class MaskPII:
         masker = self.masker
         session = masker.session()
         if masker.is_stateless:
-            masked = self._each(draft.artifacts, masker, session)
+            masked, begins_with = self._each(draft, masker, session)
         else:
-            masked = tuple(_masked(artifact, session) for artifact in draft.artifacts)
+            masked, begins_with = tuple(_masked(artifact, session) for artifact in draft.artifacts), ()
         draft = replace(
             draft,
             masks=(*draft.masks, masker.mask if masker.is_stateless else session.drafted),
             detectors=(*draft.detectors, *self.masker.detectors),
         )
-        return draft.revise(masked, action="masked", reason="holds personal data")
+        return draft.revise(masked, action="masked", reason="holds personal data", begins_with=begins_with)
 
-    def _each(self, artifacts: tuple[Artifact, ...], masker: Masker, session: MaskSession) -> tuple[Artifact, ...]:
-        """Mask artifacts each by itself, going on where the last call of the session ended."""
-        found = self._known.find(artifacts)
+    def _each(
+        self, draft: Draft, masker: Masker, session: MaskSession
+    ) -> tuple[tuple[Artifact, ...], tuple[Artifact, ...]]:
+        """Mask artifacts each by itself, going on where the last call of the session ended; say what that one gave."""
+        artifacts = draft.artifacts
+        found = self._known.find(artifacts, begins_with=draft.begins_with)
         begin, known = (found.length, found.value) if found else (0, ())
         if begin == len(artifacts):
-            return known
+            return known, known
         fresh = tuple(_remembered(artifact, masker, session) for artifact in artifacts[begin:])
-        self._known.keep(artifacts, known + fresh, after=found)
-        return known + fresh
+        unchanged = (found is None or known is found.items) and all(map(is_, fresh, artifacts[begin:]))
+        masked = artifacts if unchanged else known + fresh
+        self._known.keep(artifacts, masked, after=found)
+        return masked, known
 
 
 def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:

@@ -45,7 +45,7 @@ class RepairExchanges:
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
         artifacts = draft.artifacts
-        if self.on_broken == "ignore" or self._is_well_formed(artifacts):
+        if self.on_broken == "ignore" or self._is_well_formed(draft):
             return draft
         found = pair(artifacts)
         repair = _Repair(artifacts, found)
@@ -56,12 +56,13 @@ class RepairExchanges:
         mended, reasons = repair.mend()
         return draft.revise(mended, action="repaired", reason=reasons)
 
-    def _is_well_formed(self, artifacts: tuple[Artifact, ...]) -> bool:
+    def _is_well_formed(self, draft: Draft) -> bool:
         """Tell at a glance that every call is followed by its results, all with ids; False may be wrong, True not."""
-        found = self._well_formed.find(artifacts)
+        artifacts = draft.artifacts
+        found = self._well_formed.find(artifacts, begins_with=draft.begins_with)
         whole = whole_until(artifacts, found.length if found else 0)
         if whole is not None and not (found and found.length == whole):
-            self._well_formed.keep(artifacts[:whole], None, after=found)
+            self._well_formed.keep(artifacts, None, length=whole, after=found)
         return whole is not None
 
 

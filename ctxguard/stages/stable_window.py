@@ -85,12 +85,12 @@ class StableWindow:
         """Return the new draft."""
         window = _Window(draft, self.target, self.reserve)
         settings = _settings_of(draft)
-        found = self._memory.find(draft.artifacts, settings)
+        found = self._memory.find(draft.artifacts, settings, begins_with=draft.begins_with)
         if found is not None:
             window.resume(found.length, found.value)
         window.run()
         if window.saved is not None and not (found and found.length == window.saved_at):
-            self._memory.keep(draft.artifacts[: window.saved_at], window.saved, settings, after=found)
+            self._memory.keep(draft.artifacts, window.saved, settings, length=window.saved_at, after=found)
         return window.result()
 
 
