@@ -65,7 +65,7 @@ def test_only_the_very_sequence_that_is_known_to_stand_first_is_not_looked_at():
     memory: PrefixMemory[str] = PrefixMemory()
     memory.keep(was, "these")
     other = (Item(), *was[1:])
-    assert memory.find(other, begins_with=tuple(list(was))) is None
+    assert memory.find(other, begins_with=[*was]) is None
     assert memory.find((*was, Item()), begins_with=was).value == "these"
     assert memory.find((*was, Item()), begins_with=other).value == "these"
 
