@@ -282,10 +282,10 @@ def _exceeds(draft: Draft, history: _Judged, end: int) -> bool:
 
 def _without_earlier_notes(draft: Draft, notes: Sequence[Artifact]) -> Draft:
     """Return the draft without the messages that said the same further up."""
+    if not notes or draft.cut is None:
+        return draft
     earlier = {id(artifact) for artifact in notes}
     places = [place for place, artifact in enumerate(draft.artifacts) if id(artifact) in earlier]
-    if not places or draft.cut is None:
-        return draft
     left = (artifact for artifact in draft.artifacts if id(artifact) not in earlier)
     result = draft.revise(left, reason="what stands above was judged again")
     return moved_cut(result, min(places[0], draft.cut.position))
