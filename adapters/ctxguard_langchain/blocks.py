@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from ctxguard.artifacts import Part
 from ctxguard.lens import GONE, Path, Slot, get, opaque, sealed
-from ctxguard.parts import Dialect, audio_part, file_part, image_part, text_part
+from ctxguard.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 
 __all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
 
@@ -22,6 +22,8 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "custom_tool_call": ("call_id", "input"),
 }
 """Blocks that repeat a tool call: the fields of its id and of its arguments."""
+_NAMES: Final = ("title", "source", "context")
+"""What names a document or a search result: it may not be empty."""
 _REASONING: Final = ("reasoning", "thinking", "redacted_thinking")
 _SEALS: Final = ("signature", "encrypted_content", "thought_signature")
 _STORED: Final = ("msg_", "fc_", "rs_")
@@ -50,6 +52,15 @@ def _reasoning(block: object, path: Path) -> list[Slot]:
     return [(path, Part("reasoning", tokens=sealed(seal), signed=True))] if signed else _opaque(block, path)
 
 
+def _found(block: object, path: Path) -> list[Slot]:
+    return BLOCKS.slots(get(block, "content"), (*path, "content"))
+
+
+def _document(block: object, path: Path) -> list[Slot]:
+    source = get(block, "source")
+    return text_part("data")(source, (*path, "source")) if get(source, "type") == "text" else file_part(block, path)
+
+
 BLOCKS: Final = Dialect(
     {
         **dict.fromkeys(("text", "text-plain", "input_text", "output_text"), _text),
@@ -58,7 +69,9 @@ BLOCKS: Final = Dialect(
         **dict.fromkeys(map(str, CALL_FIELDS), lambda _block, _path: [((), Part("opaque", tokens=0))]),
         **dict.fromkeys(("image", "image_url"), image_part),
         **dict.fromkeys(("audio", "input_audio"), audio_part),
-        **dict.fromkeys(("file", "document", "video", "media"), file_part),
+        **dict.fromkeys(("file", "video", "media"), file_part),
+        "search_result": named_part(_found, *_NAMES),
+        "document": named_part(_document, *_NAMES),
     },
     of="block",
     unknown=_opaque,
@@ -85,6 +98,12 @@ def _is_stored(block: object) -> bool:
     return str(get(block, "id")).startswith(_STORED)
 
 
+def _is_emptied(block: Block, path: Path, changes: Mapping[Path, object]) -> bool:
+    """Tell a changed block of which nothing is left."""
+    texts = [place for place, _ in BLOCKS.part_slots(block, path) if place and place[-1] not in _NAMES]
+    return bool(texts) and all(changes.get(place) == "" for place in texts)
+
+
 def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed in a message. A block of which nothing is left goes, and the id of a stored item.
 
@@ -98,9 +117,11 @@ def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}
     drops = any(_is_sealed(blocks[path]) for path in places.values())
     for place, new in changes.items():
-        yield (places[place], GONE) if place in places and not new else (place, new)
+        yield place, "…" if new == "" and place[-1] in _NAMES else new
+        if new == "" and len(place) > 4:  # a text among others of a search result
+            yield place[:-1], GONE
     for path in blocks if drops else set(places.values()):
-        if drops and _is_reasoning(blocks[path]):
+        if (drops and _is_reasoning(blocks[path])) or _is_emptied(blocks[path], path, changes):
             yield path, GONE
         elif _is_stored(blocks[path]):
             yield (*path, "id"), GONE

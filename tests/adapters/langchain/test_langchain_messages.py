@@ -304,6 +304,34 @@ def test_what_a_stage_says_in_an_empty_message_is_written(empty):
     assert ADAPTER.write([], [artifact.revised(content="cut")]) == [AIMessage("cut")]
 
 
+def found(*words, **fields):
+    texts = [{"type": "text", "text": each} for each in words]
+    return {"type": "search_result", "source": "s", "title": "t", "content": texts, **fields}
+
+
+def document(words, **fields):
+    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": words}, **fields}
+
+
+@pytest.mark.parametrize("make", [found, document])
+def test_documents_and_search_results_are_read_where_they_hold_text(make):
+    said = HumanMessage([make(f"write {MAIL}", title=f"of {MAIL}")])
+    assert read(said)[0].text.startswith(f"write {MAIL}")
+    assert masked(said)[0].content == [make(f"write {HIDDEN}", title=f"of {HIDDEN}")]
+
+
+def test_a_search_result_of_which_nothing_is_left_goes_and_a_part_of_one_alone():
+    def gone(*blocks):
+        (artifact,) = read(HumanMessage([*blocks, "stays"]))
+        (out,) = ADAPTER.write([], [artifact.edit(lambda _, text: text.replace("bye", ""))])
+        return out.content
+
+    assert gone(found("bye", "bye")) == ["stays"]
+    assert gone(document("bye", title="t")) == ["stays"]
+    assert gone(found("bye", "so")) == [found("so"), "stays"]
+    assert gone(found("so", title="bye")) == [found("so", title="…"), "stays"]
+
+
 def test_arguments_must_stay_an_object():
     (artifact,) = read(AIMessage("", tool_calls=[call({"a": 1})]))
     edited = artifact.revised(calls=(ToolCall("f", "no object", "1"),))
