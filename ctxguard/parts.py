@@ -8,20 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.formats import unknown_part
 from ctxguard.lens import Path, Slot, audio, file, get, image, is_record, members, text_of, wanted_text
 
-__all__ = ["Dialect", "Rule", "audio_part", "file_part", "image_part", "named_part", "opaque_part", "text_part"]
+__all__ = [
+    "NAMES",
+    "Dialect",
+    "Rule",
+    "audio_part",
+    "file_part",
+    "image_part",
+    "named_part",
+    "opaque_part",
+    "text_part",
+]
 
 Rule: TypeAlias = Callable[[object, Path], list[Slot]]
 """Gives the pieces of a part by the part and its place."""
 
-_HOLDERS = ("source", "input_audio", "file")
+NAMES: Final = ("title", "source", "context")
+"""Fields whose texts name a document or a search result; Anthropic's API refuses empty ones."""
+_HOLDERS: Final = ("source", "input_audio", "file")
 """Fields that may hold a medium in place of the part itself."""
-_PAYLOADS = ("base64", "data", "file_data")
+_PAYLOADS: Final = ("base64", "data", "file_data")
 
 
 def opaque_part(part: object, path: Path) -> list[Slot]:
@@ -74,16 +86,15 @@ def text_part(field: str, kind: PartKind = "text") -> Rule:
     return slots
 
 
-def named_part(rule: Rule, *names: str) -> Rule:
-    """Return a rule that reads the texts that name a part behind what it holds.
+def named_part(rule: Rule) -> Rule:
+    """Return a rule that reads what names a part, see `NAMES`, behind what it holds.
 
     Args:
         rule: of what it holds.
-        names: fields that may hold such a text.
     """
 
     def slots(part: object, path: Path) -> list[Slot]:
-        found = ((name, text_of(part, name)) for name in names)
+        found = ((name, text_of(part, name)) for name in NAMES)
         return [*rule(part, path), *(((*path, name), Part("text", text)) for name, text in found if text)]
 
     return slots

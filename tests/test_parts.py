@@ -15,7 +15,7 @@ DIALECT = Dialect(
         "thought": text_part("words", "reasoning"),
         "image": image_part,
         "sound": audio_part,
-        "file": named_part(file_part, "title", "context"),
+        "file": named_part(file_part),
     },
     of="block",
 )

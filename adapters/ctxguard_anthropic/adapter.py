@@ -12,8 +12,9 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.formats import ANTHROPIC, wanted_role
 from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field, wanted_list
+from ctxguard.parts import NAMES
 from ctxguard.pieces import Piece, pieces, rejoined
-from ctxguard_anthropic.blocks import BLOCKS, NAMES, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
+from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft

@@ -27,7 +27,7 @@ from ctxguard.lens import (
 )
 from ctxguard.parts import Dialect, file_part, image_part, named_part, text_part
 
-__all__ = ["BLOCKS", "NAMES", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
+__all__ = ["BLOCKS", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -37,8 +37,6 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "document": ("source", "content"),
 }
 """Blocks that hold a text or other blocks: where these stand."""
-NAMES: Final = ("title", "source", "context")
-"""What names a document or a search result: it may not be empty."""
 _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
 """What a result that says nothing may hold."""
 
@@ -102,9 +100,9 @@ BLOCKS: Final = Dialect(
         **dict.fromkeys(THINKING, _thinking),
         "tool_use": lambda _block, _path: [],
         "tool_result": _result,
-        "search_result": named_part(_holder, "title", "source"),
+        "search_result": named_part(_holder),
         "image": image_part,
-        "document": named_part(_document, "title", "context"),
+        "document": named_part(_document),
     },
     of="block",
 )

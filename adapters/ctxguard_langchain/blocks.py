@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from ctxguard.artifacts import Part
 from ctxguard.lens import GONE, Path, Slot, get, opaque, sealed
-from ctxguard.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
+from ctxguard.parts import NAMES, Dialect, audio_part, file_part, image_part, named_part, text_part
 
 __all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
 
@@ -22,8 +22,6 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "custom_tool_call": ("call_id", "input"),
 }
 """Blocks that repeat a tool call: the fields of its id and of its arguments."""
-_NAMES: Final = ("title", "source", "context")
-"""What names a document or a search result: it may not be empty."""
 _REASONING: Final = ("reasoning", "thinking", "redacted_thinking")
 _SEALS: Final = ("signature", "encrypted_content", "thought_signature")
 _STORED: Final = ("msg_", "fc_", "rs_")
@@ -70,8 +68,8 @@ BLOCKS: Final = Dialect(
         **dict.fromkeys(("image", "image_url"), image_part),
         **dict.fromkeys(("audio", "input_audio"), audio_part),
         **dict.fromkeys(("file", "video", "media"), file_part),
-        "search_result": named_part(_found, *_NAMES),
-        "document": named_part(_document, *_NAMES),
+        "search_result": named_part(_found),
+        "document": named_part(_document),
     },
     of="block",
     unknown=_opaque,
@@ -100,7 +98,7 @@ def _is_stored(block: object) -> bool:
 
 def _is_emptied(block: Block, path: Path, changes: Mapping[Path, object]) -> bool:
     """Tell a changed block of which nothing is left."""
-    texts = [place for place, _ in BLOCKS.part_slots(block, path) if place and place[-1] not in _NAMES]
+    texts = [place for place, _ in BLOCKS.part_slots(block, path) if place and place[-1] not in NAMES]
     return bool(texts) and all(changes.get(place) == "" for place in texts)
 
 
@@ -117,7 +115,7 @@ def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}
     drops = any(_is_sealed(blocks[path]) for path in places.values())
     for place, new in changes.items():
-        yield place, "…" if new == "" and place[-1] in _NAMES else new
+        yield place, "…" if new == "" and place[-1] in NAMES else new
         if new == "" and len(place) > 4:  # a text among others of a search result
             yield place[:-1], GONE
     for path in blocks if drops else set(places.values()):
