@@ -346,7 +346,9 @@ class Strange:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(Strange(), '"strange"'), ({"a": [Strange()]}, '{"a":["strange"]}'), ([1], "[1]")], ids=str
+    ("value", "text"),
+    [(Strange(), '"strange"'), ({"a": [Strange()]}, '{"a":["strange"]}'), ([1], "[1]")],
+    ids=["object", "object in a list", "list"],  # a name with an address differs between workers
 )
 def test_values_that_the_framework_cannot_write_are_left_to_it(value, text):
     call = ModelResponse(parts=[ToolCallPart("f", value, "c")], timestamp=TIME)
