@@ -19,6 +19,7 @@ from ctxguard.tokens import EstimateCounter
 
 __all__ = [
     "GONE",
+    "NAMES",
     "CallPlace",
     "Path",
     "Slot",
@@ -57,6 +58,8 @@ Slot: TypeAlias = tuple[Path, Part]
 """A piece of content and the place of its text; `()` for what has no text to change."""
 Value = TypeVar("Value")
 
+NAMES: Final = ("title", "source", "context", "filename")
+"""Fields whose texts name a document, a search result or a file; APIs refuse empty ones."""
 GONE: Final = object()
 """In place of a new value: the place itself goes."""
 _LOOKED_AT: Final = 20_000
@@ -276,7 +279,7 @@ class View(NamedTuple):
         origin = artifact.root
         changes: dict[Path, object] = {}
         if artifact.content != origin.content:
-            changes.update((path, now.text) for path, _, now in changed_slots(artifact, self.slots) if path)
+            changes.update((path, _named(path, now)) for path, _, now in changed_slots(artifact, self.slots) if path)
         if artifact.calls != origin.calls:
             for place, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
                 if was.arguments != now.arguments and place.arguments:
@@ -288,6 +291,11 @@ class View(NamedTuple):
         if artifact.answers != origin.answers and self.answers_at:
             changes[self.answers_at] = artifact.answers
         return changes
+
+
+def _named(path: Path, part: Part) -> str | None:
+    """Return the new text of a place; what names something is never empty."""
+    return "…" if part.text == "" and path[-1] in NAMES else part.text
 
 
 def are_same(now: Sequence[object], was: Sequence[object]) -> bool:

@@ -15,7 +15,6 @@ from ctxguard.formats import unknown_part
 from ctxguard.lens import Path, Slot, audio, file, get, image, is_record, members, text_of, wanted_text
 
 __all__ = [
-    "NAMES",
     "Dialect",
     "Rule",
     "audio_part",
@@ -29,8 +28,7 @@ __all__ = [
 Rule: TypeAlias = Callable[[object, Path], list[Slot]]
 """Gives the pieces of a part by the part and its place."""
 
-NAMES: Final = ("title", "source", "context")
-"""Fields whose texts name a document or a search result; Anthropic's API refuses empty ones."""
+_TITLES: Final = ("title", "source", "context")
 _HOLDERS: Final = ("source", "input_audio", "file")
 """Fields that may hold a medium in place of the part itself."""
 _PAYLOADS: Final = ("base64", "data", "file_data")
@@ -87,14 +85,14 @@ def text_part(field: str, kind: PartKind = "text") -> Rule:
 
 
 def named_part(rule: Rule) -> Rule:
-    """Return a rule that reads what names a part, see `NAMES`, behind what it holds.
+    """Return a rule that reads what names a document or a search result behind what it holds.
 
     Args:
         rule: of what it holds.
     """
 
     def slots(part: object, path: Path) -> list[Slot]:
-        found = ((name, text_of(part, name)) for name in NAMES)
+        found = ((name, text_of(part, name)) for name in _TITLES)
         return [*rule(part, path), *(((*path, name), Part("text", text)) for name, text in found if text)]
 
     return slots
@@ -113,9 +111,11 @@ def audio_part(part: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as eve
     return [((), audio(_payload(part)))]
 
 
-def file_part(part: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as every rule
-    """Return the piece of a file."""
-    return [((), file(_payload(part)))]
+def file_part(part: object, path: Path) -> list[Slot]:
+    """Return the piece of a file, and that of its name, which models are shown."""
+    holders = [(path, part), *(((*path, key), get(part, key)) for key in ("file", "extras"))]
+    names = [((*place, "filename"), text_of(holder, "filename")) for place, holder in holders]
+    return [((), file(_payload(part))), *((place, Part("text", name)) for place, name in names if name)]
 
 
 def _payload(part: object) -> str | None:

@@ -12,7 +12,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.formats import ANTHROPIC, wanted_role
 from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field, wanted_list
-from ctxguard.parts import NAMES
 from ctxguard.pieces import Piece, pieces, rejoined
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
@@ -186,8 +185,7 @@ def _changes(artifact: Artifact, piece: Piece, blocks: Sequence[object]) -> Iter
     placed = list(members(get(piece.message, "content"), ("content",), of="block"))
     for (_, *inner), new in _view(piece, placed).changes(artifact).items():
         path = tuple(inner) or (0,)  # a content that is one text is a block of its own
-        left = _LEFT_OUT if new == "" and path[-1] in NAMES else new
-        yield from ((each, GONE) for each in thinking) if path in thinking else [(path, left)]
+        yield from ((each, GONE) for each in thinking) if path in thinking else [(path, new)]
         if path[-1] == "text":
             yield (*path[:-1], "citations"), GONE
 

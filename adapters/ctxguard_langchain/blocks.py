@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ctxguard.artifacts import Part
-from ctxguard.lens import GONE, Path, Slot, get, opaque, sealed
-from ctxguard.parts import NAMES, Dialect, audio_part, file_part, image_part, named_part, text_part
+from ctxguard.lens import GONE, NAMES, Path, Slot, get, opaque, sealed
+from ctxguard.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 
 __all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
 
@@ -115,7 +115,7 @@ def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}
     drops = any(_is_sealed(blocks[path]) for path in places.values())
     for place, new in changes.items():
-        yield place, "…" if new == "" and place[-1] in NAMES else new
+        yield place, new
         if new == "" and len(place) > 4:  # a text among others of a search result
             yield place[:-1], GONE
     for path in blocks if drops else set(places.values()):

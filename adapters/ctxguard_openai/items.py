@@ -180,7 +180,7 @@ def _leaves(value: object, path: Path) -> list[Slot]:
     """Walk the texts of an action or of its output; what is no text a stage may touch is only counted."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
-        return [(path, Part("text", value))] if named in _TEXTS else []
+        return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []
     if isinstance(value, (list, tuple)):
         return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":

@@ -61,6 +61,7 @@ _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ (?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\Z")
 """What a list of changes begins its entries with: a version and its day."""
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
+_COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
     | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
@@ -213,10 +214,14 @@ def mac(value: str) -> bool:
 
 
 def email(value: str) -> bool:
-    """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`)."""
+    """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
+
+    A file may be named after an address (`ann@corp.com.pdf`).
+    """
     local, _, domain = value.rpartition("@")
-    ending = domain.rpartition(".")[2].lower()
-    if local.lower() in _REMOTE_USERS or ending in _FILE_ENDINGS:
+    *labels, ending = domain.lower().split(".")
+    names_a_file = ending in _FILE_ENDINGS and not (len(labels) > 1 and labels[-1] in _COMMON_DOMAINS)
+    if local.lower() in _REMOTE_USERS or names_a_file:
         return False
     return not (local.startswith(".") or local.endswith(".") or ".." in local)
 

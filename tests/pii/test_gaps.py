@@ -13,6 +13,7 @@ CASES = [
     ("EMAIL", '"jane doe"@example.org', "To: {}, cc none"),
     ("EMAIL", '"jane.o\'neil (home)"@mail.example.org', 'say "hi" to {}.'),
     ("EMAIL", '\\"jane doe\\"@example.org', 'mail {} "now"'),
+    ("EMAIL", "ann@corp-mail.net.pdf", "exports/{}"),
     ("CREDIT_CARD", "4111111111111111", "order {} please"),
     ("CREDIT_CARD", "5105105105105100", "Payment {}."),
     ("CN_ID", "712913198001015092", "身份证 {}"),

@@ -79,6 +79,7 @@ QUIET = [
     "git@github.com:python/cpython.git",
     "npm i @types/node@20.1.2 left-pad@1.3.0",
     "logo@2x.png",
+    "see jquery@3.6.min.js, user@pkg.module.py and logo@2x.de.png",
     "std::vector<int> and Foo::bar, a::b",
     "at line 1234567 of 7654321",
     "the password is required, password: None, password = getpass()",

@@ -147,7 +147,7 @@ PAIRS = [
             "id": "ls_1",
             "call_id": "c1",
             "status": "completed",
-            "action": {"type": "exec", "command": ["cat", "mail"], "env": {}},
+            "action": {"type": "exec", "command": ["cat", "mail"], "env": {"WHO": "ann@corp-mail.net"}},
         },
         {"type": "local_shell_call_output", "id": "ls_1", "output": "mail"},
     ),
