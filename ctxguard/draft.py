@@ -62,8 +62,6 @@ class Draft:
         budget: tokens that everything sent may take, `overhead` included.
         counter: counts artifacts.
         history: what came in, for stages and checks that look back.
-        begins_with: artifacts of an earlier call that `artifacts` is known to begin with, the very objects; memories
-            of that call need not compare them again. Empty where nothing is known.
         overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
@@ -74,13 +72,13 @@ class Draft:
         cut: the last cut, where a stage made one.
         changes: what the stages have changed, in order.
         details: figures of a stage for the report, by stage name (scores, for example).
+        grown: the artifacts, and those of an earlier call that they are known to begin with, see `begins_with`.
     """
 
     artifacts: tuple[Artifact, ...]
     budget: int
     counter: ArtifactCounter
     history: tuple[Artifact, ...] = ()
-    begins_with: tuple[Artifact, ...] = ()
     overhead: int = 0
     keep_recent: int = 2
     keep_task: bool = True
@@ -91,6 +89,17 @@ class Draft:
     cut: Cut | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+    grown: tuple[tuple[Artifact, ...], tuple[Artifact, ...]] = ((), ())
+
+    @property
+    def begins_with(self) -> tuple[Artifact, ...]:
+        """Artifacts of an earlier call that these are known to begin with, the very objects; empty where none are.
+
+        What was remembered of them holds without another look. It is not known of artifacts that a stage put into the
+        draft by hand.
+        """
+        artifacts, earlier = self.grown
+        return earlier if artifacts is self.artifacts else ()
 
     @property
     def tokens(self) -> int:
@@ -121,7 +130,7 @@ class Draft:
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
             otherwise: why, for those that `reason` does not name.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
-            begins_with: what the new draft's `begins_with` is.
+            begins_with: artifacts of an earlier call that the new ones are known to begin with.
 
         Raises:
             HistoryError: one of them is no artifact.
@@ -134,7 +143,7 @@ class Draft:
         if strange is not None:
             raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
         change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
-        return replace(self, artifacts=after, begins_with=begins_with, changes=(*self.changes, change))
+        return replace(self, artifacts=after, grown=(after, begins_with), changes=(*self.changes, change))
 
 
 StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"

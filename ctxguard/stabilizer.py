@@ -226,7 +226,7 @@ class Stabilizer:
             budget=self.budget_for(window),
             counter=self.counter,
             history=history,
-            begins_with=begins_with,
+            grown=(history, begins_with),
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,

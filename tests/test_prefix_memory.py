@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import warnings
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,15 @@ from ctxguard import Artifact, Stabilizer
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.stages import IntelligentPruner, MaskPII, MergeSimilar, SlidingWindow
+from ctxguard.stages import (
+    BoundToolOutput,
+    IntelligentPruner,
+    MaskPII,
+    MergeSimilar,
+    RepairExchanges,
+    SlidingWindow,
+    StableWindow,
+)
 from ctxguard.stages.recall_relevant import recall_stages
 
 
@@ -175,3 +184,19 @@ def test_a_process_that_was_forked_while_a_thread_remembered_something_goes_on()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     slow.gate.set()
     thread.join(30)
+
+
+def test_what_a_stage_of_ones_own_puts_into_the_draft_is_not_taken_for_what_was_there():
+    def reversed_users(draft):
+        users = iter([a for a in reversed(draft.artifacts) if a.kind == "user"])
+        return replace(draft, artifacts=tuple(next(users) if a.kind == "user" else a for a in draft.artifacts))
+
+    def stages():
+        return [RepairExchanges(), reversed_users, MaskPII(), BoundToolOutput(), StableWindow()]
+
+    remembering = Stabilizer(400, stages=stages(), checks=())
+    history = []
+    for turn in range(40):
+        history += [Artifact("user", f"Question {turn} of ann{turn}@corp-mail.net"), Artifact("assistant", "Yes. " * 9)]
+        alone = Stabilizer(400, stages=stages(), checks=()).stabilize(history)
+        assert remembering.stabilize(history).artifacts == alone.artifacts
