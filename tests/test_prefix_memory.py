@@ -187,12 +187,12 @@ def test_a_process_that_was_forked_while_a_thread_remembered_something_goes_on()
 
 
 def test_what_a_stage_of_ones_own_puts_into_the_draft_is_not_taken_for_what_was_there():
-    def reversed_users(draft):
-        users = iter([a for a in reversed(draft.artifacts) if a.kind == "user"])
-        return replace(draft, artifacts=tuple(next(users) if a.kind == "user" else a for a in draft.artifacts))
+    def later_reworded(draft):
+        first = Artifact("user", "Something else, from bob@corp-mail.net")
+        return replace(draft, artifacts=(first, *draft.artifacts[1:])) if len(draft.artifacts) > 9 else draft
 
     def stages():
-        return [RepairExchanges(), reversed_users, MaskPII(), BoundToolOutput(), StableWindow()]
+        return [RepairExchanges(), later_reworded, MaskPII(), BoundToolOutput(), StableWindow()]
 
     remembering = Stabilizer(400, stages=stages(), checks=())
     history = []
