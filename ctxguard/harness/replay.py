@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -142,6 +143,9 @@ class _Player:
         self.overhead = session.overhead(stabilizer.counter)
         self.stabilizer = finished(stabilizer, session.adapter, self.artifacts)
         self.prices = prices
+        counter = self.stabilizer.counter
+        beside = self.overhead + counter.tools(self.tools)
+        self.tokens = list(accumulate(map(counter.artifact, self.artifacts), initial=beside))
         self.told = Replay(sessions=1, budget=stabilizer.budget_for())
         self.previous: list[Artifact] | None = None
         self.history_before = 0
@@ -165,16 +169,16 @@ class _Player:
             told.needed = max(told.needed, error.needed)
             self.previous = None
             return
-        report = result.report
-        told.pressed += report.tokens_before > report.budget
-        told.tokens_before += report.tokens_before
+        report, before = result.report, self.tokens[end]
+        told.pressed += before > report.budget
+        told.tokens_before += before
         told.tokens_after += report.tokens_after
         told.cuts += report.cut is not None and report.cut.fresh
         for check in report.checks:
             if not check.ok:
                 told.findings[check.name] = told.findings.get(check.name, 0) + 1
                 told.places.setdefault(check.name, f"call {told.calls} of session {self.id}: {check.findings[0]}")
-        self._price(result.artifacts, report.tokens_before, report.tokens_after)
+        self._price(result.artifacts, before, report.tokens_after)
 
     def _price(self, artifacts: list[Artifact], before: int, after: int) -> None:
         told, shared = self.told, 0
