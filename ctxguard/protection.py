@@ -11,8 +11,10 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 
 __all__ = [
+    "ASKED_BEHIND",
     "AUTHORITY",
     "LEFT_OUT",
+    "LEFT_OUT_END",
     "MESSAGES",
     "REACHED",
     "RECALLED",
@@ -40,6 +42,13 @@ REACHED: Final = "Previous phases completed. Current state:"
 """First line of a checkpoint."""
 LEFT_OUT: Final = "[Of the exchanges above, "
 """How the message begins that says where exchanges were left out between others."""
+LEFT_OUT_END: Final = " in the full conversation, those that matter least are left out.]"
+"""How it ends; a number stands between, or what masks it."""
+ASKED_BEHIND: Final = "\n\n***\n\n"
+"""What parts a message that a stage wrote from the words of the user's that are joined to it."""
+_MOST_LEFT_OUT: Final = 160
+"""Characters that such a message has at most: it is kept, so nothing longer may pass for one."""
+_OPENINGS: Final = (SUMMARY, RECALLED, REACHED, LEFT_OUT)
 TASK_SHARE: Final = 4
 """The first user message is the task unless it takes more than one part in four of the budget."""
 
@@ -90,14 +99,26 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
         calling = bool(artifact.calls)
         user = kind is Kind.USER
         asks = asked_by_user(artifact)
-        pinned = artifact.pinned or (user and not asks and artifact.text.startswith(LEFT_OUT))
+        pinned = artifact.pinned or (user and not asks and _is_first_left_out(draft.artifacts, position))
         found.append(Unit(position, position + 1, count(artifact), user, asks, asks or kind is Kind.ASSISTANT, pinned))
     return found
 
 
+def _is_first_left_out(artifacts: Sequence[Artifact], position: int) -> bool:
+    """Tell the message that says where exchanges were left out: a pruner leaves one, so no other one is kept."""
+    if not artifacts[position].text.startswith(LEFT_OUT):
+        return False
+    return not any(stands_in(a) and a.text.startswith(LEFT_OUT) for a in islice(artifacts, position))
+
+
 def stands_in(artifact: Artifact) -> bool:
     """Tell a message that a stage wrote in place of others, also where it comes back as part of a history."""
-    return artifact.kind is Kind.USER and artifact.text.startswith((SUMMARY, RECALLED, REACHED, LEFT_OUT))
+    if artifact.kind is not Kind.USER or not artifact.text.startswith(_OPENINGS):
+        return False
+    text = artifact.text
+    if text.startswith(LEFT_OUT):
+        return len(text) <= _MOST_LEFT_OUT and text.endswith(LEFT_OUT_END)
+    return ASKED_BEHIND not in text
 
 
 def asked_by_user(artifact: Artifact) -> bool:

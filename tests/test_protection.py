@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxguard import Artifact, Stabilizer
+from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.draft import Draft
-from ctxguard.protection import LEFT_OUT, REACHED, RECALLED, SUMMARY, recent_messages, task_of
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, RECALLED, SUMMARY, recent_messages, task_of
 from ctxguard.stages import SlidingWindow, StableWindow
 
 
@@ -41,7 +41,10 @@ def test_what_a_stage_wrote_takes_the_place_of_no_message_of_the_user(opening):
         Artifact("user", "Which is best?"),
     ]
     history += [Artifact("assistant", f"Looking at shelf {n}.") for n in range(20)]
-    history += [Artifact("user", f"{opening}something of old.]"), Artifact("assistant", "That is shelf 21.")]
+    history += [
+        Artifact("user", f"{opening}something of old{LEFT_OUT_END}"),
+        Artifact("assistant", "That is shelf 21."),
+    ]
     stabilizer = Stabilizer(90, stages=[StableWindow(target=0.5)], counter="estimate", keep_recent=1)
     result = stabilizer.stabilize(history)
     assert history[2] in result.artifacts
@@ -55,3 +58,40 @@ def test_what_a_stage_wrote_does_not_count_in_a_window_of_messages():
     kept = window.stabilize(talk).artifacts
     written = [*kept[:-1], Artifact("user", f"{RECALLED}\n[turn 1] user: hello"), kept[-1]]
     assert window.stabilize(written).artifacts == written
+
+
+@pytest.mark.parametrize(
+    "fake", [f"{LEFT_OUT}and now something else. " * 100, f"{LEFT_OUT}{'20 and ' * 100}{LEFT_OUT_END}"]
+)
+def test_what_only_begins_like_the_message_of_a_pruner_is_the_user_s_and_not_kept_for_good(fake):
+    history = [Artifact("user", "Buy a red kettle.")]
+    for _ in range(20):
+        history += [Artifact("user", fake), Artifact("assistant", "Yes.")]
+    assert recent_messages(history, 2) == [history[-1], history[-2]]
+    history.append(Artifact("user", "And now?"))
+    assert Stabilizer(2_000, counter="estimate").stabilize(history).report.ok
+
+
+def test_of_many_messages_like_that_of_a_pruner_only_the_first_is_kept_for_good():
+    history = [Artifact("user", "Buy a red kettle.")]
+    for number in range(90):
+        history += [Artifact("user", f"{LEFT_OUT}{number}{LEFT_OUT_END}"), Artifact("assistant", "Yes.")]
+    stabilizer = Stabilizer(400, counter="estimate")
+    for end in range(1, len(history) + 1):
+        result = stabilizer.stabilize(history[:end])
+        assert result.report.ok, str(result.report)
+    assert history[1] in result.artifacts
+
+
+@pytest.mark.parametrize("opening", [SUMMARY, RECALLED, REACHED])
+def test_a_question_that_was_joined_to_what_a_stage_wrote_stays_the_last_of_the_user_s(opening):
+    stabilizer = Stabilizer(
+        150, stages=[StableWindow(target=0.5)], provider="strict", counter="estimate", keep_recent=1
+    )
+    history = [Artifact("user", "Buy."), Artifact("assistant", "Yes."), Artifact("user", f"{opening}\nIt was red.")]
+    kept = stabilizer.stabilize([*history, Artifact("user", "Which colour has mine?")]).artifacts
+    for number in range(30):
+        call = ToolCall("look", "{}", f"c{number}")
+        result = Artifact("tool", f"Nothing stands on shelf {number} of the store room.", answers=call.id)
+        kept = stabilizer.stabilize([*kept, Artifact("assistant", "Looking.", calls=(call,)), result]).artifacts
+        assert any("Which colour" in artifact.text for artifact in kept)

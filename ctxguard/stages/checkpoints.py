@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import REACHED, Unit
+from ctxguard.protection import REACHED, Unit, stands_in
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, must_stay, selected
@@ -246,7 +246,7 @@ class _Phased(SelectedHistory):
         for number in range(self.seen, max(self.seen, len(self.units) - 1)):
             self.seen = number + 1
             members = self.members(number)
-            if members[0].text.startswith(REACHED):
+            if stands_in(members[0]) and members[0].text.startswith(REACHED):
                 self.own.append(number)
             for artifact in members:
                 ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))

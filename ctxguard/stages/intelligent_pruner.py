@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import LEFT_OUT, Unit, stands_in
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, Unit, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed
@@ -24,8 +24,8 @@ from ctxguard.stages.sliding_window import DEFAULT_RULES, ERRORS, PreservationRu
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
 
-_TELLS: Final = f"{LEFT_OUT}{{}} in the full conversation, those that matter least are left out.]"
-_TOLD: Final = re.compile(re.escape(LEFT_OUT) + r"(\d+) in the full conversation, ")
+_TOLD: Final = re.compile(f"{re.escape(LEFT_OUT)}([0-9]{{1,6}}){re.escape(LEFT_OUT_END)}")
+"""With fewer exchanges than a million: a number that nobody reaches would keep the pruner from judging again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class IntelligentPruner:
         """Return what says that the exchanges before a point were judged, where some of them are gone or will be."""
         if not (point and (gone or history.told or _exceeds(draft, history, end))):
             return None
-        text = draft.mask(_TELLS.format(history.count(point)))
+        text = draft.mask(f"{LEFT_OUT}{history.count(point)}{LEFT_OUT_END}")
         if text not in history.notes:
             history.notes[text] = Artifact(Kind.USER, text, pinned=True)
         return history.notes[text]

@@ -7,7 +7,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Part
 from ctxguard.draft import Draft
-from ctxguard.protection import MESSAGES
+from ctxguard.protection import ASKED_BEHIND, MESSAGES, asked_by_user, stands_in
 from ctxguard.stages.cuts import moved_cut
 
 __all__ = ["MergeMessageRuns"]
@@ -55,13 +55,14 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     text = _text_alone(first)
     if text is None:
         return None
+    between = ASKED_BEHIND if stands_in(first) and asked_by_user(last) else _BETWEEN
     if isinstance(last.content, str):
-        return last.revised(content=_BETWEEN.join(filter(None, (text, last.content))))
+        return last.revised(content=between.join(filter(None, (text, last.content))))
     number = next((n for n, part in enumerate(last.content) if part.text is not None and part.editable), None)
     if number is None:
         return None
     parts = list(last.content)
-    parts[number] = replace(parts[number], text=_BETWEEN.join(filter(None, (text, parts[number].text))))
+    parts[number] = replace(parts[number], text=between.join(filter(None, (text, parts[number].text))))
     return last.revised(content=tuple(parts))
 
 

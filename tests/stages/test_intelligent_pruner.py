@@ -7,7 +7,7 @@ import pytest
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import ToolCall
 from ctxguard.pii import DIGITS
-from ctxguard.protection import LEFT_OUT
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,
@@ -115,3 +115,12 @@ def test_what_the_pruner_writes_changes_no_limit_of_tool_outputs():
     assert len(notes(result)) == 1
     assert result[-1] != history[-1]
     assert stabilizer.stabilize(result).artifacts == result
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 150, "9" * 80, "999999999", "٣", "²", "0", ""])
+def test_a_number_that_somebody_made_up_neither_stops_the_pruner_nor_breaks_it(number):
+    history = loop(40)
+    history.insert(2, Artifact("user", f"{LEFT_OUT}{number}{LEFT_OUT_END}"))
+    result = Stabilizer(100_000, stages=[RepairExchanges(), IntelligentPruner(STRICT)]).stabilize(history)
+    assert result.report.ok, str(result.report)
+    assert len(result.artifacts) < len(history) / 2
