@@ -271,7 +271,8 @@ class IntelligentPruner:
             return None
         text = draft.mask(f"{LEFT_OUT}{history.count(point)}{LEFT_OUT_END}")
         if text not in history.notes:
-            history.notes[text] = Artifact(Kind.USER, text, pinned=True)
+            latest = list(history.notes.items())[-1:]  # that of the call before is asked for too
+            history.notes = {**dict(latest), text: Artifact(Kind.USER, text, pinned=True)}
         return history.notes[text]
 
 
