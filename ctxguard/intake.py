@@ -35,9 +35,11 @@ class Intake:
         # a set that has grown since then belongs to another continuation
         begin, known = (found.length, found.value) if found and len(found.value) == found.length else (0, set())
         _check_types(history, begin)
-        known.update(map(id, history[begin:]))
-        if len(known) != len(history):
+        fresh = set(map(id, history[begin:]))
+        # another thread may have put its own into the set by now, so its size says nothing
+        if len(fresh) != len(history) - begin or not known.isdisjoint(fresh):
             return _told_apart(history), ()
+        known |= fresh
         if begin < len(history):
             self._seen.keep(history, known, after=found)
         return history, cast("tuple[Artifact, ...]", found.items) if found else ()

@@ -406,8 +406,15 @@ def file(data: object) -> Part:
 
 
 def opaque(value: object) -> Part:
-    """Return the part of what nobody here knows: counted by its JSON, at most 20,000 characters of it."""
-    sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+    """Return the part of what nobody here knows: counted by its JSON, at most 20,000 characters of it.
+
+    Raises:
+        HistoryError: it cannot be written as JSON, so that no client could send it.
+    """
+    try:
+        sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
     return Part("opaque", tokens=EstimateCounter().count(sent[:_LOOKED_AT]))
 
 

@@ -82,10 +82,10 @@ class ReadCache(Generic[Message, Read]):
         key = id(message), time
         entry = self._new.get(key) or self._old.get(key)
         if entry is None or entry[0] is not message or entry[1] != message:
-            result = self._read_at(message, position)
+            result = _read_at(self._read, message, position)
             try:
                 snapshot = _snapshot(message, self._spelled, is_exact=self._spelled is None)
-            except _NoDataError:
+            except (_NoDataError, RecursionError):
                 return _NO_DATA, result
             entry = (message, snapshot, result)
         if self._new.get(key) is not entry:
@@ -93,12 +93,6 @@ class ReadCache(Generic[Message, Read]):
                 self._old, self._new = self._new, {}
             self._new[key] = entry
         return entry[1], entry[2]
-
-    def _read_at(self, message: Message, position: int) -> Read:
-        try:
-            return self._read(message)
-        except HistoryError as error:
-            raise HistoryError(str(error), position=position) from None
 
 
 class RunCache(Generic[Message, Read]):
@@ -150,10 +144,17 @@ class RunCache(Generic[Message, Read]):
 
     def _name_fault(self, items: Sequence[Message]) -> None:
         for position, item in enumerate(items):
-            try:
-                self._read((item,))
-            except HistoryError as error:
-                raise HistoryError(str(error), position=position) from None
+            _read_at(self._read, (item,), position)
+
+
+def _read_at(read: Callable[[Message], Read], message: Message, position: int) -> Read:
+    """Return what is read of a message; errors say where it stands."""
+    try:
+        return read(message)
+    except HistoryError as error:
+        raise HistoryError(str(error), position=position) from None
+    except RecursionError:
+        raise HistoryError("it is nested too deeply to be read", position=position) from None
 
 
 def _times(messages: Sequence[object], begin: int) -> list[int]:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
+from ctxguard.intake import Intake
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
@@ -200,3 +201,22 @@ def test_what_a_stage_of_ones_own_puts_into_the_draft_is_not_taken_for_what_was_
         history += [Artifact("user", f"Question {turn} of ann{turn}@corp-mail.net"), Artifact("assistant", "Yes. " * 9)]
         alone = Stabilizer(400, stages=stages(), checks=()).stabilize(history)
         assert remembering.stabilize(history).artifacts == alone.artifacts
+
+
+def test_what_stands_twice_is_told_apart_whatever_another_thread_takes_in_meanwhile():
+    intake, shared = Intake(), [Artifact("user", str(number)) for number in range(3)]
+    others = [*shared, Artifact("user", "of another thread")]
+
+    class Slow:
+        """An artifact of another class, which is asked for while its history is taken in."""
+
+        @property
+        def __class__(self) -> type:
+            intake.take(others)
+            return Artifact
+
+    intake.take(shared)
+    history, _ = intake.take([*shared, Slow(), shared[0]])
+    assert history[-1] is not shared[0]
+    assert history[-1] == shared[0]
+    assert len(set(map(id, history))) == len(history)

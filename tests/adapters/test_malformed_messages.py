@@ -408,3 +408,37 @@ def test_messages_of_langchain_are_no_input_items(kind):
 def test_instructions_that_are_no_text_are_refused(instructions):
     with pytest.raises(ConfigError, match=f"instructions are a text, not {type(instructions).__name__}"):
         stabilize_input([USER], Stabilizer(1_000), instructions=instructions)
+
+
+def nested(depth, kind, field):
+    part = {"type": kind, field: "x"}
+    for _ in range(depth):
+        part = {"type": kind, field: [part]}
+    return part
+
+
+def within_itself(kind, field):
+    part = {"type": kind}
+    part[field] = [part]
+    return part
+
+
+@pytest.mark.parametrize("adapter", [OpenAIAdapter(), ResponsesAdapter(), AnthropicAdapter()])
+@pytest.mark.parametrize("make", [lambda *names: nested(3_000, *names), within_itself], ids=["deep", "cyclic"])
+@pytest.mark.parametrize(("kind", "field"), [("thinking", "thinking"), ("search_result", "content"), ("new", "x")])
+def test_parts_without_end_are_refused(adapter, make, kind, field):
+    with pytest.raises(HistoryError, match=r"^message 1: "):
+        adapter.read([USER, {"role": "assistant", "content": [make(kind, field)]}])
+
+
+def test_a_part_that_no_client_could_send_is_refused():
+    with pytest.raises(HistoryError, match=r"^message 0: a part of unknown type cannot be written as JSON: "):
+        OpenAIAdapter().read([{"role": "user", "content": [{"type": "new", ("a", "b"): MAIL}]}])
+
+
+def test_a_message_that_is_nested_as_deep_as_json_goes_is_read_each_time():
+    deep = nested(240, "search_result", "content")
+    messages = [USER, {"role": "user", "content": "x", "metadata": deep}]
+    adapter = OpenAIAdapter()
+    for _ in range(2):
+        assert [artifact.text for artifact in adapter.read(messages)] == ["go", "x"]
