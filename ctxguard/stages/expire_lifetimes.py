@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
@@ -15,6 +15,9 @@ __all__ = ["ExpireLifetimes"]
 
 class ExpireLifetimes:
     """Drop artifacts whose lifetime is over, each with its whole exchange.
+
+    What `until` names is over once a later artifact carries that event, or a later exchange brings a result of the tool
+    of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
 
     Args:
         rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without one of their own; a tool's
@@ -35,10 +38,11 @@ class ExpireLifetimes:
         if not self.rules and self._is_timeless(draft):
             return draft
         ages = _ages(draft.artifacts)
-        last_seen = _last_events(draft.artifacts)
+        found = exchanges(draft.artifacts)
+        last_seen, last_results = _last_events(draft.artifacts), _last_results(found)
         gone: dict[int, str] = {}
-        for exchange in exchanges(draft.artifacts):
-            why = self._over(exchange, ages, last_seen)
+        for exchange in found:
+            why = self._over(exchange, ages, last_seen, last_results)
             if why and not exchange.open:
                 gone.update((id(artifact), why) for artifact in exchange.artifacts)
         return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
@@ -51,14 +55,21 @@ class ExpireLifetimes:
         self._timeless.keep(draft.artifacts, None, after=found)
         return True
 
-    def _over(self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int]) -> str:
+    def _over(
+        self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]
+    ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
             lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
             if lifetime is None or artifact.pinned:
                 continue
             if lifetime.turns is not None and ages[position] >= lifetime.turns:
                 return f"lived {lifetime.turns} turns"
-            if lifetime.until is not None and last_seen.get(lifetime.until, -1) > position:
+            if lifetime.until is None:
+                continue
+            if (
+                last_seen.get(lifetime.until, -1) > position
+                or last_results.get(lifetime.until, -1) > exchange.positions[0]
+            ):
                 return f"lived until {lifetime.until!r}"
         return ""
 
@@ -66,8 +77,7 @@ class ExpireLifetimes:
         if not self.rules:
             return None
         if artifact.kind is Kind.TOOL:
-            calls = {call.id: call.name for call in exchange.artifacts[0].calls}
-            name = artifact.name or calls.get(artifact.answers)
+            name = _tool_of(artifact, exchange)
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
@@ -99,3 +109,17 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
 
 def _last_events(artifacts: tuple[Artifact, ...]) -> dict[str, int]:
     return {event: position for position, artifact in enumerate(artifacts) for event in artifact.events}
+
+
+def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
+    """Return where the exchange begins that brought the latest result of each tool: parallel ones are equally new."""
+    return {
+        name: exchange.positions[0]
+        for exchange in found
+        for artifact in exchange.artifacts
+        if artifact.kind is Kind.TOOL and (name := _tool_of(artifact, exchange))
+    }
+
+
+def _tool_of(result: Artifact, exchange: Exchange) -> str | None:
+    return result.name or {call.id: call.name for call in exchange.artifacts[0].calls}.get(result.answers)

@@ -29,6 +29,22 @@ def test_a_lifetime_until_an_event_ends_when_a_later_artifact_carries_it():
     assert "a draft" not in kept([draft, Artifact("user", "done", events=("published",))])[0]
 
 
+def test_a_result_of_a_tool_ends_what_lives_until_that_tool():
+    def looked(*ids):
+        calls = tuple(ToolCall("snapshot", "{}", i) for i in ids)
+        return [Artifact("assistant", calls=calls), *(Artifact("tool", f"page {i}", answers=i) for i in ids)]
+
+    def pages(*history):
+        return [text for text in kept(history, {"snapshot": Lifetime(until="snapshot")})[0] if text.startswith("page")]
+
+    task = Artifact("user", "look")
+    assert pages(task, *looked("1")) == ["page 1"]
+    assert pages(task, *looked("1"), *looked("2"), *looked("3")) == ["page 3"]
+    assert pages(task, *looked("1"), *looked("2", "3")) == ["page 2", "page 3"]  # of parallel ones none is older
+    asked = Artifact("assistant", calls=(ToolCall("snapshot", "{}", "2"),))
+    assert pages(task, *looked("1"), asked) == ["page 1"]  # until the new one is there
+
+
 def test_an_exchange_goes_as_a_whole():
     call = Artifact("assistant", "", calls=(ToolCall("shot", "{}", "1"),))
     shot = Artifact("tool", "pixels", answers="1", lifetime=Lifetime(turns=1))
