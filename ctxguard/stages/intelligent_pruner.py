@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, Unit, stands_in
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, SUMMARY, Unit, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed
@@ -70,6 +70,7 @@ class _Judged(RunsHistory):
         scores: of the first so many exchanges.
         written: numbers of the messages that stages wrote.
         told: numbers of those by which a pruner says that it has judged what stands above.
+        records: numbers of summaries and checkpoints: what they stand for is nowhere else.
         notes: the message of this pruner, by its text: the same object in each call.
     """
 
@@ -79,6 +80,7 @@ class _Judged(RunsHistory):
     scores: tuple[int, Sequence[Importance]] = (0, ())
     written: list[int] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
     notes: dict[str, Artifact] = field(default_factory=dict)
 
     def watch(self, rules: Sequence[PreservationRule]) -> None:
@@ -92,6 +94,7 @@ class _Judged(RunsHistory):
             if stands_in(first):
                 self.written.append(number)
                 self.told += [number] if first.text.startswith(LEFT_OUT) else []
+                self.records += [number] if first.text.startswith((SUMMARY, REACHED)) else []
         self.seen = end
 
     def judged(self) -> tuple[int, int]:
@@ -124,9 +127,9 @@ class _Judged(RunsHistory):
         return number
 
     def spared(self, rules: PruningRules, end: int) -> set[int]:
-        """Return what is kept whatever its score: the latest, errors with what stands around them, what rules name."""
+        """Return what is kept whatever its score: the latest, records, errors with their surroundings, what rules name."""
         named, errors = self._kept_by(rules.preserve, min(self.seen, end), end)
-        kept = {n for n in (*self.named, *named) if n < end}
+        kept = {n for n in (*self.named, *named, *self.records) if n < end}
         around = rules.keep_error_context
         for number in (*self.errors, *errors):
             if number < end:

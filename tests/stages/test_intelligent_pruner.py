@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prefix_law import grown
 
-from ctxguard import Artifact, Stabilizer
+from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.artifacts import ToolCall
 from ctxguard.pii import DIGITS
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, SUMMARY
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,
@@ -50,6 +53,19 @@ def test_a_message_says_where_exchanges_were_judged_and_nothing_is_said_where_al
     assert [d.action for d in result.report.decisions if d.artifact is result.artifacts[place]] == ["summarised"]
     lenient = Stabilizer(100_000, stages=[IntelligentPruner(PruningRules(importance_threshold=0.0))])
     assert lenient.stabilize(history).artifacts == history
+
+
+@pytest.mark.parametrize("record", [f"{SUMMARY}\nAnn seeks a kettle.", f"{REACHED}\n\nPhase: login"])
+def test_what_stands_for_what_is_gone_stays_however_little_it_matters(record):
+    history = loop(40)
+    history.insert(2, Artifact("user", record))
+    most = PruningRules(importance_threshold=1.0, keep_error_context=0)
+    stabilizer = Stabilizer(100_000, stages=[IntelligentPruner(most)])
+    result = stabilizer.stabilize(history).artifacts
+    assert result[2] is history[2]
+    assert len(result) < 30
+    assert stabilizer.stabilize([*result, *loop(60, 40)]).artifacts[2] is history[2]  # where results are stored, too
+    assert history[2] in IntelligentPruner(most).prune(history)
 
 
 def test_pruning_a_list_by_hand_writes_nothing_into_it():
@@ -124,3 +140,36 @@ def test_a_number_that_somebody_made_up_neither_stops_the_pruner_nor_breaks_it(n
     result = Stabilizer(100_000, stages=[RepairExchanges(), IntelligentPruner(STRICT)]).stabilize(history)
     assert result.report.ok, str(result.report)
     assert len(result.artifacts) < len(history) / 2
+
+
+WORDS = ["alpha", "beta", "kettle", "shelf", "error", "red", "done"]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+STEPS = st.one_of(
+    st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=2)), st.tuples(TEXTS, st.lists(TEXTS, max_size=1).map(tuple))
+)
+
+
+def grown_by(number, said, others):
+    """Return a reply and what comes for it: messages of the user's, or the results of a call."""
+    if isinstance(others, list):
+        return [Artifact("assistant", said), *(Artifact("user", text) for text in others)]
+    call = ToolCall("look", "{}", f"c{number}")
+    return [Artifact("assistant", calls=(call,)), Artifact("tool", " ".join((said, *others)), answers=call.id)]
+
+
+@settings(max_examples=60)
+@given(TEXTS, st.lists(STEPS, min_size=3, max_size=14), st.sampled_from([90, 150, 3_000]), st.integers(1, 3))
+def test_the_laws_hold_where_every_exchange_is_judged_at_once(opening, steps, budget, every):
+    rules = PruningRules(keep_error_context=0, preserve=())
+    stages = [RepairExchanges(), IntelligentPruner(rules, every=every), StableWindow()]
+    stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1)
+    history, prompt = [Artifact("user", opening)], None
+    for number, step in enumerate(steps):
+        history += grown_by(number, *step)
+        try:
+            result = stabilizer.stabilize(history)
+        except BudgetExceededError:
+            prompt = None
+            continue
+        assert result.report.ok, str(result.report)
+        prompt = grown(prompt, result)
