@@ -127,7 +127,7 @@ class _Judged(RunsHistory):
         return number
 
     def spared(self, rules: PruningRules, end: int) -> set[int]:
-        """Return what is kept whatever its score: the latest, records, errors with their surroundings, what rules name."""
+        """Return what is kept whatever its score: the latest, records, errors and their surroundings, named ones."""
         named, errors = self._kept_by(rules.preserve, min(self.seen, end), end)
         kept = {n for n in (*self.named, *named, *self.records) if n < end}
         around = rules.keep_error_context
