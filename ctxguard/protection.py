@@ -44,8 +44,11 @@ LEFT_OUT: Final = "[Of the exchanges above, "
 """How the message begins that says where exchanges were left out between others."""
 LEFT_OUT_END: Final = " in the full conversation, those that matter least are left out.]"
 """How it ends; a number stands between, or what masks it."""
-ASKED_BEHIND: Final = "\n\n[What the user says now:]\n\n"
-"""What parts a message that a stage wrote from the words of the user's that are joined to it."""
+ASKED_BEHIND: Final = "\n\n>>>\n\n"
+"""What parts a message that a stage wrote from the words of the user's that are joined to it.
+
+No summary is likely to hold it, and it takes no more tokens than joining saves: words would not fit a full budget.
+"""
 _MOST_LEFT_OUT: Final = 160
 """Characters that such a message has at most: it is kept, so nothing longer may pass for one."""
 _OPENINGS: Final = (SUMMARY, RECALLED, REACHED, LEFT_OUT)

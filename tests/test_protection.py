@@ -95,3 +95,15 @@ def test_a_question_that_was_joined_to_what_a_stage_wrote_stays_the_last_of_the_
         result = Artifact("tool", f"Nothing stands on shelf {number} of the store room.", answers=call.id)
         kept = stabilizer.stabilize([*kept, Artifact("assistant", "Looking.", calls=(call,)), result]).artifacts
         assert any("Which colour" in artifact.text for artifact in kept)
+
+
+@pytest.mark.parametrize("written", [f"{LEFT_OUT}4{LEFT_OUT_END}", f"{REACHED}\nIt was red."])
+def test_a_window_that_begins_with_what_a_stage_wrote_keeps_the_question_of_its_turn(written):
+    history = [Artifact("user", "Buy a red kettle."), Artifact("assistant", "Yes."), Artifact("user", "Which is best?")]
+    for number in range(12):
+        call = ToolCall("look", "{}", f"c{number}")
+        history += [Artifact("assistant", calls=(call,)), Artifact("tool", f"Shelf {number}.", answers=call.id)]
+        history += [Artifact("user", written)] if number == 6 else []
+    for budget in range(80, 240, 2):
+        stabilizer = Stabilizer(budget, stages=[StableWindow(target=0.9)], counter="estimate", keep_recent=1)
+        assert history[2] in stabilizer.stabilize(history).artifacts, budget

@@ -132,8 +132,6 @@ def selected(
         note: gives the message that stands at the point.
     """
     row = _row(draft, history, choose, settle, note, len(history.units))
-    if 0 not in row.flags and row.note is None:
-        return with_cut(draft, draft, None)
     result = draft.revise(compress(draft.artifacts, row.flags), reason=reason, otherwise=otherwise)
     if row.note is not None:
         place = row.flags.count(1, 0, row.place)

@@ -205,7 +205,7 @@ class _Window:
 
     def _anchor(self, begin: int) -> int | None:
         """Return the user message that opened the turn a window begins in, where it is not in the window itself."""
-        if begin >= len(self._last_user) or self.units[begin].user:
+        if begin >= len(self._last_user) or self.units[begin].asks:
             return None
         anchor = self._last_user[begin]
         return None if anchor in self.given_up else anchor

@@ -84,8 +84,8 @@ def test_a_result_that_comes_back_is_left_as_it_is_and_grows(steps, others):
     stabilizer = Stabilizer(6_000, stages=stages)
     result = stabilizer.stabilize(loop(steps)).artifacts
     assert stabilizer.stabilize(result).artifacts == result
-    for grown in range(steps, steps + 30):
-        result = stabilizer.stabilize([*result, *loop(grown + 1, grown)]).artifacts
+    for number in range(steps, steps + 30):
+        result = stabilizer.stabilize([*result, *loop(number + 1, number)]).artifacts
         assert len(notes(result)) == 1
         assert stabilizer.stabilize(result).artifacts == result
 

@@ -12,6 +12,7 @@ from prefix_law import grown
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
 from ctxguard.policies import POLICIES
+from ctxguard.protection import REACHED, RECALLED, SUMMARY, asked_by_user
 from ctxguard.stages import MergeMessageRuns, StableWindow
 from ctxguard.testing import histories
 from ctxguard_openai import stabilize_messages
@@ -122,3 +123,15 @@ def test_a_message_of_a_role_that_nobody_knows_stays_apart():
     ]
     result = Stabilizer(1_000, provider="strict").stabilize(history)
     assert [artifact.text for artifact in result.artifacts] == ["go", "Done.", "Not good.", "and now?"]
+
+
+@pytest.mark.parametrize("opening", [SUMMARY, RECALLED, REACHED])
+@pytest.mark.parametrize("counter", ["estimate", "o200k_base", "cl100k_base"])
+def test_what_a_stage_wrote_is_parted_from_the_words_behind_it_at_no_cost(opening, counter):
+    written, asked = Artifact("user", f"{opening}\nIt was red."), Artifact("user", "Which colour has mine?")
+    counted = Stabilizer(1_000, counter=counter).counter
+    (joined,) = merged(written, asked)
+    assert joined.text.startswith(written.text)
+    assert joined.text.endswith(asked.text)
+    assert asked_by_user(joined)
+    assert counted.artifact(joined) <= counted.artifacts([written, asked])
