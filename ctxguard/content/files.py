@@ -7,6 +7,7 @@ import mimetypes
 import os
 import re
 import stat
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "pick_lines",
     "read_lines",
     "read_source",
+    "spelled",
 ]
 
 WHOLE: Final = 4_000_000
@@ -289,9 +291,14 @@ def pick_lines(text: str, first: int, last: int) -> str:
     return "".join(lines[first - 1 : last])
 
 
+def spelled(first: int, last: int) -> str:
+    """Write a range; one without an end, as the command line gives it, by its start."""
+    return f"from {first} on" if last == sys.maxsize else f"{first}-{last}"
+
+
 def _require_lines(there_are: int, first: int, last: int) -> None:
     if first > max(1, there_are):
-        raise RefusedError(f"has no lines {first}-{last}, only {there_are}")
+        raise RefusedError(f"has no lines {spelled(first, last)}, only {there_are}")
 
 
 def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:

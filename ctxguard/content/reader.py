@@ -20,6 +20,7 @@ from ctxguard.content.files import (
     pick_lines,
     read_lines,
     read_source,
+    spelled,
 )
 from ctxguard.content.fitting import fit
 from ctxguard.content.processors.documents import converted, default_cache_dir
@@ -253,7 +254,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     finally:
         wrapper.detach()
     if before < first - 1 or (before and not chosen):
-        raise RefusedError(f"has no rows {first}-{last}, only {before}")
+        raise RefusedError(f"has no rows {spelled(first, last)}, only {before}")
     return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 

@@ -33,6 +33,7 @@ def test_ranges(run):
     assert run("a.txt", "--lines", "3:4").stdout == "line 3\nline 4\n"
     assert run("a.txt", "--lines", "99:").stdout == "line 99\nline 100\n"
     assert run("a.csv", "--rows", "7").stdout == "id,name\n7,x\n"
+    assert "has no lines from 101 on, only 100" in run("a.txt", "--lines", "101:").stderr
 
 
 def test_json_holds_the_numbers(run):

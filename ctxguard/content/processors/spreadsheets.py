@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.files import RefusedError
+from ctxguard.content.files import RefusedError, spelled
 from ctxguard.content.processors.tables import Record, Table, TableShape, write_row
 from ctxguard.content.processors.trees import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
@@ -93,7 +93,7 @@ def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None 
     sheets = [_sheet(entry, limits, rows) for entry in entries]
     if rows is not None and sheets and rows[0] > max(1, *(sheet.rows for sheet in sheets)):
         there_are = ", ".join(f"sheet {sheet.name} has {sheet.rows}" for sheet in sheets[:20])
-        raise RefusedError(f"has no rows {rows[0]}-{rows[1]}; {there_are}")
+        raise RefusedError(f"has no rows {spelled(*rows)}; {there_are}")
     return SheetsShape(sheets)
 
 
