@@ -311,7 +311,7 @@ def _lines(report: Report) -> list[str]:
             f"cut: the prompt changes from position {report.cut.position} on, {report.cut.rebilled:,} tokens re-billed"
         )
     elif report.changed:
-        lines.append("cut: none in this call")
+        lines.append("cut: none in this call" + ("; an earlier one holds" if report.cut is not None else ""))
     if report.unread:
         lines.append(report.unread_told)
     for check in report.checks:

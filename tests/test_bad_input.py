@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
+from ctxguard.content import context_result
 from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, HistoryError, PairingError
-from ctxguard.stages import BoundToolOutput, ExpireLifetimes, FillBudget, RepairExchanges, SlidingWindow, StableWindow
+from ctxguard.stages import (
+    BoundToolOutput,
+    ExpireLifetimes,
+    FillBudget,
+    MaskPII,
+    RepairExchanges,
+    SlidingWindow,
+    StableWindow,
+)
+from ctxguard.stores import MemoryStore
 from ctxguard_anthropic import astabilize_request, stabilize_request
 from ctxguard_openai import stabilize_messages
 
@@ -158,6 +168,8 @@ def test_an_overhead_that_is_no_number_of_tokens_is_refused(overhead):
 
 
 SETTINGS = [
+    ("masker", "is a Masker, not MemoryStore", lambda: MaskPII(masker=MemoryStore())),
+    ("preset", "is a TruncationConfig, not int", lambda: context_result(5)),
     ("lifetimes", "dict", lambda: ExpireLifetimes(["x"])),
     ("lifetimes", "2 is no Lifetime", lambda: ExpireLifetimes({"search": 2})),
     ("lifetimes", r"Lifetime\(turns=2\)", lambda: Stabilizer.from_policy("chat", budget=100, lifetimes={"search": 2})),

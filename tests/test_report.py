@@ -140,3 +140,13 @@ def test_a_report_claims_nothing_of_the_call_before_that_it_cannot_know():
     assert "dropped" in report.counts()  # what the call before was sent first is gone
     assert "cut: none in this call" in str(report)
     assert "extended" not in str(report)
+
+
+def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
+    stabilizer, history, told = Stabilizer(400), [], []
+    for number in range(30):
+        history.append(Artifact("user" if number % 2 == 0 else "assistant", f"Message {number}: " + "word " * 30))
+        report = stabilizer.stabilize(history).report
+        if report.cut is not None:
+            told.append((report.cut.fresh, "cut: none in this call; an earlier one holds" in str(report)))
+    assert set(told) == {(True, False), (False, True)}

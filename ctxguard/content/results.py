@@ -21,7 +21,7 @@ from ctxguard.content.fitting import measure
 from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError
 from ctxguard.tokens import find_counter
-from ctxguard.validation import opened
+from ctxguard.validation import instance, opened
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -158,9 +158,10 @@ def context_result(
     """
     if callable(preset):
         return context_result()(cast("Callable[..., object]", preset))
-    truncation = get_truncation_config(preset, config=config) if isinstance(preset, str) else preset
+    named = get_truncation_config(preset, config=config) if isinstance(preset, str) else preset
+    truncation = instance(named, TruncationConfig, "preset")
     saves = functools.partial(_place, opened(store), workspace, config) if save else None
-    preview = _Preview(cast("TruncationConfig", truncation), find_counter(counter).count, saves)
+    preview = _Preview(truncation, find_counter(counter).count, saves)
     return functools.partial(_decorate, preview)
 
 

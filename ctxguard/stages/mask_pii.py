@@ -12,6 +12,7 @@ from ctxguard.artifacts import Artifact, Kind, Slot
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.validation import instance
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
@@ -31,7 +32,7 @@ class MaskPII:
         masker: a masker of one's own (strategies, vault), in place of `rules`.
 
     Raises:
-        ConfigError: both are given, or one of the rules is no detector.
+        ConfigError: both are given, one of the rules is no detector, or the masker is none.
     """
 
     name = "MaskPII"
@@ -40,7 +41,7 @@ class MaskPII:
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
         self._rules = _detectors(rules)
-        self._masker = masker
+        self._masker = None if masker is None else _wanted(masker)
         self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
 
     @property
@@ -81,6 +82,12 @@ class MaskPII:
         masked = artifacts if unchanged else known + fresh
         self._known.keep(artifacts, masked, after=found)
         return masked, known
+
+
+def _wanted(masker: object) -> Masker:
+    from ctxguard.pii import Masker
+
+    return instance(masker, Masker, "masker")
 
 
 def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
