@@ -13,6 +13,7 @@ from ctxguard.content.compression import MessageCompressor
 from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
 from ctxguard.draft import Draft, Stage
+from ctxguard.errors import ConfigError
 from ctxguard.metrics import ContextMetrics
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.stabilizer import Stabilizer
@@ -62,6 +63,9 @@ class ContextManager:
         pruner: judges what is older than the window.
         metrics: sums up what was saved.
         report: on the latest call; None before the first.
+
+    Raises:
+        ConfigError: the configuration is none, or its budget is a share of the window.
     """
 
     def __init__(
@@ -124,6 +128,12 @@ class ContextManager:
 
     def _built(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
         config = self.config.stabilizer
+        if isinstance(config.budget, str):
+            raise ConfigError(
+                f"a ContextManager knows no window, and its budget is a share of one: {config.budget!r}; "
+                "give stabilizer.budget in tokens",
+                setting="stabilizer.budget",
+            )
         chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self._compress]
         if config.budget is not None:
             chain.append(StableWindow(target=config.target))

@@ -9,6 +9,7 @@ import pytest
 from ctxguard import Artifact, BudgetExceededError, ContextConfig, Kind, ToolCall
 from ctxguard.artifacts import Part
 from ctxguard.context_manager import ContextManager
+from ctxguard.errors import ConfigError
 from ctxguard.stores import SQLiteStore
 
 SNAPSHOT = (
@@ -195,6 +196,12 @@ def test_the_budget_of_the_stabilizer_section_holds():
     assert manager.report.ok
     with pytest.raises(BudgetExceededError):
         run([Artifact("system", "rule " * 900), Artifact("user", "hi")], stabilizer={"budget": 400})
+
+
+def test_a_budget_that_is_a_share_of_a_window_is_refused_when_it_is_given():
+    with pytest.raises(ConfigError, match="budget in tokens") as caught:
+        ContextManager(ContextConfig(stabilizer={"budget": "50%"}))
+    assert caught.value.setting == "stabilizer.budget"
 
 
 def test_calls_keep_their_results_whatever_the_strategy():
