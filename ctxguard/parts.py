@@ -29,6 +29,8 @@ Rule: TypeAlias = Callable[[object, Path], list[Slot]]
 """Gives the pieces of a part by the part and its place."""
 
 _TITLES: Final = ("title", "source", "context")
+_BESIDE: Final = ("extras", "metadata")
+"""Fields from which LangChain's packages take a title and a context where the part itself has none."""
 _HOLDERS: Final = ("source", "input_audio", "file")
 """Fields that may hold a medium in place of the part itself."""
 _PAYLOADS: Final = ("base64", "data", "file_data")
@@ -85,15 +87,16 @@ def text_part(field: str, kind: PartKind = "text") -> Rule:
 
 
 def named_part(rule: Rule) -> Rule:
-    """Return a rule that reads what names a document or a search result behind what it holds.
+    """Return a rule that reads what names a part, such as a document or a search result, behind what it holds.
 
     Args:
         rule: of what it holds.
     """
 
     def slots(part: object, path: Path) -> list[Slot]:
-        found = ((name, text_of(part, name)) for name in _TITLES)
-        return [*rule(part, path), *(((*path, name), Part("text", text)) for name, text in found if text)]
+        holders = [(path, part), *(((*path, key), get(part, key)) for key in _BESIDE)]
+        found = (((*place, name), text_of(holder, name)) for place, holder in holders for name in _TITLES)
+        return [*rule(part, path), *((place, Part("text", text)) for place, text in found if text)]
 
     return slots
 

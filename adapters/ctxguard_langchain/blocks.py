@@ -55,19 +55,22 @@ def _found(block: object, path: Path) -> list[Slot]:
 
 
 def _document(block: object, path: Path) -> list[Slot]:
-    source = get(block, "source")
-    return text_part("data")(source, (*path, "source")) if get(source, "type") == "text" else file_part(block, path)
+    source, place = get(block, "source"), (*path, "source")
+    if get(source, "type") == "text":
+        return text_part("data")(source, place)
+    return _found(source, place) if get(source, "type") == "content" else file_part(block, path)
 
 
 BLOCKS: Final = Dialect(
     {
-        **dict.fromkeys(("text", "text-plain", "input_text", "output_text"), _text),
+        **dict.fromkeys(("text", "input_text", "output_text"), _text),
+        "text-plain": named_part(_text),
         "refusal": text_part("refusal", "refusal"),
         **dict.fromkeys(_REASONING, _reasoning),
         **dict.fromkeys(map(str, CALL_FIELDS), lambda _block, _path: [((), Part("opaque", tokens=0))]),
-        **dict.fromkeys(("image", "image_url"), image_part),
+        **dict.fromkeys(("image", "image_url"), named_part(image_part)),
         **dict.fromkeys(("audio", "input_audio"), audio_part),
-        **dict.fromkeys(("file", "video", "media"), file_part),
+        **dict.fromkeys(("file", "video", "media"), named_part(file_part)),
         "search_result": named_part(_found),
         "document": named_part(_document),
     },

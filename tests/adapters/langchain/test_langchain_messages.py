@@ -313,11 +313,38 @@ def document(words, **fields):
     return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": words}, **fields}
 
 
-@pytest.mark.parametrize("make", [found, document])
+def held(words, **fields):
+    texts = [{"type": "text", "text": words}]
+    return {"type": "document", "source": {"type": "content", "content": texts}, **fields}
+
+
+def whole(words, **fields):
+    return {"type": "document", "source": {"type": "content", "content": words}, **fields}
+
+
+def plain(words, **fields):
+    return {"type": "text-plain", "text": words, "mime_type": "text/plain", **fields}
+
+
+@pytest.mark.parametrize("make", [found, document, held, whole, plain])
 def test_documents_and_search_results_are_read_where_they_hold_text(make):
     said = HumanMessage([make(f"write {MAIL}", title=f"of {MAIL}")])
     assert read(said)[0].text.startswith(f"write {MAIL}")
     assert masked(said)[0].content == [make(f"write {HIDDEN}", title=f"of {HIDDEN}")]
+
+
+@pytest.mark.parametrize("kind", ["file", "image", "text-plain"])
+@pytest.mark.parametrize("holder", [None, "extras", "metadata"])
+def test_what_names_a_medium_is_masked_wherever_the_package_of_a_provider_takes_it_from(kind, holder):
+    def block(told):
+        names = {"title": f"of {told}", "context": f"for {told}"}
+        return {"type": kind, "text": "x", "url": "u", **({holder: names} if holder else names)}
+
+    assert masked(HumanMessage([block(MAIL)]))[0].content == [block(HIDDEN)]
+    (artifact,) = read(HumanMessage([block(MAIL)]))
+    (emptied,) = ADAPTER.write([], [artifact.edit(lambda _, text: "x" if text == "x" else "")])
+    told = emptied.content[0][holder] if holder else emptied.content[0]
+    assert (told["title"], told["context"]) == ("…", "…")
 
 
 def test_a_search_result_of_which_nothing_is_left_goes_and_a_part_of_one_alone():
@@ -327,7 +354,7 @@ def test_a_search_result_of_which_nothing_is_left_goes_and_a_part_of_one_alone()
         return out.content
 
     assert gone(found("bye", "bye")) == ["stays"]
-    assert gone(document("bye", title="t")) == ["stays"]
+    assert gone(document("bye", title="t")) == gone(held("bye")) == gone(whole("bye")) == ["stays"]
     assert gone(found("bye", "so")) == [found("so"), "stays"]
     assert gone(found("so", title="bye")) == [found("so", title="…"), "stays"]
 
