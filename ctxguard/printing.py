@@ -70,10 +70,20 @@ def note(line: str) -> None:
 
 
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
-    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page."""
+    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page.
+
+    Several texts, and the parts of a page, are headed by the number of their session, from 0 as `check` counts.
+    """
+    several = len(reports) > 1
     if form is ReportFormat.JSON:
-        return "\n".join(report.to_json(indent=2 if len(reports) == 1 else None) for report in reports)
+        return "\n".join(report.to_json(indent=None if several else 2) for report in reports)
     if form is ReportFormat.TEXT:
-        return "\n".join(map(str, reports))
-    shown = "\n".join(report._repr_html_() for report in reports)
+        return (
+            "\n\n".join(f"session {n}: {report}" for n, report in enumerate(reports))
+            if several
+            else "".join(map(str, reports))
+        )
+    shown = "\n".join(
+        (f"<h2>session {n}</h2>" if several else "") + report._repr_html_() for n, report in enumerate(reports)
+    )
     return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"

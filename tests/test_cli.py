@@ -168,7 +168,11 @@ def test_reports_of_several_sessions_are_a_document_a_line_and_one_page(tmp_path
     several.write_text("\n".join(json.dumps({"id": i, "messages": MESSAGES}) for i in "ab"))
     told = cli("stabilize", several, "-b", 600, "-r", "json").stdout.splitlines()
     assert [json.loads(line)["ok"] for line in told] == [True, True]
-    assert cli("stabilize", several, "-b", 600, "-r", "html").stdout.count("<!doctype html>") == 1
+    page = cli("stabilize", several, "-b", 600, "-r", "html").stdout
+    assert page.count("<!doctype html>") == 1
+    assert "<h2>session 1</h2>" in page
+    shown = cli("stabilize", several, "-b", 600, "-r", "text").stdout
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("session ")] == ["0:", "1:"]
 
 
 def test_standard_input_and_gzip_and_lines_are_read(tmp_path):
