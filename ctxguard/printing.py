@@ -84,6 +84,8 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
             else "".join(map(str, reports))
         )
     shown = "\n".join(
-        (f"<h2>session {n}</h2>" if several else "") + report._repr_html_() for n, report in enumerate(reports)
+        (f"<h2 style='font:600 15px system-ui,sans-serif;margin:24px 16px 0'>session {n}</h2>" if several else "")
+        + report._repr_html_()
+        for n, report in enumerate(reports)
     )
     return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"

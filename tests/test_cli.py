@@ -170,7 +170,7 @@ def test_reports_of_several_sessions_are_a_document_a_line_and_one_page(tmp_path
     assert [json.loads(line)["ok"] for line in told] == [True, True]
     page = cli("stabilize", several, "-b", 600, "-r", "html").stdout
     assert page.count("<!doctype html>") == 1
-    assert "<h2>session 1</h2>" in page
+    assert ">session 1</h2>" in page
     shown = cli("stabilize", several, "-b", 600, "-r", "text").stdout
     assert [line.split()[1] for line in shown.splitlines() if line.startswith("session ")] == ["0:", "1:"]
 
