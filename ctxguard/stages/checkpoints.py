@@ -6,10 +6,11 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
@@ -144,7 +145,7 @@ class CheckpointManager:
         """The checkpoints of the session by phase, also those of an earlier process."""
         with self._lock:
             found = {key: self._store.get(NAMESPACE, key) for key in self._store.keys(NAMESPACE)}
-        prefix = f"{self.session}/"
+        prefix = self._key("")
         return {k.removeprefix(prefix): _loaded(v) for k, v in found.items() if v and k.startswith(prefix)}
 
     def create_checkpoint(
@@ -162,15 +163,17 @@ class CheckpointManager:
             state: where things stand.
             completed_objectives: what has been done.
             messages: how many messages of the history it stands for; as a stage, contexts then begin behind them.
+
+        Raises:
+            ConfigError: `state` is no `PageState` and no dict of its fields.
         """
-        if not isinstance(state, PageState):
-            state = PageState(**state)
+        state = _page_state(state)
         done = tuple(completed_objectives)
         summary = self._sized(_summary(state, done))
         checkpoint = Checkpoint(phase, self._clock(), state, done, summary, messages)
         record = json.dumps({**asdict(checkpoint), "timestamp": checkpoint.timestamp.isoformat()})
         with self._lock:
-            self._store.put(NAMESPACE, f"{self.session}/{phase}", record.encode())
+            self._store.put(NAMESPACE, self._key(phase), record.encode())
             self.current_phase = phase
             if messages:
                 self._marks[phase] = messages
@@ -179,6 +182,10 @@ class CheckpointManager:
     def get_context_from_checkpoint(self, checkpoint: Checkpoint, original_instructions: str) -> list[Artifact]:
         """Return the smallest context to go on with: the instructions, and what was reached."""
         return [Artifact(Kind.USER, original_instructions), Artifact(Kind.ASSISTANT, self._text(checkpoint))]
+
+    def _key(self, phase: str) -> str:
+        """Return where the checkpoint of a phase is kept; names of sessions may hold slashes, too."""
+        return f"{quote(self.session, safe='')}/{phase}"
 
     def _text(self, checkpoint: Checkpoint) -> str:
         text = (
@@ -283,6 +290,17 @@ def _stays(draft: Draft, history: _Phased, begin: int) -> set[int]:
     first = min(stays)
     opener = next((n for n in reversed(history.users) if n <= first), first)
     return stays if history.units[first].user else {*stays, opener}
+
+
+def _page_state(state: object) -> PageState:
+    if isinstance(state, PageState):
+        return state
+    known = {field.name for field in fields(PageState)}
+    if not isinstance(state, Mapping):
+        raise ConfigError(f"state is a PageState or a dict of its fields, not {type(state).__name__}", setting="state")
+    if unknown := set(state) - known:
+        raise ConfigError(f"state has no {min(unknown)!r}; known are {', '.join(sorted(known))}", setting="state")
+    return PageState(**state)
 
 
 def _end(unit: Unit) -> int:

@@ -34,7 +34,7 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import PageState, phase_rules
 from ctxguard.stages.sliding_window import reports_error
-from ctxguard.stores import SQLiteStore
+from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.testing import histories, law_findings
 from ctxguard.tokens import REPLY_TOKENS
 
@@ -279,6 +279,27 @@ def test_a_checkpoint_is_made_kept_and_resumed_after_a_restart(tmp_path):
         assert part in context[1].text
     assert made.summary == "Successfully completed 2 objectives. Currently on Cart page."
     assert made.timestamp == now
+
+
+def test_sessions_with_slashes_in_their_names_keep_their_checkpoints_apart():
+    store = MemoryStore()
+    for session in ("s1", "s1/2"):
+        CheckpointManager(store=store, session=session).create_checkpoint("a/b", {"url": session}, [])
+    for session in ("s1", "s1/2"):
+        found = CheckpointManager(store=store, session=session).checkpoints
+        assert {phase: checkpoint.state.url for phase, checkpoint in found.items()} == {"a/b": session}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"page": "Cart"}, "state has no 'page'; known are page_title, url"),
+        (None, "state is a PageState or a dict of its fields, not NoneType"),
+    ],
+)
+def test_a_state_of_another_form_is_refused(state, said):
+    with pytest.raises(ConfigError, match=said):
+        CheckpointManager().create_checkpoint("cart", state, [])
 
 
 def test_a_checkpoint_has_a_size_limit():
