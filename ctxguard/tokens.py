@@ -419,8 +419,7 @@ class ArtifactCounter:
                     total += self.text(part.text)
         for call in artifact.calls:
             total += CALL_TOKENS + self.text(call.name) + self.text(call.arguments)
-        # providers take results by id alone, where they have one
-        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):
+        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
             total += NAME_TOKENS + self.text(artifact.name)
         return total
 
