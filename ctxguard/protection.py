@@ -88,7 +88,7 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
     """
     count = draft.counter.artifact
     found: list[Unit] = []
-    calling = False
+    calling, told = False, None
     for position, artifact in enumerate(draft.artifacts[begin:], begin):
         kind = artifact.kind
         if kind is Kind.SYSTEM or kind is Kind.TASK:
@@ -102,16 +102,16 @@ def units(draft: Draft, begin: int = 0) -> list[Unit]:
         calling = bool(artifact.calls)
         user = kind is Kind.USER
         asks = asked_by_user(artifact)
-        pinned = artifact.pinned or (user and not asks and _is_first_left_out(draft.artifacts, position))
+        pinned = artifact.pinned
+        if user and not asks and artifact.text.startswith(LEFT_OUT):  # a pruner leaves one, so no other one is kept
+            told = any(map(_tells_left_out, draft.artifacts[:position])) if told is None else True
+            pinned = pinned or not told
         found.append(Unit(position, position + 1, count(artifact), user, asks, asks or kind is Kind.ASSISTANT, pinned))
     return found
 
 
-def _is_first_left_out(artifacts: Sequence[Artifact], position: int) -> bool:
-    """Tell the message that says where exchanges were left out: a pruner leaves one, so no other one is kept."""
-    if not artifacts[position].text.startswith(LEFT_OUT):
-        return False
-    return not any(stands_in(a) and a.text.startswith(LEFT_OUT) for a in islice(artifacts, position))
+def _tells_left_out(artifact: Artifact) -> bool:
+    return stands_in(artifact) and artifact.text.startswith(LEFT_OUT)
 
 
 def stands_in(artifact: Artifact) -> bool:

@@ -67,24 +67,8 @@ _FILE_ENDINGS: Final = frozenset(
     | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
     | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
     | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
-    | {
-        "cpp",
-        "hpp",
-        "php",
-        "cs",
-        "sql",
-        "ini",
-        "cfg",
-        "conf",
-        "patch",
-        "diff",
-        "po",
-        "xlsx",
-        "docx",
-        "mp3",
-        "mp4",
-        "heic",
-    }
+    | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "po"}
+    | {"xlsx", "docx", "mp3", "mp4", "heic"}
 )
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 """A US social security number or a postal code of nine digits."""

@@ -132,7 +132,9 @@ def selected(
         note: gives the message that stands at the point.
     """
     row = _row(draft, history, choose, settle, note, len(history.units))
-    result = draft.revise(compress(draft.artifacts, row.flags), reason=reason, otherwise=otherwise)
+    result = draft
+    if 0 in row.flags:
+        result = draft.revise(compress(draft.artifacts, row.flags), reason=reason, otherwise=otherwise)
     if row.note is not None:
         place = row.flags.count(1, 0, row.place)
         artifacts = (*result.artifacts[:place], row.note, *result.artifacts[place:])
