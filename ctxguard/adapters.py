@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ctxguard.stages import BoundToolOutput
 
 __all__ = [
+    "OF_OBJECTS",
     "Adapter",
     "ReadCache",
     "adapter_names",
@@ -48,8 +49,8 @@ _STEP_TOKENS: Final = 200
 """Tokens that the call of a step and its framing may take."""
 _SIGNED: Final[PrefixMemory[bool]] = PrefixMemory()
 """Whether histories hold signed thinking."""
-_OF_OBJECTS: Final = ("langchain", "pydantic-ai")
-"""Adapters of objects that are no dicts."""
+OF_OBJECTS: Final = ("langchain", "pydantic-ai")
+"""Adapters of objects that are no dicts: they read no files."""
 
 
 @runtime_checkable
@@ -289,7 +290,7 @@ def detect_adapter(native: object) -> Adapter[object] | None:
     """
     is_data = is_list(native) and all(isinstance(message, Mapping) for message in native)
     for name in sorted(adapter_names(), key=lambda name: name != "openai"):
-        if is_data and name in _OF_OBJECTS:
+        if is_data and name in OF_OBJECTS:
             continue
         try:
             adapter = find_adapter(name)

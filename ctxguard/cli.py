@@ -132,7 +132,10 @@ Policy = Annotated[
     ),
 ]
 AdapterName = Annotated[
-    str | None, typer.Option("--adapter", "-a", help="Shape of the session; found out by looking unless named.")
+    str | None,
+    typer.Option(
+        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; found out by looking."
+    ),
 ]
 Provider = Annotated[
     str | None, typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")
@@ -219,7 +222,12 @@ def stabilize(
     counter: Counter = None,
     config: Config = None,
     report: Annotated[
-        ReportFormat | None, typer.Option("--report", "-r", help="Print the report instead of the context.")
+        ReportFormat | None,
+        typer.Option(
+            "--report",
+            "-r",
+            help="Print the report instead of the context; of several sessions json is one a line, in their order.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -391,14 +399,15 @@ def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
 
 @app.command()
 def adapters() -> None:
-    """List the installed adapters, and whether each can be used here."""
-    from ctxguard.adapters import adapter_names, find_adapter
+    """List the installed adapters, whether each can be used here, and which of them read files."""
+    from ctxguard.adapters import OF_OBJECTS, adapter_names, find_adapter
     from ctxguard.errors import AdapterError
 
     for name in adapter_names():
         try:
             find_adapter(name)
-            out(f"{name:<16} ready")
+            reads = "in code alone: its messages are objects" if name in OF_OBJECTS else "reads files"
+            out(f"{name:<16} ready, {reads}")
         except AdapterError as error:
             out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
 

@@ -113,7 +113,8 @@ def test_an_adapter_whose_framework_is_missing_is_named_once(monkeypatch):
     for module in [name for name in sys.modules if name.startswith("ctxguard_langchain")]:
         monkeypatch.delitem(sys.modules, module)
     told = cli("adapters").stdout
-    assert re.search(r"^openai +ready$", told, re.MULTILINE)
+    assert re.search(r"^openai +ready, reads files$", told, re.MULTILINE)
+    assert re.search(r"^pydantic-ai +ready, in code alone", told, re.MULTILINE)
     assert re.search(r"^langchain +cannot be loaded: [^\n]+$", told, re.MULTILINE)
 
 

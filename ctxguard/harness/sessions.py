@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapters import Adapter, detect_adapter, find_adapter
+from ctxguard.adapters import OF_OBJECTS, Adapter, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
+from ctxguard.lens import get, is_list
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
 
 __all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
@@ -23,6 +24,10 @@ MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
 HISTORIES: Final = ("messages", "artifacts", "input")
 """Keys of a record under which a history stands."""
+_AS_DATA: Final = (
+    "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
+    "or hand the objects to ctxguard.adapters.stabilize_native"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,11 @@ class Session:
 
     def with_native(self, native: object) -> object:
         """Return a changed history in the shape it was recorded in."""
-        return native if self.wrap is None else {**self.wrap, self.key: native}
+        if self.wrap is None:
+            return native
+        if isinstance(self.wrap.get(self.key), str) and is_list(native) and len(native) == 1:
+            native = get(native[0], "content")
+        return {**self.wrap, self.key: native}
 
 
 class BundleAdapter:
@@ -123,7 +132,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
     """Walk the sessions of a file.
 
     Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
-    list of messages, or an object with `messages` or `artifacts`, perhaps with `id` and `tools`.
+    list of messages, or an object with `messages`, `input` or `artifacts`, perhaps with `id` and `tools`.
 
     Args:
         path: the file; `-` is standard input.
@@ -131,7 +140,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
 
     Raises:
         SessionFileError: the file cannot be read, or holds no session; says which line.
-        AdapterError: no such adapter.
+        AdapterError: no such adapter, or one that reads no files.
     """
     name = str(path)
     yield from sessions_in(read_text(name), name, adapter=adapter)
@@ -139,6 +148,8 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
     """Walk the sessions of a text, see `read_sessions`."""
+    if adapter in OF_OBJECTS:
+        raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {_AS_DATA}")
     records = parse_records(text, name)
     if len(records) > 1 and all(isinstance(r, Mapping) and "role" in r for _, r in records):
         records = [(1, [record for _, record in records])]
@@ -217,7 +228,8 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
     """Return the session of one parsed record.
 
     Args:
-        record: a list of messages, or an object with `messages` or `artifacts`.
+        record: a list of messages, or an object with `messages`, `artifacts` or `input`; an `input` that is a text is
+            what the user said.
         adapter: name of the adapter; None finds out by looking.
         place: number of the record, for its name where it has none.
 
@@ -233,19 +245,28 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
 
 
 def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:
-    key = next((k for k in HISTORIES if isinstance(record.get(k), list)), None)
-    if key is None:
-        raise ConfigError(
-            "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has "
-            + (", ".join(map(str, record)) or "no keys")
-        )
-    tools, native = record.get("tools"), record[key]
+    key, native = _history(record)
+    tools = record.get("tools")
     sent = tools if isinstance(tools, list) and tools else None
     if "system" in record and (reads := _of_requests(record, adapter)) is not None:
         return Session(named, record, reads, sent)
     beside = record.get("instructions")
     instructions = beside if key == "input" and isinstance(beside, str) else None
     return Session(named, native, _adapter(native, adapter), sent, instructions, record, key)
+
+
+def _history(record: Mapping[str, object]) -> tuple[str, object]:
+    """Return under which key a history stands, and the history; a text as `input` is a user's message."""
+    for key in HISTORIES:
+        if isinstance(record.get(key), list):
+            return key, record[key]
+    text = record.get("input")
+    if isinstance(text, str):
+        return "input", [{"role": "user", "content": text}]
+    raise ConfigError(
+        "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has "
+        + (", ".join(map(str, record)) or "no keys")
+    )
 
 
 def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[object] | None:
@@ -275,7 +296,6 @@ def _of_roles(native: object) -> Adapter[object]:
         and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in native)
     ):
         raise ConfigError(
-            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; write them as "
-            "OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages)"
+            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; {_AS_DATA}"
         )
     return find_adapter("openai")

@@ -89,6 +89,25 @@ def test_a_responses_request_keeps_its_shape_and_its_instructions_count():
     assert refused == [1, 0]
 
 
+def test_a_responses_input_that_is_a_text_was_said_by_the_user():
+    record = {"model": "m", "input": f"I am {EMAIL}", "instructions": "Be brief."}
+    session = parse_session(record)
+    assert [(a.kind, a.text) for a in session.read()] == [("user", f"I am {EMAIL}")]
+    assert session.instructions == "Be brief."
+    native, report = stabilize_native(Stabilizer(1_000), session.adapter, session.native)
+    assert report.ok
+    assert session.with_native(native) == {**record, "input": "I am [REDACTED_EMAIL]"}
+
+
+@pytest.mark.parametrize("adapter", ["langchain", "pydantic-ai"])
+def test_an_adapter_of_objects_reads_no_files_and_says_what_to_do(tmp_path, adapter):
+    path = written(tmp_path, json.dumps(MESSAGES))
+    with pytest.raises(
+        AdapterError, match=r"no file holds; write them as .*convert_to_openai_messages.*stabilize_native"
+    ):
+        list(read_sessions(path, adapter=adapter))
+
+
 def test_the_shape_is_found_out_by_looking():
     assert parse_session({"artifacts": [{"kind": "system", "content": "x"}]}).adapter.name == "bundle"
     assert parse_session(MESSAGES).adapter.name == "openai"
