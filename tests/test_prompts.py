@@ -71,6 +71,7 @@ def test_the_named_prompts(prompts: Path) -> None:
     assert get_system_prompt(agent_name="sql") == "You are sql."
     assert get_instructions() == "Be brief."
     assert get_prompt("analysis", name="x", path="y") == "Look at x in y."
+    assert get_prompt("analysis.md", name="x", path="y") == "Look at x in y."
 
 
 def test_the_directory_is_the_argument_then_the_environment_then_the_configuration_then_prompts(

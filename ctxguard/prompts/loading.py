@@ -53,7 +53,7 @@ def get_prompt(name: str, /, *, prompts_dir: PathLike | None = None, **variables
     """Return the prompt of the template `name`.md in the prompts directory, which it must not leave.
 
     Args:
-        name: path of the template in the directory, without `.md`. By position only.
+        name: path of the template in the directory, with or without `.md`. By position only.
         prompts_dir: the directory; None means as for `load_prompt`.
         **variables: a value for every variable of the template and of what it includes.
 
@@ -61,7 +61,8 @@ def get_prompt(name: str, /, *, prompts_dir: PathLike | None = None, **variables
         PromptError: as for `load_prompt`.
     """
     folder = PromptFolder(find_prompts_dir(prompts_dir))
-    return _fill_in(folder.load(folder.inside(f"{name}.md", place=f"prompt {name!r}")), variables)
+    file = str(name).removesuffix(".md") + ".md"
+    return _fill_in(folder.load(folder.inside(file, place=f"prompt {name!r}")), variables)
 
 
 def get_system_prompt(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
