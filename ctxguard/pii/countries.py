@@ -72,7 +72,9 @@ def _letters(
 
 _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "US": (
-        _digits("us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", word("ein") + r"|employer.{0,3}id|federal tax"),
+        _digits(
+            "us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", word("ein|tin") + r"|employer.{0,3}id|federal tax|tax.?id"
+        ),
         _digits(
             "us-routing",
             "US_ROUTING",
@@ -211,7 +213,11 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "JP": (
         _digits(
-            "jp-my-number", "JP_MY_NUMBER", r"\d{4}[ -]?\d{4}[ -]?\d{4}", "jp.in_", r"my ?number|マイナンバー|個人番号"
+            "jp-my-number",
+            "JP_MY_NUMBER",
+            r"\d{4}[ -]?\d{4}[ -]?\d{4}",
+            "jp.in_",
+            r"my ?number|マイナンバ[ー-]|個人番号",
         ),
     ),
     "KR": (

@@ -31,6 +31,17 @@ _EVERYWHERE: Final = (
         score=0.7,
     ),
     shipped(
+        "phone-china",
+        "PHONE",
+        rf"{LEFT}\d{{3}}(?P<s>[ -]?)\d{{4}}(?P=s)\d{{4}}" + _END,
+        kind="number",
+        validate=_HERE + "phone_of:CN",
+        context=r"[一-鿿][^\dA-Za-z]{0,12}\Z",
+        needs_context=True,
+        quiet=rf"{_QUIET}|(?:订单|訂單|单号|单據|编号|编码|流水|序列|批次|工号|学号|账号|帐号)[^\d]{{0,8}}",
+        score=0.7,
+    ),
+    shipped(
         "phone-international",
         "PHONE",
         r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
@@ -62,7 +73,7 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-named",
         "PHONE",
-        rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,8}}){{1,6}}" + _END,
+        rf"{LEFT}{_NO_DATE}\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,9}}){{1,6}}" + _END,
         kind="number",
         validate=_HERE + "loose_phone",
         context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
@@ -97,7 +108,8 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
         shipped(
             "phone-national",
             "PHONE",
-            rf"{LEFT}(?<!\d[ /]){_NO_DATE}(?:\(\d{{2,6}}\) ?\d{{2,8}}|\(?\d{{2,6}}\)?(?:[ /-]\d{{2,8}}|\.\d\d))"
+            rf"{LEFT}(?<!\d[ /]){_NO_DATE}"
+            r"(?:\(\d{2,6}\) ?\d{2,8}|\(?\d{2,6}\)?(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
             r"(?:[ /-]\d{2,8}|\.\d\d){0,4}" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",

@@ -25,7 +25,8 @@ _HOST: Final = rf"A-Za-z0-9_{_LETTERS}぀-ヿ一-鿿가-힣"
 _AT_HOST: Final = (
     rf"@(?:[{_HOST}](?:[{_HOST}-]{{0,61}}[{_HOST}])?\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|[A-Za-zͰ-ԯ]{{2,24}})"
 )
-_AFTER_HOST: Final = r"(?!\w|-[A-Za-z0-9]|\()"
+_AFTER_HOST: Final = rf"(?![A-Za-z0-9_{_LETTERS}]|-[A-Za-z0-9]|\()"
+"""What else follows may be a letter: of a script without spaces between words."""
 _HEX: Final = "0123456789abcdefABCDEF"
 _FOURS: Final = r"(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?"
 _BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
@@ -56,11 +57,12 @@ _IPV6: Final = (
     r"(?![\w:])(?!\.\d)"
 )
 _BIRTH: Final = (
-    word("dob") + r"|born|birth|d\.o\.b|geboren|geburt|naissance|né\b|née\b|nacimiento|nascimento|nascita"
-    r"|出生|生年月日|생년월일"
+    word("dob|bday|geb|nac") + r"|born|birth|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
+    r"|nascita|nat[oa] (?:il|a)|urodz|fødsel|född|födelse|рожд|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
-_DATE_SHAPE: Final = r"(?<!\w)\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}(?!\w)"
+_DATE_SHAPE: Final = r"(?<!\w)(?:\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}|\d{8})(?![0a_]|A(?!0))"
+"""A time may follow after a `T`."""
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 
 
@@ -178,7 +180,7 @@ CORE_RULES: Final = (
     shipped(
         "itin",
         "TAX_ID",
-        rf"{LEFT}\d{{3}}-?\d{{2}}-?\d{{4}}{RIGHT}",
+        rf"{LEFT}\d{{3}}[ -]?\d{{2}}[ -]?\d{{4}}{RIGHT}",
         kind="number",
         validate=_HERE + "stdnum:us.itin",
         context=word("itin|tin") + r"|taxpayer|tax.?id",
@@ -292,18 +294,21 @@ CORE_RULES: Final = (
         )
         for anchor in ("born", "birth", "dob")
     ),
-    shipped(
-        "passport",
-        "PASSPORT",
-        rf"(?i)passport{CONNECTOR}(?P<value>(?=[A-Z0-9]{{0,3}}\d{{5}})[A-Z0-9]{{6,9}})(?![\w])",
-        anchor="passport",
-        lead="",
+    *(
+        shipped(
+            name,
+            "PASSPORT",
+            rf"(?i){name}{CONNECTOR}(?P<value>(?=(?:[A-Z]{{0,3}}\d){{4}})[A-Z0-9]{{6,9}})(?!\w)",
+            anchor=name,
+            lead="",
+        )
+        for name in ("passport", "reisepass", "passeport", "pasaporte", "passaporto", "paspoort")
     ),
     shipped(
         "driver-license",
         "DRIVER_LICENSE",
         rf"(?i)driv(?:er|ing)(?:'?s)?[ _-]{{0,2}}licen[sc]e{CONNECTOR}"
-        r"(?P<value>(?=[A-Z0-9-]{0,6}\d{4})[A-Z0-9](?:[A-Z0-9-]{4,17})[A-Z0-9])(?!\w)",
+        r"(?P<value>(?!\d{4}-\d\d-\d\d(?!\d))(?=(?:[A-Z-]{0,5}\d){4})[A-Z0-9](?:[A-Z0-9-]{4,17})[A-Z0-9])(?!\w)",
         anchor="driv",
         lead="",
     ),

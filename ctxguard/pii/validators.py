@@ -57,10 +57,12 @@ _DATE: Final = re.compile(
     r"(?:(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
     r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
 )
+_COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ (?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\Z")
 """What a list of changes begins its entries with: a version and its day."""
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
+_SEPARATORS: Final = frozenset(" .-/")
 _COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
@@ -87,11 +89,13 @@ def _digits(value: str) -> str:
 
 @lru_cache(maxsize=4096)
 def stdnum(value: str, module: str) -> bool:
-    """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`."""
+    """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`; not one digit repeated."""
     from importlib import import_module
 
     try:
-        return bool(import_module(f"stdnum.{module}").is_valid(value))
+        return len(set(value) - _SEPARATORS) > 1 and bool(
+            import_module(f"stdnum.{module}").is_valid(value.replace(" ", ""))
+        )
     except KeyError:  # of some places of birth python-stdnum knows the province alone, and stumbles over the county
         return True
 
@@ -137,8 +141,8 @@ def us_ssn(value: str) -> bool:
 
 
 def date(value: str) -> bool:
-    """Tell whether numbers and separators are a calendar date."""
-    return _DATE.match(value) is not None
+    """Tell whether numbers, with separators or without, are a calendar date."""
+    return _DATE.match(value) is not None or _COMPACT_DATE.match(value) is not None
 
 
 def is_address(value: str) -> bool:
@@ -211,10 +215,14 @@ def email(value: str) -> bool:
 
 
 def nanp_phone(value: str) -> bool:
-    """Tell whether area and exchange fit the North American plan: neither begins with 0 or 1."""
+    """Tell whether area and exchange fit the North American plan, or are those that people make up (555, 123-456-7890).
+
+    In the plan neither begins with 0 or 1.
+    """
     digits = _digits(value)
     prefix, digits = digits[:-10], digits[-10:]
-    return prefix in _NANP_PREFIXES and digits[0] > "1" and digits[3] > "1" and len(set(digits)) > 2
+    fits = digits[0] > "1" and (digits[3] > "1" or digits[:3] == "555") and len(set(digits)) > 2
+    return prefix in _NANP_PREFIXES and (fits or digits == "1234567890")
 
 
 def loose_phone(value: str) -> bool:

@@ -30,7 +30,8 @@ LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
 RIGHT: Final = r"(?!\w)(?![-.]\w)"
 """A number ends here."""
 CONNECTOR: Final = (
-    r"(?:[\s\"'_:=#.,()\\-]|(?:no|num|number|nr|id|is|was|my|the|code|holder)(?![A-Za-z0-9])){0,12}?(?<![A-Za-z0-9])"
+    r"(?:[\s\"'_:=#.,()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
+    r"{0,12}?(?<![A-Za-z0-9])"
 )
 """What stands between a word and its value, in prose (`number is`) and in JSON (`_number": "`)."""
 SINCE_DIGITS: Final = r"\A(?>[\s\S]*\d)?+\D*?"
@@ -82,6 +83,7 @@ PHONE_STRICTLY: Final = (
 PHONE_LOOSELY: Final = (
     PHONE_STRICTLY
     + r"|(?<![a-z])(?:call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted)(?![a-z])"
+    r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (

@@ -16,7 +16,8 @@ from ctxguard.pii.rules import Rule, RuleSet
 
 RULES = [rule for rule in STANDARD.rules if rule.kind == "text"]
 
-HARD = {"passport": "Passport no.: K1234567", "driver-license": "driving licence is D1234567"}
+PASSPORTS = ("passport", "reisepass", "passeport", "pasaporte", "passaporto", "paspoort")
+HARD = {name: f"{name} no.: K1234567" for name in PASSPORTS} | {"driver-license": "driving licence is D1234567"}
 """What Hypothesis draws nothing for, because of what must not follow in the middle."""
 
 
