@@ -90,9 +90,9 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "CA_SIN",
             r"\d{3}[ -]?\d{3}[ -]?\d{3}",
             "ca.sin",
-            word("sin|nas") + r"|social insurance|assurance sociale",
+            word("sin|nas") + r"|social[ _]?insurance|assurance sociale",
         ),
-        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business number"),
+        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business[ _]?number"),
     ),
     "GB": (
         _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", quiet=QUIET_NUMBER),
@@ -104,14 +104,14 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
                 "UK_NINO",
                 rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]{digits}[A-D]{_END}",
                 shape=shape,
-                gate=shape,
+                gate=shape.removesuffix(" ?A"),
                 quiet=QUIET_NUMBER,
                 score=0.8,
             )
             for name, digits, shape in (
                 ("uk-nino", r"\d{6}", "AA000000A"),
                 ("uk-nino-spaced", r" \d{2} \d{2} \d{2} ", "AA 00 00 00 A"),
-                ("uk-nino-split", r" \d{6}", "AA 000000A"),
+                ("uk-nino-split", r" \d{6} ?", "AA 000000 ?A"),
             )
         ),
         shipped(
@@ -194,7 +194,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "IN_AADHAAR",
             r"\d{12}",
             "in_.aadhaar",
-            word("uid(?:ai)?") + rf"|aadh?aar|आधार|{IDENTITY}",
+            word("uid(?:ai)?") + rf"|aadh?a+r|आधार|{IDENTITY}",
         ),
         _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "AAAAA0000A", "in_.pan"),
         _letters(
@@ -207,9 +207,9 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
     ),
     "AU": (
-        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", word("tfn") + r"|tax file"),
-        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", word("abn") + r"|business number"),
-        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", word("acn") + r"|company number"),
+        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", word("tfn") + r"|tax[ _]?file"),
+        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", word("abn") + r"|business[ _]?number"),
+        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", word("acn") + r"|company[ _]?number"),
     ),
     "JP": (
         _digits(
@@ -217,7 +217,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "JP_MY_NUMBER",
             r"\d{4}[ -]?\d{4}[ -]?\d{4}",
             "jp.in_",
-            r"my ?number|マイナンバ[ー-]|個人番号",
+            r"my[ _]?number|マイナンバ[ー-]|個人番号",
         ),
     ),
     "KR": (

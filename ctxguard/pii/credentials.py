@@ -264,11 +264,12 @@ CREDENTIAL_RULES: Final = (
         shipped(
             f"named-{anchor}",
             label,
-            rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\]{{6,200}}(?<![.,:!?]))",
+            rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\{joint}]{{6,200}}(?<![.,:!?]))",
             anchor=anchor,
             lead=_WORD,
             validate=_HERE + check,
         )
         for anchor, label, words, check in _NAMED
+        for joint in ("" if label == "PASSWORD" else "&",)
     ),
 )

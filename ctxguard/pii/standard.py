@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ctxguard.pii.countries import COUNTRY_RULES
@@ -25,8 +26,8 @@ _HOST: Final = rf"A-Za-z0-9_{_LETTERS}぀-ヿ一-鿿가-힣"
 _AT_HOST: Final = (
     rf"@(?:[{_HOST}](?:[{_HOST}-]{{0,61}}[{_HOST}])?\.){{1,8}}(?:xn--[A-Za-z0-9-]{{2,59}}|[A-Za-zͰ-ԯ]{{2,24}})"
 )
-_AFTER_HOST: Final = rf"(?![A-Za-z0-9_{_LETTERS}]|-[A-Za-z0-9]|\()"
-"""What else follows may be a letter: of a script without spaces between words."""
+_AFTER_HOST: Final = rf"(?![A-Za-z0-9{_LETTERS}]|_\w|-[A-Za-z0-9]|\()"
+"""What else follows may be a letter, of a script without spaces between words, and the `_` that ends italics."""
 _HEX: Final = "0123456789abcdefABCDEF"
 _FOURS: Final = r"(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?"
 _BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
@@ -64,6 +65,8 @@ _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)
 _DATE_SHAPE: Final = r"(?<!\w)(?:\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}|\d{8})(?![0a_]|A(?!0))"
 """A time may follow after a `T`."""
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_DAY_FIRST: Final = r"\d{1,2}(?:st|nd|rd|th|er|[.ºª])?(?: of| de)? [^\W\d_]{3,10}\.?(?:,| de)? (?:19|20)\d\d"
+"""A day, a month in any language, a year."""
 
 
 def _two_lines(sign: str) -> tuple[str, ...]:
@@ -287,12 +290,12 @@ CORE_RULES: Final = (
         shipped(
             f"birth-date-{anchor}",
             "DATE_OF_BIRTH",
-            rf"(?i){anchor}[^\d\n]{{0,20}}?(?P<value>(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTHS},? \d{{4}}"
-            rf"|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}))(?!\w)",
+            rf"(?i){re.escape(anchor)}(?<!renaissance)[^\d\n]{{0,20}}?"
+            rf"(?P<value>{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
             anchor=anchor,
             lead="",
         )
-        for anchor in ("born", "birth", "dob")
+        for anchor in ("born", "birth", "dob", "d.o.b", "geburt", "geboren", "naissance", "nacimiento", "nascita")
     ),
     *(
         shipped(

@@ -20,9 +20,20 @@ __all__ = [
 ]
 
 
+_WHOSE: Final = (
+    "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member|guest|student"
+    "|home|work|office|business|company|billing|shipping|primary|secondary|main|alternate|emergency|personal|citizen"
+    "|taxpayer|tele|cell|mobile|numero|cliente){0,3}"
+)
+_NUMBER: Final = "(?:numbers?|nummer|nums?|nos?|nr)?"
+
+
 def word(words: str) -> str:
-    """Return what finds words, separated by `|`, that no letter stands next to: in prose and in `customer_ssn`."""
-    return rf"(?<![a-z])(?:{words})(?![a-z])"
+    """Return what finds words, separated by `|`, that no letter stands next to but those of a key.
+
+    In prose, in `customer_ssn`, in `customerSsn` and `ssnNumber`: rules see small letters alone.
+    """
+    return rf"(?<![a-z]){_WHOSE}(?:{words}){_NUMBER}(?![a-z])"
 
 
 LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
@@ -30,7 +41,7 @@ LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
 RIGHT: Final = r"(?!\w)(?![-.]\w)"
 """A number ends here."""
 CONNECTOR: Final = (
-    r"(?:[\s\"'_:=#.,()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
+    r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
     r"{0,12}?(?<![A-Za-z0-9])"
 )
 """What stands between a word and its value, in prose (`number is`) and in JSON (`_number": "`)."""
@@ -43,7 +54,7 @@ _THINGS: Final = (
     "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
     "|rfc|clause|dfars|balance|cost|usd|eur|population|date|time|year|score|count"
 )
-_THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -](?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|id|no|s)?"
+_THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -]?(?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|s)?"
 _PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
 _NO_PERSON: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL)
 _ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
@@ -67,7 +78,7 @@ IDENTITY: Final = (
 )
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
-    "tel|mobile|cell|fax|whatsapp|sms|landline|hotline|pager|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél"
+    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|pager|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
@@ -76,13 +87,11 @@ _PHONE_PHRASES: Final = (
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
 PHONE_STRICTLY: Final = (
-    r"(?<![a-z])(?:tele|cell|mobile|work|home)?[ _-]?phones?(?![a-z])"
-    rf"|(?<![a-z])(?:{_PHONE_NOUNS}|{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+    rf"{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
 PHONE_LOOSELY: Final = (
-    PHONE_STRICTLY
-    + r"|(?<![a-z])(?:call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted)(?![a-z])"
+    PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted')}"
     r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
