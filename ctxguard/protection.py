@@ -21,6 +21,7 @@ __all__ = [
     "SUMMARY",
     "Unit",
     "asked_by_user",
+    "is_record",
     "recent_messages",
     "stands_in",
     "task_of",
@@ -122,6 +123,11 @@ def stands_in(artifact: Artifact) -> bool:
     if text.startswith(LEFT_OUT):
         return len(text) <= _MOST_LEFT_OUT and text.endswith(LEFT_OUT_END)
     return ASKED_BEHIND not in text
+
+
+def is_record(artifact: Artifact) -> bool:
+    """Tell a summary or a checkpoint: what it stands for is nowhere else."""
+    return stands_in(artifact) and artifact.text.startswith((SUMMARY, REACHED))
 
 
 def asked_by_user(artifact: Artifact) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.draft import Draft
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, RECALLED, SUMMARY, recent_messages, task_of
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, RECALLED, SUMMARY, recent_messages, stands_in, task_of
 from ctxguard.stages import SlidingWindow, StableWindow
 
 
@@ -25,12 +25,15 @@ def test_what_a_stage_wrote_is_never_the_task(opening):
     assert task_of(draft_of(Artifact("user", f"{opening}\nThey bought it."), Artifact("user", "And now?"))) is None
 
 
-def test_a_summary_that_comes_back_in_a_history_is_not_kept_for_good():
+def test_a_summary_that_comes_back_in_a_history_is_kept_until_another_record_takes_its_place():
     history = [Artifact("user", f"{SUMMARY}\nThey bought a kettle.")]
+    guard = Stabilizer(200, stages=[StableWindow()], counter="estimate")
     for turn in range(60):
         history += [Artifact("assistant", f"Step {turn} is done."), Artifact("user", f"Go on with step {turn + 1}.")]
-    result = Stabilizer(200, stages=[StableWindow()], counter="estimate").stabilize(history)
-    assert not any(a.text.startswith(SUMMARY) for a in result.artifacts)
+        history += [Artifact("user", f"{SUMMARY}\nThey filled it.")] * (turn == 30)
+        result = guard.stabilize(history).artifacts
+        assert len(list(filter(stands_in, result))) in ((1,) if turn < 30 else (1, 2))
+    assert [a.text for a in result if stands_in(a)] == [f"{SUMMARY}\nThey filled it."]
 
 
 @pytest.mark.parametrize("opening", [SUMMARY, RECALLED, REACHED, LEFT_OUT])

@@ -33,6 +33,7 @@ _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "cart": ("cart updated", "added to cart", "added to your cart", "item added"),
     "checkout": ("order completed", "order placed", "order confirmed", "checkout complete"),
 }
+_COMPLETED: Final = re.compile(r"^Completed: (.+)$", re.MULTILINE)
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -210,7 +211,7 @@ class CheckpointManager:
                 return with_cut(draft, draft, None)
             begin = max(reached.values()) + 1
             phase = max(reached, key=reached.__getitem__)
-            done = tuple(sorted(reached, key=reached.__getitem__))
+            done = (*history.told, *sorted(reached, key=reached.__getitem__))
             text = draft.mask(self._shown(phase, history.state_at(begin), done))
             result = _begun(draft, history, begin, text)
         return replace(result, details={**result.details, self.name: {"reached": list(done)}})
@@ -219,9 +220,9 @@ class CheckpointManager:
         return self._text(Checkpoint(phase, datetime.min.replace(tzinfo=UTC), state, done, _summary(state, done)))
 
     def _reached(self, history: _Phased) -> dict[str, int]:
-        """Return the exchange in which each phase was first over, those of the open last exchange left out."""
-        named = self._named(history.units)
-        return {**named, **{phase: number for phase, number in history.over.items() if phase not in named}}
+        """Return the exchange in which each phase was first over; neither the open last one nor what a record tells."""
+        ends = {**history.over, **self._named(history.units)}
+        return {phase: number for phase, number in ends.items() if phase not in history.told}
 
     def _named(self, found: Sequence[Unit]) -> dict[str, int]:
         """Return the exchanges that the caller's own checkpoints end with."""
@@ -239,6 +240,7 @@ class _Phased(SelectedHistory):
         over: number of the exchange in which each phase was first over.
         seen: exchanges that were looked at.
         own: numbers of the checkpoints in the history.
+        told: phases that these name: the context has begun behind them.
         states: where things stood at the exchange asked for last.
         shown: the checkpoint as it stands in the context, by its text: the same object in each call.
     """
@@ -246,6 +248,7 @@ class _Phased(SelectedHistory):
     over: dict[str, int] = field(default_factory=dict)
     seen: int = 0
     own: list[int] = field(default_factory=list)
+    told: dict[str, None] = field(default_factory=dict)
     states: dict[int, PageState] = field(default_factory=dict)
     shown: dict[str, Artifact] = field(default_factory=dict)
 
@@ -255,6 +258,8 @@ class _Phased(SelectedHistory):
             members = self.members(number)
             if stands_in(members[0]) and members[0].text.startswith(REACHED):
                 self.own.append(number)
+                completed = _COMPLETED.search(members[0].text)
+                self.told.update(dict.fromkeys(completed[1].split(", ") if completed else ()))
             for artifact in members:
                 ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))
                 self.over.update(dict.fromkeys(() if artifact.kind is Kind.USER else ended, number))

@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, SUMMARY, Unit, stands_in
+from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, Unit, is_record, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed
@@ -94,7 +94,7 @@ class _Judged(RunsHistory):
             if stands_in(first):
                 self.written.append(number)
                 self.told += [number] if first.text.startswith(LEFT_OUT) else []
-                self.records += [number] if first.text.startswith((SUMMARY, REACHED)) else []
+                self.records += [number] if is_record(first) else []
         self.seen = end
 
     def judged(self) -> tuple[int, int]:

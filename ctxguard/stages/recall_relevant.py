@@ -172,8 +172,8 @@ def _drops(change: Change) -> bool:
 def _gone_by_note(past: _Past, note: Mapping[str, int], asked: int) -> frozenset[int]:
     """Return what had left the window when the question came, as the window says."""
     end = min(asked, bisect_left(past.units, note["gone_before"], key=_start))
-    opening = bisect_left(past.units, note["kept_opening"], key=_start) if note["kept_opening"] is not None else -1
-    return frozenset(range(end)).difference(past.pinned, (opening,))
+    kept = (note[name] for name in ("kept_opening", "kept_record") if note[name] is not None)
+    return frozenset(range(end)).difference(past.pinned, (bisect_left(past.units, p, key=_start) for p in kept))
 
 
 def _gone_by_now(past: _Past, draft: Draft, asked: int) -> frozenset[int]:

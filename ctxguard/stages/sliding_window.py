@@ -11,7 +11,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.protection import stands_in
+from ctxguard.protection import is_record, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
@@ -136,11 +136,17 @@ def _holds_image(artifact: Artifact, _number: int) -> bool:
     return not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content)
 
 
+def _is_record(artifact: Artifact, _number: int) -> bool:
+    return is_record(artifact)
+
+
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
 ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
 SCREENSHOTS: Final = PreservationRule("screenshots", _holds_image)
-DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS)
+RECORDS: Final = PreservationRule("records", _is_record)
+"""Summaries and checkpoints: what they stand for is nowhere else."""
+DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
 """What stays outside the window unless told otherwise."""
 
 

@@ -18,7 +18,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY, Unit, asked_by_user, task_of, units
+from ctxguard.protection import AUTHORITY, Unit, asked_by_user, is_record, task_of, units
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.squeezing import squeezed_to, water_level
 
@@ -26,6 +26,8 @@ __all__ = ["StableWindow"]
 
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
+_RECORD_SHARE: Final = 4
+"""A record is kept unless it takes more than one part in so many of the budget."""
 _LEAST_CALIBRATED: Final = 500
 _MOST_CORRECTION: Final = 2.5
 _PLAIN_EXCESS: Final = 0.2
@@ -34,6 +36,7 @@ _STATE: Final = (
     "units",
     "squeezed",
     "begin",
+    "record",
     "left_at",
     "sent_at",
     "cut_at",
@@ -57,7 +60,7 @@ class StableWindow:
 
     System, task, pins, the user message that opened the turn, the latest messages and the last exchange stay. Where
     these alone exceed the budget, their tool outputs are squeezed, then arguments and texts, the last user message
-    never.
+    never. Where there is room the newest record (summary, checkpoint) of at most a quarter of the budget stays, too.
 
     Args:
         target: share of the budget that a cut frees down to, above 0 and at most 1.
@@ -116,13 +119,14 @@ class _Window:
     units: list[Unit] = field(default_factory=list)
     squeezed: dict[int, Artifact] = field(default_factory=dict)
     begin: int = 0
-    left_at: int = 0
-    sent_at: int = 0
+    record: int | None = None
+    left_at: tuple[int, int | None] = (0, None)
+    sent_at: tuple[int, int | None] = (0, None)
     cut_at: int | None = None
     given_up: set[int] = field(default_factory=set)
     fixed: int = 0
     tokens: int = 0
-    turn: tuple[int, int] = (0, 0)
+    turn: tuple[int, int | None, int] = (0, None, 0)
     correction: float = 1.0
     compared: tuple[int, int] | None = None
     anchor: tuple[int, int] | None = None
@@ -171,7 +175,7 @@ class _Window:
         """Take one more unit in, and cut if it does not fit."""
         self._calibrate(unit)
         if self._kind(unit.start) is Kind.ASSISTANT:
-            self.sent_at = self.begin
+            self.sent_at = self.begin, self.record
         number = len(self.units)
         self.units.append(unit)
         self._last_user.append(self._user)
@@ -187,7 +191,7 @@ class _Window:
         if self._total() > self._limit():
             self._cut(number)
         if unit.asks:
-            self.turn = (self.begin, self._reserved())
+            self.turn = self.begin, self.record, self._reserved()
 
     def _authority(self, coming: list[Unit]) -> list[int]:
         """Return the tokens of system and task artifacts that stand before each coming unit, and behind the last."""
@@ -213,7 +217,8 @@ class _Window:
     def _total(self) -> int:
         anchor = self._anchor(self.begin)
         extra = 0 if anchor is None or self.units[anchor].pinned else self.units[anchor].tokens
-        return self.fixed + self.tokens + extra
+        record = 0 if self.record is None else self.units[self.record].tokens
+        return self.fixed + self.tokens + extra + record
 
     def _reserved(self) -> int:
         """Return the tokens kept free for what is brought back; a function of what came before alone."""
@@ -252,16 +257,20 @@ class _Window:
         recent = self._messages[-keep] if 0 < keep <= len(self._messages) else (0 if keep else number)
         limit = min(number, recent) if len(self._messages) >= keep else 0
         goal = int(self.target * (self._budget() - self._reserved()))
-        before = self.begin
+        self.left_at, self.cut_at, self.anchor = self.sent_at, number, None  # from now on there is something to recall
         while self.begin < limit and (self._total() > goal or self._starts_badly()):
-            if not self.units[self.begin].pinned:
-                self.tokens -= self.units[self.begin].tokens
-            self.begin += 1
-        squeezes = self._total() > self._limit()
-        if squeezes:
+            self._leave_out()
+        if self._total() > self._limit():
             self._squeeze(number)
-        if squeezes or self.begin != before:
-            self.left_at, self.cut_at, self.anchor = self.sent_at, number, None
+
+    def _leave_out(self) -> None:
+        """Move the beginning up by one exchange; a record that other stages left stays in place of the one before."""
+        unit = self.units[self.begin]
+        if not unit.pinned:
+            self.tokens -= unit.tokens
+            if unit.tokens * _RECORD_SHARE <= self.draft.budget and is_record(self.draft.artifacts[unit.start]):
+                self.record = self.begin
+        self.begin += 1
 
     def _starts_badly(self) -> bool:
         return not self.units[self.begin].user and self._anchor(self.begin) is None
@@ -276,6 +285,8 @@ class _Window:
         spoken = [p for p in positions if self._kind(p) is Kind.ASSISTANT]
         asked = [p for p in positions if self._kind(p) is Kind.USER and p != last_user]
         self._shrink_to(tools, _FLOORS[:2])
+        if self._total() > self._limit():
+            self.record = None
         if anchor is not None and _holds_media(self.draft.artifacts[self.units[anchor].start]):
             self._give_up_anchor(number)
         for group in (spoken, asked, tools):
@@ -359,11 +370,15 @@ class _Window:
     def _kept(self) -> Iterable[tuple[int, Artifact]]:
         """Walk what stays, in order, with its position in the draft."""
         start = self.units[self.begin].start if self.begin else 0
-        anchor = self._anchor(self.begin)
-        opening = () if anchor is None else range(self.units[anchor].start, self.units[anchor].end)
-        before = sorted({*(p for p in self._staying if p < start), *opening}) if self.begin else ()
+        before = self._kept_before(self.begin, self.record) if self.begin else ()
         for position in chain(before, range(start, len(self.draft.artifacts))):
             yield position, self.squeezed.get(position, self.draft.artifacts[position])
+
+    def _kept_before(self, begin: int, record: int | None) -> list[int]:
+        """Return the positions that stay of what stands before a beginning."""
+        start = self.units[begin].start
+        outside = (self.units[n].start for n in (self._anchor(begin), record) if n is not None)  # one message each
+        return sorted({*(p for p in self._staying if p < start), *outside})
 
     def result(self) -> Draft:
         """Return the draft that the window leaves, with the last cut noted."""
@@ -393,11 +408,12 @@ class _Window:
 
     def _gone_at_turn(self) -> dict[str, int | None]:
         """Say what had left the window when the last user message came: later cuts do not change it."""
-        begin, reserved = self.turn
+        begin, record, reserved = self.turn
         anchor = self._anchor(begin)
         return {
             "gone_before": self.units[begin].start if begin else 0,
             "kept_opening": None if anchor is None else self.units[anchor].start,
+            "kept_record": None if record is None else self.units[record].start,
             "reserved": reserved,
         }
 
@@ -415,11 +431,9 @@ class _Window:
 
     def _unchanged(self, positions: list[int]) -> int:
         """Return how many of the kept artifacts stood at the same place in what was sent before the last cut."""
-        start = self.units[self.left_at].start
-        anchor = self._anchor(self.left_at)
-        opening = () if anchor is None else range(self.units[anchor].start, self.units[anchor].end)
-        before = sorted({*(p for p in self._staying if p < start), *opening})
-        earlier = chain(before, (p for p in range(start, len(self.draft.artifacts)) if self._kind(p) not in AUTHORITY))
+        begin, record = self.left_at
+        since = range(self.units[begin].start, len(self.draft.artifacts))
+        earlier = chain(self._kept_before(begin, record), (p for p in since if self._kind(p) not in AUTHORITY))
         pairs = enumerate(zip(positions, earlier, strict=False))
         return next((n for n, (now, was) in pairs if now != was or now in self.squeezed), len(positions))
 

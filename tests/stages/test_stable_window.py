@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
 from ctxguard.policies import agent_stages
+from ctxguard.protection import REACHED, SUMMARY
 from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
 
 
@@ -52,6 +54,31 @@ def test_a_cut_frees_down_to_the_target_and_stays_there():
     assert max(sizes) <= 200
     assert cuts <= len(history) / 4
     assert min(sizes[10:]) >= 80
+
+
+RECORDS = [f"{SUMMARY}\nAnn seeks a kettle.", f"{REACHED}\n\nPhase: login"]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_newest_record_of_what_is_gone_stays_where_a_cut_goes_past_it(record):
+    history = [user("the task"), user(RECORDS[0]), user(record), *(assistant(f"a{n}", 20) for n in range(12))]
+    guard, prompt = stabilizer(keep_recent=1), None
+    for end in range(3, len(history) + 1):
+        prompt = grown(prompt, result := guard.stabilize(history[:end]))
+        assert result.artifacts[:2] == [history[0], history[2]] or end < 12
+        assert stabilizer(keep_recent=1).stabilize(history[:end]).artifacts == result.artifacts
+        assert guard.stabilize(result.artifacts).artifacts == result.artifacts
+
+
+def test_a_record_gives_way_to_what_must_stay_and_is_no_more_than_a_quarter_of_the_budget():
+    past = [assistant(f"a{n}", 30) for n in range(6)]
+    for record, last in ((51, 20), (40, 130)):
+        history = [user("the task", 20), user(RECORDS[0], record), *past, user("now", last), assistant("b", 20)]
+        guard, prompt = stabilizer(keep_recent=1), None
+        for end in range(3, len(history) + 1):
+            prompt = grown(prompt, result := guard.stabilize(history[:end]))
+        assert history[1] not in result.artifacts
+        assert "bounded" not in result.report.counts()
 
 
 def test_the_first_user_message_stays_as_the_task():
@@ -189,19 +216,19 @@ def test_a_higher_count_alone_never_refuses_what_fits():
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=3, max_size=30), st.integers(300, 500))
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90), st.booleans()), min_size=3, max_size=30),
+    st.integers(300, 500),
+)
 def test_the_place_of_a_cut_is_where_the_prompt_differs_from_the_one_before(turns, budget):
-    guard, history, before = stabilizer(budget), [Artifact("system", "s", 10)], None
-    for number, (question, answer) in enumerate(turns):
+    guard, history, prompt = stabilizer(budget), [Artifact("system", "s", 10)], None
+    for number, (question, answer, records) in enumerate(turns):
+        history += [user(f"{REACHED}\n\nPhase: {number}", answer)] * records
         history.append(user(f"u{number}", question))
-        result = guard.stabilize(history)
-        cut, sent = result.report.cut, [a.content for a in result.artifacts]
-        if before is not None and sent[: len(before)] != before:
-            assert cut is not None
-            assert cut.fresh
-            assert sent[: cut.position] == before[: cut.position]
-        before = sent
+        prompt = grown(prompt, result := guard.stabilize(history))
+        assert guard.stabilize(result.artifacts).artifacts == result.artifacts
         history.append(assistant(f"a{number}", answer))
+    assert stabilizer(budget).stabilize(history[:-1]).artifacts == result.artifacts
 
 
 def test_stages_that_two_counters_share_do_not_mix_what_they_remember():

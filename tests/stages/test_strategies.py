@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, permutations
 
 import pytest
@@ -17,6 +18,7 @@ from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard.errors import ConfigError
 from ctxguard.harness import read_sessions
 from ctxguard.pii import STANDARD, Masker
+from ctxguard.protection import REACHED, SUMMARY
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,
@@ -32,7 +34,7 @@ from ctxguard.stages import (
     SlidingWindow,
     StableWindow,
 )
-from ctxguard.stages.checkpoints import PageState, phase_rules
+from ctxguard.stages.checkpoints import PageState, PhaseRule, phase_rules
 from ctxguard.stages.sliding_window import reports_error
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.testing import histories, law_findings
@@ -54,6 +56,14 @@ def step(number, text="nothing new", name="look"):
 
 
 # --- sliding window
+
+
+@pytest.mark.parametrize("opening", [SUMMARY, REACHED])
+def test_the_window_keeps_the_records_of_what_is_gone(opening):
+    history = talk(20)
+    history.insert(1, Artifact("user", f"{opening}\nThey are logged in."))
+    assert history[1] in SlidingWindow(5).apply(history)
+    assert history[1] in Stabilizer(10_000, stages=[SlidingWindow(5)]).stabilize(history).artifacts
 
 
 def test_the_window_keeps_the_latest_messages_and_the_first_instruction():
@@ -260,6 +270,41 @@ def test_the_end_of_a_phase_begins_a_new_context():
     assert result.artifacts[3:] == history[6:]
     assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
     assert result.report.counts()["summarised"] == 1
+
+
+def test_a_phase_that_a_record_tells_of_is_over_however_often_its_end_comes_again():
+    history = [*shopping(), *step(5, "You are logged in as Bob."), *step(6, "shelf three")]
+    stabilizer = Stabilizer(10_000, stages=[CheckpointManager()], keep_recent=1)
+    result = stabilizer.stabilize(history).artifacts
+    assert result[3:] == history[6:]
+    assert stabilizer.stabilize(result).artifacts == result
+    bought = [*result, *step(7, "Item added to cart."), *step(8, "shelf four")]
+    assert "Completed: login, cart\n" in stabilizer.stabilize(bought).artifacts[2].text
+
+
+STEPS = st.lists(
+    st.sampled_from(["done a", "done b", "done c", "said", "asked", "shelf " * 30]), min_size=4, max_size=25
+)
+
+
+@given(STEPS, st.integers(0, 12), st.sampled_from([150, 5_000]), st.booleans())
+def test_contexts_begin_at_checkpoints_once_whatever_comes_again(steps, marked, budget, prunes):
+    manager = CheckpointManager([PhaseRule(name, partial(_ends, f"done {name}")) for name in "abc"])
+    if marked:
+        manager.create_checkpoint("mine", {}, [], messages=marked)
+    stages = [RepairExchanges(), manager, *[SlidingWindow(6)] * prunes, StableWindow(), OrderByAuthority()]
+    stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1)
+    history, prompt = [Artifact("user", "Buy a red kettle.")], None
+    for number, text in enumerate(steps):
+        history += [Artifact("assistant", text)] if text == "said" else step(number, text)
+        history += [Artifact("user", f"Go on, {number}.")] * (text == "asked")
+        prompt = grown(prompt, result := stabilizer.stabilize(history))
+        if budget > 150:
+            assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
+
+
+def _ends(words, artifact):
+    return words in artifact.text
 
 
 def test_a_checkpoint_is_made_kept_and_resumed_after_a_restart(tmp_path):
