@@ -102,7 +102,7 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             shipped(
                 name,
                 "UK_NINO",
-                rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]{digits}[A-D]{_END}",
+                rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]|QQ){digits}[A-D]{_END}",
                 shape=shape,
                 gate=shape.removesuffix(" ?A"),
                 quiet=QUIET_NUMBER,

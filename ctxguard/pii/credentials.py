@@ -130,11 +130,15 @@ _WORD: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-
 _PREFIXES: Final = (
     "api|access|account|auth|encryption|master|private|service|license|secret|subscription|signing|shared"
 )
+_NO_PLACE: Final = "".join(
+    rf"(?<!{word})(?<!{word}[_-])" for word in ("next", "page", "continuation", "sync", "resume", "request", "change")
+)
+"""Words before `token` that make it a place in a list or the name of a request: who goes on from there needs it."""
 _NAMED: Final = (
     ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
     ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
-    ("secret", "SECRET", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
-    ("token", "SECRET", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?token", "named_secret"),
+    ("secret", "SECRET", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
+    ("token", "SECRET", rf"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
     (
         "key",
         "SECRET",

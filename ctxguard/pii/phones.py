@@ -123,7 +123,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             rf"{LEFT}\d{{8,13}}" + _END,
             kind="number",
             validate=f"{_HERE}plain_phone:{','.join(regions)}",
-            context=rf"(?:{PHONE_LOOSELY})(?:[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
+            context=rf"(?:{PHONE_LOOSELY})(?:(?!\",)[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
             needs_context=True,
             quiet=_QUIET,
             tail=_EXTENSION,

@@ -35,7 +35,8 @@ _BREAK: Final = r"(?:-?\r?\n|\r?\n {1,2}| \r?\n)"
 _NO_FOUR_BEFORE: Final = "".join(rf"(?<!\d{{4}}[ \r\n-]{{{size}}})" for size in (1, 2, 3))
 """A number in fours is no row of a table: no four stands before it, as near as within it."""
 _CARD_WORDS: Final = (
-    word("cc|ccn|pan") + r"|card|visa|master|amex|maestro|diners|credit|debit|carte|karte|tarjeta|carta\b|卡"
+    word("cc|ccn|pan") + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
+    r"|carte|karte|tarjeta|carta\b|卡"
 )
 _PAID: Final = word("order|payment|purchase|booking|reservation|transaction|invoice|amount|total|price") + r" \Z"
 """Words that make other numbers an order's or a sum, but, said right before it, not one that passes as a card's.

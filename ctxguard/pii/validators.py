@@ -337,9 +337,10 @@ def random_enough(value: str) -> bool:
 
 
 _CODE: Final = re.compile(
-    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://"
+    r"\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
+    r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://"
 )
-"""A dotted name, one of small letters, one whose last words begin with capitals (a class), an address."""
+"""A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address."""
 
 
 def named_secret(value: str) -> bool:

@@ -78,7 +78,7 @@ IDENTITY: Final = (
 )
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
-    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|pager|dial|mob|ph|tfno|tlf|tlfno|telf|teléf|tél"
+    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|pager|dial|mob|mobil|cel|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
@@ -96,6 +96,6 @@ PHONE_LOOSELY: Final = (
 )
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
-    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
+    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|value|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
 )
 """What may stand between a word like `phone` and bare digits."""
