@@ -66,7 +66,7 @@ _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)
 _DATE_SHAPE: Final = r"(?<!\w)(?:\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}|\d{8})(?![0a_]|A(?!0))"
 """A time may follow after a `T`."""
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_DAY_FIRST: Final = r"\d{1,2}(?:st|nd|rd|th|er|[.ºª])?(?: of| de)? [^\W\d_]{3,10}\.?(?:,| de)? (?:19|20)\d\d"
+_DAY_FIRST: Final = r"\d{1,2}(?:st|nd|rd|th|er|[.ºª])?(?: of| de)?[ -][^\W\d_]{3,10}\.?(?:,| de)?[ -](?:19|20)\d\d"
 """A day, a month in any language, a year."""
 
 
@@ -284,7 +284,7 @@ CORE_RULES: Final = (
         _DATE_SHAPE,
         kind="number",
         validate=_HERE + "date",
-        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,14}}\Z",
+        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,20}}\Z",
         needs_context=True,
     ),
     *(
