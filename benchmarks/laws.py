@@ -1,6 +1,6 @@
 """Measure which laws hold for which strategy, and for every two of them in a row, on recorded sessions.
 
-    python benchmarks/laws.py [--sessions 4] [--calls 60] [--budget 8000]
+    python benchmarks/laws.py [--sessions 4] [--calls 60] [--budget 8000] [--provider strict] [--pairs]
 
 Each session is replayed call by call, and each result is stabilized once more. *extends*: share of the prompts that
 extend the one before. *told*: share of the others where the report says so, and from where on. *again*: share of the
@@ -53,12 +53,12 @@ STRATEGIES = {
 }
 
 
-def chain(names, budget):
+def chain(names, budget, provider):
     """Return the stabilizer of these strategies; recall takes its place behind the window that holds the budget."""
     chosen = [stage for name in names if name in STRATEGIES for stage in STRATEGIES[name](budget)]
     fit = [StableWindow(reserve=0.15), RecallRelevant()] if "RecallRelevant" in names else [StableWindow()]
     before = [RepairExchanges(), MaskPII(masker=MASKER), BoundToolOutput()]
-    return Stabilizer(budget, stages=[*before, *chosen, *fit, OrderByAuthority()])
+    return Stabilizer(budget, stages=[*before, *chosen, *fit, OrderByAuthority()], provider=provider)
 
 
 def sample(most):
@@ -68,10 +68,10 @@ def sample(most):
             yield session.read()
 
 
-def play(names, budget, histories, calls):
+def play(names, budget, histories, calls, provider=None):
     counts = Counter()
     for history in histories:
-        stabilizer, previous = chain(names, budget), None
+        stabilizer, previous = chain(names, budget, provider), None
         ends = [end for end, artifact in enumerate(history) if artifact.kind is Kind.ASSISTANT and end]
         for end in ends[:calls]:
             try:
@@ -102,6 +102,7 @@ def main():
     parser.add_argument("--sessions", type=int, default=4, help="most sessions of a source")
     parser.add_argument("--calls", type=int, default=60, help="most calls of a session")
     parser.add_argument("--budget", type=int, default=8_000)
+    parser.add_argument("--provider", help="whose role rules hold, strict for example")
     parser.add_argument("--pairs", action="store_true", help="also every two strategies in a row")
     options = parser.parse_args()
     if not DATA.is_dir():
@@ -111,7 +112,7 @@ def main():
     wanted = [(name,) for name in names] + ([*permutations(names[1:], 2)] if options.pairs else [])
     print("| strategies | calls | extends | told | again |\n|---|---|---|---|---|")
     for each in wanted:
-        counts = play(each, options.budget, histories, options.calls)
+        counts = play(each, options.budget, histories, options.calls, options.provider)
         others = counts["follows"] - counts["extends"]
         told = share(counts["told"], others)
         extends, again = share(counts["extends"], counts["follows"]), share(counts["again"], counts["results"])

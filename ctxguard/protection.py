@@ -16,6 +16,7 @@ __all__ = [
     "LEFT_OUT",
     "LEFT_OUT_END",
     "MESSAGES",
+    "OPENINGS",
     "REACHED",
     "RECALLED",
     "SUMMARY",
@@ -52,7 +53,8 @@ No summary is likely to hold it, and it takes no more tokens than joining saves:
 """
 _MOST_LEFT_OUT: Final = 160
 """Characters that such a message has at most: it is kept, so nothing longer may pass for one."""
-_OPENINGS: Final = (SUMMARY, RECALLED, REACHED, LEFT_OUT)
+OPENINGS: Final = (SUMMARY, RECALLED, REACHED, LEFT_OUT)
+"""How the messages begin that stages write in the user's role."""
 TASK_SHARE: Final = 4
 """The first user message is the task unless it takes more than one part in four of the budget."""
 
@@ -117,7 +119,7 @@ def _tells_left_out(artifact: Artifact) -> bool:
 
 def stands_in(artifact: Artifact) -> bool:
     """Tell a message that a stage wrote in place of others, also where it comes back as part of a history."""
-    if artifact.kind is not Kind.USER or not artifact.text.startswith(_OPENINGS):
+    if artifact.kind is not Kind.USER or not artifact.text.startswith(OPENINGS):
         return False
     text = artifact.text
     if text.startswith(LEFT_OUT):

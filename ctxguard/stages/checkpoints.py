@@ -33,7 +33,8 @@ _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "cart": ("cart updated", "added to cart", "added to your cart", "item added"),
     "checkout": ("order completed", "order placed", "order confirmed", "checkout complete"),
 }
-_COMPLETED: Final = re.compile(r"^Completed: (.+)$", re.MULTILINE)
+_COMPLETED: Final = re.compile(rf"(?:\A|\n\n){re.escape(REACHED)}\n\n(?:.*\n){{3}}Completed: (.+)")
+"""The phases that a checkpoint names, also where `MergeMessageRuns` joined it to what stands around it."""
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -258,8 +259,9 @@ class _Phased(SelectedHistory):
             members = self.members(number)
             if stands_in(members[0]) and members[0].text.startswith(REACHED):
                 self.own.append(number)
-                completed = _COMPLETED.search(members[0].text)
-                self.told.update(dict.fromkeys(completed[1].split(", ") if completed else ()))
+            if members[0].kind is Kind.USER:
+                for completed in _COMPLETED.findall(members[0].text):
+                    self.told.update(dict.fromkeys(completed.split(", ")))
             for artifact in members:
                 ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))
                 self.over.update(dict.fromkeys(() if artifact.kind is Kind.USER else ended, number))

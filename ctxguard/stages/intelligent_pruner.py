@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, Unit, is_record, stands_in
+from ctxguard.protection import ASKED_BEHIND, LEFT_OUT, LEFT_OUT_END, OPENINGS, Unit, is_record, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed
@@ -24,8 +24,11 @@ from ctxguard.stages.sliding_window import DEFAULT_RULES, ERRORS, PreservationRu
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
 
-_TOLD: Final = re.compile(f"{re.escape(LEFT_OUT)}([0-9]{{1,6}}){re.escape(LEFT_OUT_END)}")
-"""With fewer exchanges than a million: a number that nobody reaches would keep the pruner from judging again."""
+_TOLD: Final = re.compile(f"(?:\\A|\n\n){re.escape(LEFT_OUT)}([0-9]{{1,6}}){re.escape(LEFT_OUT_END)}(?=\n\n|\\Z)")
+"""With fewer exchanges than a million: a number that nobody reaches would keep the pruner from judging again.
+
+Also where `MergeMessageRuns` joined it to what stands around it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class _Judged(RunsHistory):
         seen: exchanges that the rules have judged; the last one may still grow.
         scores: of the first so many exchanges.
         written: numbers of the messages that stages wrote.
-        told: numbers of those by which a pruner says that it has judged what stands above.
+        told: numbers of the messages in which a pruner says that it has judged what stands above.
+        looked_at: exchanges that were looked at for these; no result changes a message of the user's.
         records: numbers of summaries and checkpoints: what they stand for is nowhere else.
         notes: the message of this pruner, by its text: the same object in each call.
     """
@@ -80,6 +84,7 @@ class _Judged(RunsHistory):
     scores: tuple[int, Sequence[Importance]] = (0, ())
     written: list[int] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    looked_at: int = 0
     records: list[int] = field(default_factory=list)
     notes: dict[str, Artifact] = field(default_factory=dict)
 
@@ -93,17 +98,23 @@ class _Judged(RunsHistory):
             first = self.members(number)[0]
             if stands_in(first):
                 self.written.append(number)
-                self.told += [number] if first.text.startswith(LEFT_OUT) else []
                 self.records += [number] if is_record(first) else []
-        self.seen = end
+        for number in range(self.looked_at, len(self.units)):
+            self.told += [number] if _tells(self.members(number)[0]) else []
+        self.seen, self.looked_at = end, len(self.units)
 
     def judged(self) -> tuple[int, int]:
         """Return how many exchanges were judged in an earlier pass, and the number of the first one behind them."""
         if not self.told:
             return 0, 0
         number = self.told[-1]
-        told = _TOLD.match(self.members(number)[0].text)
-        return (int(told[1]) if told else number), number + 1
+        text = self.members(number)[0].text
+        told = next((match for match in reversed(list(_TOLD.finditer(text)))), None)
+        if told is None:
+            return number, number + 1
+        behind = text[told.end() :].lstrip()
+        asks = ASKED_BEHIND in text[told.end() :] or (behind and not behind.startswith(OPENINGS))
+        return int(told[1]), number if asks else number + 1
 
     def count(self, end: int) -> int:
         """Return how many exchanges the first `end` stand for: what was judged before for as many as it was then.
@@ -225,7 +236,7 @@ class IntelligentPruner:
         """Return the draft without what matters least."""
         with self._histories.following(draft) as history:
             history.watch(self.rules.preserve)
-            if history.told and history.point(len(history.units) - 1, self.every) <= history.told[-1] + 1:
+            if history.told and history.point(len(history.units) - 1, self.every) <= history.judged()[1]:
                 return with_cut(draft, draft, None)
             result = self._pruned(
                 draft,
@@ -233,7 +244,8 @@ class IntelligentPruner:
                 lambda end: history.point(max(0, end - 1), self.every),
                 partial(self._note, draft, history),
             )
-            return _without_earlier_notes(result, [history.members(number)[0] for number in history.told])
+            notes = (history.members(number)[0] for number in history.told)
+            return _without_earlier_notes(result, list(filter(stands_in, notes)))
 
     def _pruned(self, draft: Draft, history: _Judged, settle: Settle, note: Note) -> Draft:
         history.compare()
@@ -277,6 +289,13 @@ class IntelligentPruner:
             latest = list(history.notes.items())[-1:]  # that of the call before is asked for too
             history.notes = {**dict(latest), text: Artifact(Kind.USER, text, pinned=True)}
         return history.notes[text]
+
+
+def _tells(artifact: Artifact) -> bool:
+    """Tell a pruner's message, its number masked or not, or one of the user's that it is joined to."""
+    if artifact.kind is not Kind.USER or LEFT_OUT not in artifact.text:
+        return False
+    return (artifact.text.startswith(LEFT_OUT) and stands_in(artifact)) or _TOLD.search(artifact.text) is not None
 
 
 def _exceeds(draft: Draft, history: _Judged, end: int) -> bool:

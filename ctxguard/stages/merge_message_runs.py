@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Part
-from ctxguard.draft import Draft
+from ctxguard.draft import Cut, Draft
 from ctxguard.protection import ASKED_BEHIND, MESSAGES, asked_by_user, stands_in
 from ctxguard.stages.cuts import moved_cut
 
@@ -38,12 +40,25 @@ class MergeMessageRuns:
             else:
                 merged[-1] = joined
             places.append(len(merged) - 1)
-        if len(merged) == len(draft.artifacts):
-            return draft
-        result = draft.revise(merged, action="repaired", reason=_REASON)
-        if draft.cut is None or not places:
+        joins = len(merged) < len(draft.artifacts)
+        result = draft.revise(merged, action="repaired", reason=_REASON) if joins else draft
+        if draft.cut is None:
             return result
-        return moved_cut(result, places[draft.cut.position] if draft.cut.position < len(places) else len(merged))
+        place = _place(draft, draft.cut, [*places, len(merged)])
+        return moved_cut(result, place) if joins or place < draft.cut.position else result
+
+
+def _place(draft: Draft, cut: Cut, places: list[int]) -> int:
+    """Return where the prompt changes: a message from which one that was joined to it is gone changes with it."""
+    position = min(cut.position, len(draft.artifacts))
+    last = draft.artifacts[position - 1] if position else None
+    lost = last is not None and any(_was_joined(last, change.before) for change in draft.changes)
+    return places[position - lost]
+
+
+def _was_joined(artifact: Artifact, before: Sequence[Artifact]) -> bool:
+    behind = next((b for a, b in pairwise(before) if a.root is artifact.root), None)
+    return behind is not None and _joined(artifact, behind) is not None
 
 
 def _joined(first: Artifact, last: Artifact) -> Artifact | None:
@@ -56,6 +71,8 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     if text is None:
         return None
     between = ASKED_BEHIND if stands_in(first) and asked_by_user(last) else _BETWEEN
+    if stands_in(last):
+        last = replace(last, pinned=first.pinned)  # the message is now the user's, and stays as long as that
     if isinstance(last.content, str):
         return last.revised(content=between.join(filter(None, (text, last.content))))
     number = next((n for n, part in enumerate(last.content) if part.text is not None and part.editable), None)

@@ -90,6 +90,21 @@ def test_a_result_that_comes_back_is_left_as_it_is_and_grows(steps, others):
         assert stabilizer.stabilize(result).artifacts == result
 
 
+@pytest.mark.parametrize("steps", [12, 25, 60])
+@pytest.mark.parametrize("most", [PruningRules(importance_threshold=1.0, keep_error_context=0, preserve=()), STRICT])
+def test_a_message_that_is_joined_to_the_task_or_to_a_question_is_known_again(steps, most):
+    stabilizer = Stabilizer(
+        6_000, stages=[RepairExchanges(), IntelligentPruner(most), StableWindow()], provider="strict"
+    )
+    history = loop(2)
+    for number in range(2, steps):
+        asked = [Artifact("user", f"And on shelf {number}?")] * (number % 3 == 0)
+        history += [*loop(number + 1, number), Artifact("assistant", "Not there."), *asked]
+        result = stabilizer.stabilize(history).artifacts
+        assert stabilizer.stabilize(result).artifacts == result
+    assert "exchanges above" in "".join(a.text for a in result)
+
+
 def test_a_history_that_keeps_its_results_is_judged_at_the_same_points():
     stabilizer = Stabilizer(100_000, stages=[IntelligentPruner(STRICT)])
     kept, moves = stabilizer.stabilize(loop(20)).artifacts, []

@@ -287,17 +287,17 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.integers(0, 12), st.sampled_from([150, 5_000]), st.booleans())
-def test_contexts_begin_at_checkpoints_once_whatever_comes_again(steps, marked, budget, prunes):
+@given(STEPS, st.integers(0, 12), st.sampled_from([150, 5_000]), st.booleans(), st.sampled_from([None, "strict"]))
+def test_contexts_begin_at_checkpoints_once_whatever_comes_again(steps, marked, budget, slides, provider):
     manager = CheckpointManager([PhaseRule(name, partial(_ends, f"done {name}")) for name in "abc"])
     if marked:
         manager.create_checkpoint("mine", {}, [], messages=marked)
-    stages = [RepairExchanges(), manager, *[SlidingWindow(6)] * prunes, StableWindow(), OrderByAuthority()]
-    stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1)
+    stages = [RepairExchanges(), manager, *[SlidingWindow(6)] * slides, StableWindow(), OrderByAuthority()]
+    stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1, provider=provider)
     history, prompt = [Artifact("user", "Buy a red kettle.")], None
     for number, text in enumerate(steps):
         history += [Artifact("assistant", text)] if text == "said" else step(number, text)
-        history += [Artifact("user", f"Go on, {number}.")] * (text == "asked")
+        history += [Artifact("user", f"Go on, {number}.")] * (text in ("said", "asked"))
         prompt = grown(prompt, result := stabilizer.stabilize(history))
         if budget > 150:
             assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
