@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["callables", "instance", "opened", "valid_budget", "whole_number"]
+__all__ = ["OfOneProcess", "callables", "instance", "opened", "valid_budget", "whole_number"]
 
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
+
+
+class OfOneProcess:
+    """Refuse to be copied and pickled in one line: what holds locks and open stores belongs to its process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} belongs to the process that made it; make one in each worker: those that open the "
+            "same file or database share what is in it"
+        )
 
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:

@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
+from ctxguard.compaction import HistoryCompactor
 from ctxguard.intake import Intake
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.stages import (
     BoundToolOutput,
+    CheckpointManager,
     IntelligentPruner,
     MaskPII,
     MergeSimilar,
@@ -29,6 +31,7 @@ from ctxguard.stages import (
     StableWindow,
 )
 from ctxguard.stages.recall_relevant import recall_stages
+from ctxguard.stores import MemoryStore
 
 
 class Item:
@@ -147,6 +150,13 @@ def test_strategies_without_a_store_are_copied_and_sent_to_other_processes_too(a
     result = stabilizer.stabilize(history)
     assert again(stabilizer).stabilize(copy.deepcopy(history)).artifacts == result.artifacts
     assert b"ann7" not in pickle.dumps(stabilizer)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("make", [MemoryStore, CheckpointManager, HistoryCompactor])
+def test_what_holds_a_store_is_made_in_each_process_and_says_so(make, again):
+    with pytest.raises(TypeError, match=rf"^a {make.__name__} belongs to the process that made it; make one in each"):
+        again(make())
 
 
 def test_what_a_check_remembers_of_other_stabilizers_is_not_sent_along():

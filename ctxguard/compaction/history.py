@@ -29,7 +29,7 @@ from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
-from ctxguard.validation import instance, opened
+from ctxguard.validation import OfOneProcess, instance, opened
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
@@ -76,7 +76,7 @@ def _asked(summarizer: Summarizer | None) -> Summarizer | None:
     return summarizer
 
 
-class HistoryCompactor:
+class HistoryCompactor(OfOneProcess):
     """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never

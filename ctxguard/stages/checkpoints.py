@@ -21,6 +21,7 @@ from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, must_stay, selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -97,7 +98,7 @@ class Checkpoint:
     messages: int = 0
 
 
-class CheckpointManager:
+class CheckpointManager(OfOneProcess):
     """Make checkpoints, keep them, and begin contexts from them. A stage too: it cuts where the last phase ended.
 
     As a stage it finds the ends of phases by the rules, and puts one message in place of everything before the last of

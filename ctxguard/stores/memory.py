@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import check_limit, check_names, expiry, size_of
+from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ class _Kept:
     expires: float | None
 
 
-class MemoryStore:
+class MemoryStore(OfOneProcess):
     """Keep values in this process, until it ends.
 
     Args:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ctxguard.errors import StoreError
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,7 @@ _EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
     WHERE total > :limit)"""
 
 
-class PostgresStore:
+class PostgresStore(OfOneProcess):
     """Keep values in one PostgreSQL table; safe for many threads, processes and machines, and across a fork.
 
     Args:

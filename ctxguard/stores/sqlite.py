@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 from ctxguard.errors import StoreError
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def _read_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-class SQLiteStore:
+class SQLiteStore(OfOneProcess):
     """Keep values in one SQLite file; safe for many threads and processes, and across a fork.
 
     Args:
