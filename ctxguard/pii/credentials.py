@@ -53,7 +53,7 @@ _FORMS: Final = (
     ("nuget", r"oy2[a-z0-9]{43}"),
     ("docker", rf"dckr_(?:pat|oat)_{_W}{{27,40}}"),
     ("shopify", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
-    ("square", rf"(?:sq0[a-z]{{3}}-{_W}{{22,60}}|EAAA{_W}{{60}})"),
+    ("square", rf"(?:sq0[a-z]{{3}}-{_W}{{22,60}}|EAAA(?<![+/]EAAA){_W}{{60}}(?![+/=]))"),
     ("digitalocean", rf"do[opr]_v1_{_H}{{64}}"),
     ("doppler", rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{{2,35}}\.)?{_A}{{40,44}}"),
     ("databricks", rf"dapi{_H}{{32}}(?:-\d)?"),
@@ -82,7 +82,7 @@ _FORMS: Final = (
     ("clojars", rf"CLOJARS_{_A}{{60}}"),
     ("duffel", rf"duffel_(?:test|live)_{_W}{{43}}"),
     ("easypost", rf"EZ[AT]K{_A}{{54}}"),
-    ("facebook", rf"EAA[MC]?{_A}{{60,250}}"),
+    ("facebook", rf"EAA(?<![+/]EAA)[MC]?{_A}{{60,250}}(?![+/=])"),
     ("flutterwave", rf"FLW(?:SECK|PUBK)(?:_TEST)?-{_A}{{12,40}}(?:-X)?"),
     ("frameio", rf"fio-u-{_W}{{64}}"),
     ("infracost", rf"ico-{_A}{{32}}"),
@@ -122,7 +122,7 @@ _FORMS: Final = (
     ("sonar", rf"sq[upa]_{_W}{{40}}"),
     ("mapbox", rf"[ps]k\.eyJ{_W}{{40,160}}\.{_W}{{20,30}}"),
     ("dropbox", rf"sl\.(?:u\.)?{_W}{{130,300}}"),
-    ("twitter", r"A{20,24}[A-Za-z0-9%]{60,120}"),
+    ("twitter", r"A(?<![+/]A)A{19,23}[A-Za-z0-9%]{60,120}(?![+/=])"),
     ("base64-jwt", r"ZXlK[A-Za-z0-9]{60,2000}"),
     ("rapidapi", rf"{_A}{{10}}msh{_A}{{15}}p1{_A}{{6}}jsn{_A}{{12}}"),
 )
@@ -131,14 +131,15 @@ _PREFIXES: Final = (
     "api|access|account|auth|encryption|master|private|service|license|secret|subscription|signing|shared"
 )
 _NO_PLACE: Final = "".join(
-    rf"(?<!{word})(?<!{word}[_-])" for word in ("next", "page", "continuation", "sync", "resume", "request", "change")
+    rf"(?<!{word})(?<!{word}[_-])"
+    for word in ("page", "continuation", "sync", "resume", "request", "change", "lock", "idempotency")
 )
 """Words before `token` that make it a place in a list or the name of a request: who goes on from there needs it."""
 _NAMED: Final = (
     ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
     ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
     ("secret", "SECRET", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
-    ("token", "SECRET", rf"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
+    ("token", "SECRET", rf"(?<![A-Za-z0-9_-])(?!next)[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
     (
         "key",
         "SECRET",

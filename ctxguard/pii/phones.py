@@ -44,7 +44,7 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-international",
         "PHONE",
-        r"(?<!\w)(?<!\w\+)\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
+        r"(?<!\w)(?<!\w\+)(?=\+(?:\D{0,2}\d){7})\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
         kind="number",
         validate=_HERE + "international_phone",
         tail=_EXTENSION,
@@ -110,7 +110,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             "PHONE",
             rf"{LEFT}(?<!\d[ /]){_NO_DATE}"
             r"(?:\(\d{2,6}\) ?\d{2,8}|\(?\d{2,6}\)?(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
-            r"(?:[ /-]\d{2,8}|\.\d\d){0,4}" + _END,
+            r"(?:[ /-]\d{2,8}|\.\d\d){0,4}(?! \d\d(?!\d))" + _END,
             kind="number",
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_QUIET,

@@ -59,12 +59,13 @@ _IPV6: Final = (
     r"(?![\w:])(?!\.\d)"
 )
 _BIRTH: Final = (
-    word("dob|bday|geb|nac") + r"|born|birth|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
+    word("dob|bday|geb|nac")
+    + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
     r"|nascita|nat[oa] (?:il|a)|urodz|fødsel|född|födelse|рожд|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _CRYPTO_QUIET: Final = r"(?:tx|txid|transaction|hash|commit|sha\d*|digest|block)[\"'\s:=#]{1,6}"
-_DATE_SHAPE: Final = r"(?<!\w)(?:\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}|\d{8})(?![0a_]|A(?!0))"
-"""A time may follow after a `T`."""
+_DATE_SHAPE: Final = r"(?<!\w)(?:\d{1,4}(?P<s>[-/. ])\d{1,2}(?P=s)\d{2,4}|\d{8})(?: \d\d:|(?! \d\d:)(?![0a_]|A(?!0)))"
+"""A time may follow after a `T`; after a blank its hour is looked at, too: files are born at any, people at none."""
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _DAY_FIRST: Final = r"\d{1,2}(?:st|nd|rd|th|er|[.ºª])?(?: of| de)?[ -][^\W\d_]{3,10}\.?(?:,| de)?[ -](?:19|20)\d\d"
 """A day, a month in any language, a year."""
@@ -291,7 +292,7 @@ CORE_RULES: Final = (
         shipped(
             f"birth-date-{anchor}",
             "DATE_OF_BIRTH",
-            rf"(?i){re.escape(anchor)}(?<!renaissance)[^\d\n]{{0,20}}?"
+            rf"(?i){re.escape(anchor)}(?<!renaissance)(?!time)[^\d\n]{{0,20}}?"
             rf"(?P<value>{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
             anchor=anchor,
             lead="",

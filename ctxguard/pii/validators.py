@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ _DATE: Final = re.compile(
 )
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
-_BEFORE_DATE: Final = re.compile(r"[\d .]+ (?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\Z")
+_BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
 """What a list of changes begins its entries with: a version and its day."""
+_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")
+"""Bytes of a dump: no number is written in six pairs."""
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
 _COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
@@ -93,9 +96,8 @@ def stdnum(value: str, module: str) -> bool:
     from importlib import import_module
 
     try:
-        return len(set(value) - _SEPARATORS) > 1 and bool(
-            import_module(f"stdnum.{module}").is_valid(value.replace(" ", ""))
-        )
+        is_valid = import_module(f"stdnum.{module}").is_valid
+        return len(set(value) - _SEPARATORS) > 1 and is_valid(value.replace(" ", "")) and not _counts_up(value)
     except KeyError:  # of some places of birth python-stdnum knows the province alone, and stumbles over the county
         return True
 
@@ -109,7 +111,16 @@ def card(value: str) -> bool:
     if len(digits) == 14 and digits[0] != "3":
         return False
     issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
-    return issued is not None and len(set(digits)) > 1 and stdnum(digits, "luhn")
+    return issued is not None and len(set(digits)) > 1 and stdnum(digits, "luhn") and not _counts_up(value)
+
+
+def _counts_up(value: str) -> bool:
+    """Tell the row of a table from groups of one number: each is a little more than the one before."""
+    groups = re.split("[ -]", value)
+    if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
+        return False
+    little: int = 10 ** (len(groups[0]) - 2)
+    return all(0 < int(after) - int(before) < little for before, after in pairwise(groups))
 
 
 def card_on_two_lines(value: str) -> bool:
@@ -140,9 +151,12 @@ def us_ssn(value: str) -> bool:
     return stdnum(_digits(value), "us.ssn")
 
 
-def date(value: str) -> bool:
-    """Tell whether numbers, with separators or without, are a calendar date."""
-    return _DATE.match(value) is not None or _COMPACT_DATE.match(value) is not None
+def date(value: str) -> int:
+    """Return how many characters are a calendar date, with separators or without, at midnight if an hour follows."""
+    day, hour, _ = value.partition(" 00:")
+    if value.endswith(":") and not hour:
+        return 0
+    return len(day) if _DATE.match(day) is not None or _COMPACT_DATE.match(day) is not None else 0
 
 
 def is_address(value: str) -> bool:
@@ -195,10 +209,13 @@ def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def mac(value: str) -> bool:
-    """Tell whether a hardware address is one card's: not all zeros, not broadcast, written with one separator."""
+    """Tell whether a hardware address is one card's: not all zeros, not broadcast, written with one separator.
+
+    With dots it has a letter: of twelve hexadecimal digits one in three hundred has none, of versions each.
+    """
     digits = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
     separators = set(re.sub(r"[0-9A-Fa-f]", "", value))
-    return len(separators) == 1 and len(set(digits)) > 1
+    return len(separators) == 1 and len(set(digits)) > 1 and not ("." in separators and digits.isdigit())
 
 
 def email(value: str) -> bool:
@@ -226,9 +243,19 @@ def nanp_phone(value: str) -> bool:
 
 
 def loose_phone(value: str) -> bool:
-    """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, no decimals."""
+    """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, decimals or range."""
     count = len(_digits(value))
-    return 6 <= count <= 15 and not any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
+    is_other = any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
+    return 6 <= count <= 15 and not is_other and not _is_range(value)
+
+
+def _is_range(value: str) -> bool:
+    """Tell lines `1025-1027` from a number: as many digits on both sides, the second a little more."""
+    first, _, last = value.partition("-")
+    if len(first) != len(last) or not (first + last).isdigit():
+        return False
+    little: int = 10 ** (len(first) - 1)
+    return 0 < int(last) - int(first) < little
 
 
 @lru_cache(maxsize=4096)
@@ -257,7 +284,7 @@ def national_phone(value: str, regions: str) -> int:
     """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
     if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
         return 0
-    if _OTHER_SHAPE.match(value) is not None or not loose_phone(value):
+    if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or not loose_phone(value):
         return 0
     return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
 
@@ -337,10 +364,13 @@ def random_enough(value: str) -> bool:
 
 
 _CODE: Final = re.compile(
-    r"\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
-    r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://"
+    r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
+    r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://|arn:"
 )
-"""A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address."""
+"""A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
+
+Or the name of a resource (`arn:`).
+"""
 
 
 def named_secret(value: str) -> bool:
