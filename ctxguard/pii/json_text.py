@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
 
-__all__ = ["JsonNumber", "JsonToken", "is_json", "json_tokens", "kept_apart", "rewrite_json"]
+from ctxguard.pii.spans import Span
 
-_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*|[\[\]{}:,]', re.DOTALL)
+__all__ = [
+    "JsonNumber",
+    "JsonToken",
+    "all_in_strings",
+    "holds_json",
+    "is_flat",
+    "is_json",
+    "json_tokens",
+    "kept_apart",
+    "rewrite_json",
+    "touching",
+]
+
+_TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
+"""A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
+_IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
+_KEY_END: Final = re.compile(r'[^"]*"\s*:')
+_END: Final = attrgetter("end")
+_SCOPES: Final = frozenset("{[")
 _OPENERS: Final = frozenset('{["')
 
 
@@ -20,8 +39,7 @@ class JsonNumber(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JsonToken:
+class JsonToken(NamedTuple):
     """Hold one string or number of a JSON text.
 
     Attributes:
@@ -38,7 +56,7 @@ class JsonToken:
     end: int
     value: str
     key: str
-    is_key: bool
+    is_key: bool = False
     is_number: bool = False
     scope: int = -1
 
@@ -54,41 +72,61 @@ def is_json(text: str) -> bool:
     return True
 
 
+def holds_json(value: str) -> bool:
+    """Tell whether a string is a JSON object or list itself."""
+    return value.lstrip()[:1] in _SCOPES and is_json(value)
+
+
+def is_flat(text: str) -> bool:
+    """Tell whether a valid JSON text has no escapes and no list of strings or numbers: what it says stands as it is.
+
+    In a list one key goes before all values, and only the first stands next to it.
+    """
+    return "\\" not in text and _IN_LIST.search(text) is None
+
+
+def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
+    """Tell whether each of some sorted findings in a flat JSON text lies inside one string that is no key."""
+    quotes = done = 0
+    for span in spans:
+        quotes += text.count('"', done, span.start)
+        done = span.start
+        if quotes % 2 == 0 or text.find('"', done, span.end) >= 0 or _KEY_END.match(text, span.end):
+            return False
+    return True
+
+
 def json_tokens(text: str) -> Iterator[JsonToken]:
     """Walk the strings and numbers of a valid JSON text, in their order."""
-    scopes: list[tuple[str, str, int]] = []
-    key = ""
-    is_key = False
+    scopes: list[tuple[str, int]] = []
+    key, scope = "", -1
     for match in _TOKEN.finditer(text):
-        raw = match[0]
-        if raw in "{[":
-            scopes.append((raw, key, match.start()))
-            is_key = raw == "{"
-        elif raw in "}]":
-            key = scopes.pop()[1]
-            is_key = False
-        elif raw == ",":
-            is_key = scopes[-1][0] == "{"
-        elif raw == ":":
-            is_key = False
+        string, colon, number, opener = match.groups()
+        if string is not None:
+            start, end = match.span(1)
+            value = json.loads(string, strict=False) if "\\" in string else string[1:-1]
+            yield JsonToken(start, end, value, "" if colon else key, is_key=colon is not None, scope=scope)
+            key = value if colon else key
+        elif number is not None:
+            yield JsonToken(*match.span(), number, key, is_number=True, scope=scope)
+        elif opener is not None:
+            scopes.append((key, scope))
+            scope = match.start()
         else:
-            value = _decoded(raw)
-            number = raw[0] != '"'
-            scope = scopes[-1][2] if scopes else -1
-            yield JsonToken(match.start(), match.end(), value, "" if is_key else key, is_key, number, scope)
-            key = value if is_key else key
+            key, scope = scopes.pop()
 
 
-def rewrite_json(text: str, change: Callable[[JsonToken], str]) -> str:
+def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:
     """Return the JSON text with every changed string or number in its new wording; the rest stays as it was.
 
     Args:
         text: a valid JSON text.
         change: gives the new value of a token: a string, or a `JsonNumber` to be written bare.
+        tokens: those of its tokens that may change, in their order.
     """
     pieces: list[str] = []
     done = 0
-    for token in json_tokens(text):
+    for token in tokens:
         value = change(token)
         if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
             pieces += (text[done : token.start], _encoded(value))
@@ -115,14 +153,14 @@ def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]
     return apart
 
 
+def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
+    """Return the first of some sorted findings in the text that holds a character of a token; None where none does."""
+    place = bisect_right(spans, token.start, key=_END)
+    return spans[place] if place < len(spans) and spans[place].start < token.end else None
+
+
 def _encoded(value: str) -> str:
     """Write a value as JSON; escaped only where it must be, so that escapes look like nothing else."""
     if isinstance(value, JsonNumber):
         return str(value)
     return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))
-
-
-def _decoded(raw: str) -> str:
-    if raw[0] != '"':
-        return raw
-    return json.loads(raw, strict=False) if "\\" in raw else raw[1:-1]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
-from ctxguard.pii.json_text import JsonToken, is_json, kept_apart, rewrite_json
+from ctxguard.pii.joining import touched
+from ctxguard.pii.json_text import (
+    JsonToken,
+    all_in_strings,
+    holds_json,
+    is_flat,
+    is_json,
+    json_tokens,
+    kept_apart,
+    rewrite_json,
+    touching,
+)
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM, label_of, redaction
 from ctxguard.pii.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.rules import RuleSet
@@ -74,6 +86,7 @@ class Masker:
         self._steps = Steps(is_found=self.is_found)
         self._masked: tuple[TextCache[str], TextCache[str]] = (TextCache(), TextCache())
         self._version = 0
+        self.is_joinable = all(isinstance(one, RuleSet) and one.is_joinable for one in self.detectors)
         self._finds_once = len(self.detectors) == 1 and self.is_stateless
         self._check_placeholders()
 
@@ -106,9 +119,15 @@ class Masker:
             return self.detectors[0].find(text)
         found = self._found.get(text)
         if found is None:
-            found = resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+            found = self.find_joined(text)
             self._found.put(text, found)
         return found
+
+    def find_joined(self, text: str) -> Sequence[Span]:
+        """Return what the detectors find together, and remember nothing of it."""
+        if len(self.detectors) == 1:
+            return self.detectors[0].find(text)
+        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
 
     def warm(self, texts: Sequence[str]) -> None:
         """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""
@@ -168,7 +187,6 @@ class MaskSession:
         self._remembered = masker.remembered()
         self._steps = masker.steps
         self._step = None if self._steps is None else self._steps.first
-        self._memory = MemoryPseudonyms(is_found=masker.is_found)
         self._is_streamed = False
         self._gives = True
         self._may_escape = self._escapes = masker.escape and not masker.is_stateless
@@ -260,6 +278,10 @@ class MaskSession:
         self._is_streamed = True
         return UnmaskStream(self._pseudonyms, arguments=arguments)
 
+    @cached_property
+    def _memory(self) -> MemoryPseudonyms:
+        return MemoryPseudonyms(is_found=self._masker.is_found)
+
     @property
     def _pseudonyms(self) -> Pseudonyms:
         """What gives placeholders; one in memory first learns what the steps walked so far gave."""
@@ -310,9 +332,10 @@ class MaskSession:
             self._escapes = self._may_escape
 
     def _masked(self, text: str) -> str:
-        if not self._masker.find(text) and "\\" not in text and not self._holds_placeholder(text):
+        spans = self._masker.find(text)
+        if not spans and "\\" not in text and not self._holds_placeholder(text):
             return text
-        return self._masked_json(text) if is_json(text) else self._masked_plain(text)
+        return self._masked_json(text, spans) if is_json(text) else self._masked_plain(text, spans)
 
     def _holds_placeholder(self, text: str) -> bool:
         if self._escapes:
@@ -328,16 +351,24 @@ class MaskSession:
             return spelled
         return self._pseudonyms.placeholder(LITERAL, Original(spelled))
 
-    def _masked_plain(self, text: str, *, key: str = "", is_number: bool = False) -> str:
-        """Mask until nothing is found: what stands next to a placeholder may match where it did not before."""
+    def _masked_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
+        """Mask until nothing is found: what stands next to a placeholder may match where it did not before.
+
+        Args:
+            text: the text.
+            spans: what was found in it; None where nobody looked.
+            key: the JSON key before it.
+        """
         if self._escapes or self._literals:
-            text = PSEUDONYM.sub(self._escaped, text)
+            escaped = PSEUDONYM.sub(self._escaped, text)
+            text, spans = escaped, spans if escaped == text else None
         for turn in range(_ROUNDS):
-            spans = self._found(text, key)
+            if spans is None:
+                spans = self._found(text, key)
             if not spans:
                 return text
-            hidden = partial(self._hidden, is_number=is_number, in_full=turn >= _PARTIAL_ROUNDS)
-            text = _replaced(text, spans, hidden)
+            text = _replaced(text, spans, partial(self._hidden, in_full=turn >= _PARTIAL_ROUNDS))
+            spans = None
         raise DetectorError(self._masker.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
 
     def _found(self, text: str, key: str) -> Sequence[Span]:
@@ -361,28 +392,82 @@ class MaskSession:
             pseudonyms = self._memory.given(self._masker.redaction)
         return self._masker.hidden(label, Original(value, is_number), pseudonyms, in_full=in_full)
 
-    def _masked_json(self, text: str) -> str:
-        masked = rewrite_json(text, kept_apart(self._token))
+    def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
+        """Mask what stands inside strings; where more is at stake, strings and numbers one by one.
+
+        Then hide whole what is still found where it stands.
+        """
+        spelled = self._escapes or bool(self._literals)
+        if is_flat(text) and not (spelled and "<" in text):
+            for turn in range(_ROUNDS):
+                if not spans:
+                    return text
+                if not all_in_strings(text, spans):
+                    break
+                text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
+                spans = self._masker.find(text)
+        masked = self._masked_tokens(text, spans)
         for _ in range(_ROUNDS):
             spans = self._masker.find(masked)
             if not spans:
                 return masked
-            masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)))
+            masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)), json_tokens(masked))
         return self._masked_plain(masked)
 
+    def _hidden_in_json(self, label: str, value: str, *, in_full: bool) -> str:
+        return json.dumps(self._hidden(label, value, in_full=in_full), ensure_ascii=False)[1:-1]
+
+    def _masked_tokens(self, text: str, spans: Sequence[Span]) -> str:
+        tokens = list(json_tokens(text))
+        if not self._masker.is_joinable:
+            return rewrite_json(text, kept_apart(self._token), tokens)
+        asked = self._asked(tokens, spans)
+        if not any(token.is_key for token in asked):
+            return rewrite_json(text, self._token, asked)
+        places = {token.start for token in asked}
+        change = kept_apart(lambda token: self._token(token) if token.start in places else token.value)
+        return rewrite_json(text, change, tokens)
+
+    def _asked(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
+        """Return the tokens in which something may be found, placeholders stand or JSON does: the others stay."""
+        find, spelled = self._masker.find_joined, self._escapes or bool(self._literals)
+        known = {
+            token.start
+            for token in tokens
+            if touching(spans, token) is not None or (spelled and "<" in token.value) or holds_json(token.value)
+        }
+        others = [token for token in tokens if token.start not in known]
+        alone = touched((token.value for token in others), find)
+        named = touched((_named(token) for token in others if token.key and token.value not in alone), find)
+        return [
+            token
+            for token in tokens
+            if token.start in known or token.value in alone or (named and _named(token) in named)
+        ]
+
     def _token(self, token: JsonToken) -> str:
+        value = token.value
+        if not token.is_number and holds_json(value):
+            return self._masked_json(value, self._masker.find(value))
+        spans = self._found(value, token.key)
         if token.is_number:
-            spans = self._found(token.value, token.key)
-            return self._hidden(spans[0].label, token.value, is_number=True) if spans else token.value
-        inner = token.value.lstrip()[:1] in {"{", "["} and is_json(token.value)
-        return self._masked_json(token.value) if inner else self._masked_plain(token.value, key=token.key)
+            return self._hidden(spans[0].label, value, is_number=True) if spans else value
+        if len(spans) == 1 and spans[0].end - spans[0].start == len(value) and "<" not in value:
+            hidden = self._hidden(spans[0].label, value)
+            if PLACEHOLDER.fullmatch(hidden) is not None:
+                return hidden
+        return self._masked_plain(value, spans, key=token.key)
 
     def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
         """Hide a whole token that is still found where it stands: what is around it gives it away."""
-        hit = next((span for span in spans if span.start < token.end and token.start < span.end), None)
+        hit = touching(spans, token)
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
             return token.value
         return self._hidden(hit.label, token.value, is_number=token.is_number)
+
+
+def _named(token: JsonToken) -> str:
+    return f"{token.key}: {token.value}"
 
 
 def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EDGE",
     "MEMO",
+    "WINDOW",
     "Prepared",
     "Surroundings",
     "Together",

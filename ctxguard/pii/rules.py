@@ -48,6 +48,9 @@ class Rule:
         tail: regular expression of what belongs to a finding if it follows (an extension).
         score: how sure a finding is, 0 to 1.
         placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
+        joinable: True says that it finds the same in a text that stands alone and in one that stands between blank
+            lines: no expression looks for the beginning or the end of a text. Where all rules of a set say so, the
+            strings of a JSON text are searched in one go; False is always right.
 
     Raises:
         ConfigError: an expression is none, or a field is of another type; rule and field are named.
@@ -68,6 +71,7 @@ class Rule:
     tail: str = field(default="", kw_only=True)
     score: float = field(default=1.0, kw_only=True)
     placeholder: str | None = field(default=None, kw_only=True)
+    joinable: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_rule(self, Kind, sources(self))
@@ -88,7 +92,7 @@ class Rule:
 
 def _shipped(*named: str, **settings: object) -> Rule:
     """Make a rule whose expressions the tests have compiled: to do it again for all would cost a tenth of a second."""
-    values = dict(zip(("name", "label", "pattern"), named, strict=True)) | settings
+    values = dict(zip(("name", "label", "pattern"), named, strict=True)) | {"joinable": True} | settings
     rule = object.__new__(Rule)
     for one in fields(Rule):
         object.__setattr__(rule, one.name, values.get(one.name, one.default))
@@ -135,9 +139,18 @@ class RuleSet:
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
+    def __hash__(self) -> int:
+        """Hash what tells most sets apart: to hash all rules would take longer than to search a text."""
+        return hash((self.name, len(self.rules), self.allow, self.deny))
+
     @cached_property
     def _engine(self) -> Engine:
         return engine_of(self.rules, self.allow, self.deny)
+
+    @property
+    def is_joinable(self) -> bool:
+        """True where many texts can be searched in one go: each rule finds the same in them."""
+        return all(rule.joinable for rule in self.rules)
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings, sorted and without overlaps, by the fast path.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ctxguard.pii.json_text import JsonNumber, JsonToken, is_json, rewrite_json
+from ctxguard.pii.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.settings import check_text
@@ -64,7 +64,7 @@ def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Rest
 
 
 def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
-    """Put values back into tool-call arguments; JSON stays JSON, and what was a number is one again."""
+    """Put values back into tool-call arguments; JSON stays JSON, in strings too, and what was a number is one again."""
     if not is_json(text):
         return restore(text, pseudonyms, escaped=True)
     parts: list[Restored] = []
@@ -74,10 +74,11 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
         if original is not None and original.is_number:
             parts.append(Restored("", 1, ()))
             return JsonNumber(original.value)
-        parts.append(restore(token.value, pseudonyms))
+        way = restore_arguments if holds_json(token.value) else restore
+        parts.append(way(token.value, pseudonyms))
         return parts[-1].text if parts[-1].restored else token.value
 
-    rewritten = rewrite_json(text, change)
+    rewritten = rewrite_json(text, change, json_tokens(text))
     unknown = tuple(name for part in parts for name in part.unknown)
     return Restored(rewritten, sum(part.restored for part in parts), unknown)
 

@@ -1,0 +1,146 @@
+"""JSON texts: what is searched in one go is found as if each string stood alone, and what is masked stays JSON."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from strategies_for_text import texts
+
+from ctxguard.pii import SSN, STANDARD, Masker, Rule, RuleSet
+from ctxguard.pii.joining import touched
+from ctxguard.pii.json_text import all_in_strings, is_flat, json_tokens
+
+ONE_BY_ONE = STANDARD | RuleSet("own", (Rule("never", "NEVER", r"(?!)x", anchor="x"),))
+"""The standard rules and one that finds nothing, but does not say that it may be joined."""
+scalars = st.one_of(texts, st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none())
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(texts, st.sampled_from(["phone", "ssn", "order_id", "password"])), inner, max_size=4),
+        inner.map(json.dumps),
+    ),
+    max_leaves=12,
+)
+
+
+def opened(value):
+    """Return a value with JSON in its strings read, too: a masked string in one is written anew."""
+    if isinstance(value, str):
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            return value
+        return opened(inner)
+    if isinstance(value, list):
+        return [opened(one) for one in value]
+    return {key: opened(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+@given(st.lists(texts, max_size=8))
+@example(["+14155552671", "call me: ", "4155552671"])
+@example(["-----BEGIN RSA PRIVATE KEY-----\nabc", "jane@site.org", "4111 1111 1111 1111"])
+@example(["ssn", "536228741", "ssn: 536228741"])
+@example(["", "password: hunter2x", "hunter2x"])
+def test_joined_texts_miss_nothing_that_one_of_them_holds(many):
+    assert {text for text in many if STANDARD.find(text)} <= touched(many, STANDARD.find)
+    assert {text for text in many if SSN.find(text)} <= touched(many, SSN.find)
+
+
+def test_thousands_of_texts_are_joined_in_parts():
+    many = [f"text {number}" for number in range(5_000)] + ["jane@site.org"] + ["more"] * 3
+
+    assert touched(many, STANDARD.find) == {"jane@site.org"}
+
+
+@given(values, st.booleans(), st.sampled_from([None, 1]))
+def test_masked_json_is_json_in_which_nothing_is_found_and_comes_back_whole(value, is_ascii, indent):
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
+    session = Masker(STANDARD, strategy="pseudonymize").session()
+
+    masked = session.text(text)
+
+    assert not STANDARD.find(masked)
+    json.loads(masked)
+    assert opened(session.unmask_arguments(masked)) == opened(text)
+
+
+@given(values)
+def test_strings_searched_in_one_go_become_what_they_do_one_by_one(value):
+    text = json.dumps([value], ensure_ascii=False)
+
+    assert Masker(STANDARD).mask(text) == Masker(ONE_BY_ONE).mask(text)
+
+
+def test_all_values_of_a_list_are_read_in_the_light_of_its_key():
+    text = '{"phones": ["2127365000", "4155552671", "3105550143"], "note": "x"}'
+
+    assert json.loads(Masker(STANDARD).mask(text)) == {"phones": ["[REDACTED_PHONE]"] * 3, "note": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_flat_text"),
+    [
+        ('{"a": "x", "b": {"c": 1, "d": true}}', True),
+        ('"alone"', True),
+        ("{}", True),
+        ('[{"a": 1}, {"a": 2}]', True),
+        ('{"a": ["x"]}', False),
+        ('{"a": [ 1 , 2 ]}', False),
+        ('[null, "x"]', False),
+        ('[{"a": 1}, "x"]', False),
+        ('{"a": "x\\n"}', False),
+    ],
+)
+def test_a_flat_text_has_no_escapes_and_no_list_of_strings_or_numbers(text, is_flat_text):
+    assert is_flat(text) is is_flat_text
+
+
+@pytest.mark.parametrize(
+    ("text", "are_inside"),
+    [
+        ('{"a": "mail jane@site.org now", "b": "jim@site.org"}', True),
+        ('{"a": "jane@site.org", "jim@site.org" : "b"}', False),
+        ('{"ssn": 536228741}', False),
+    ],
+)
+def test_findings_lie_in_strings_unless_they_are_keys_or_bare_numbers(text, are_inside):
+    spans = STANDARD.find(text)
+
+    assert spans
+    assert all_in_strings(text, spans) is are_inside
+
+
+def test_a_placeholder_of_ones_own_is_written_as_json():
+    rules = RuleSet("own", (Rule("plan", "PLAN", r"Heron-\d", anchor="heron-", placeholder='a "plan"\n'),))
+
+    assert json.loads(Masker(rules).mask('{"name": "Heron-7"}')) == {"name": 'a "plan"\n'}
+
+
+def test_tokens_know_their_keys_and_scopes():
+    text = '{"a" : "x", "b":[1,{"c":"y\\"z"}], "d":-2.5e3}'
+
+    seen = [(token.value, token.key, token.is_key, token.is_number) for token in json_tokens(text)]
+
+    assert seen == [
+        ("a", "", True, False),
+        ("x", "a", False, False),
+        ("b", "", True, False),
+        ("1", "b", False, True),
+        ("c", "", True, False),
+        ('y"z', "c", False, False),
+        ("d", "", True, False),
+        ("-2.5e3", "d", False, True),
+    ]
+    assert [text[token.start : token.end] for token in json_tokens(text)][1] == '"x"'
+
+
+def test_a_value_that_needs_escapes_comes_back_escaped_into_json_within_json():
+    text = json.dumps({"body": json.dumps({"to": '"jane doe"@site.org', "pin": "x"})})
+    session = Masker(STANDARD, strategy="pseudonymize").session()
+
+    masked = session.text(text)
+
+    assert "jane" not in masked
+    assert session.unmask_arguments(masked) == text
