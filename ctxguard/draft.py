@@ -139,7 +139,8 @@ class Draft:
         now = self.artifacts
         if after is now or (len(after) == len(now) and all(map(is_, after, now))):
             return self
-        strange = next((kind for kind in set(map(type, after)) if not issubclass(kind, Artifact)), None)
+        new = after[len(begins_with) :]
+        strange = next((kind for kind in set(map(type, new)) if not issubclass(kind, Artifact)), None)
         if strange is not None:
             raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
         change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
