@@ -20,23 +20,20 @@ __all__ = [
 ]
 
 
-_OWNERS: Final = (
-    "user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member|guest|student"
+_WHOSE: Final = (
+    "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member|guest|student"
     "|home|work|office|business|company|billing|shipping|primary|secondary|main|alternate|emergency|personal|citizen"
-    "|taxpayer|tele|cell|mobile|numero|cliente"
+    "|taxpayer|tele|cell|mobile|numero|cliente){0,3}"
 )
-_BEGINS: Final = "(?:(?<![a-z])|" + "|".join(f"(?<={owner})" for owner in _OWNERS.split("|")) + ")"
 _NUMBER: Final = "(?:numbers?|nummer|nums?|nos?|nr)?"
 
 
 def word(words: str) -> str:
     """Return what finds words, separated by `|`, that no letter stands next to but those of a key.
 
-    In prose, in `customer_ssn`, in `customerSsn` and `ssnNumber`: rules see small letters alone. What stands before is
-    looked at last, since a word is seldom there.
+    In prose, in `customer_ssn`, in `customerSsn` and `ssnNumber`: rules see small letters alone.
     """
-    found = rf"(?:{words}){_NUMBER}(?![a-z])"
-    return rf"(?={found}){_BEGINS}{found}"
+    return rf"(?<![a-z]){_WHOSE}(?:{words}){_NUMBER}(?![a-z])"
 
 
 LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
