@@ -19,8 +19,8 @@ from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
 from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import EDGE, MEMO, Prepared, Surroundings, Together, before, joined
-from ctxguard.pii.shapes import Seen, number_windows, token_starts
+from ctxguard.pii.prepared import EDGE, MEMO, WINDOW, Prepared, Surroundings, Together, any_of, before, joined
+from ctxguard.pii.shapes import Seen, Window, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Engine:
         self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
-        self._fits: dict[tuple[str, int, int], tuple[Fit, ...]] = {}
+        self._fits: dict[Window, tuple[Fit, ...]] = {}
         self._together = lru_cache(maxsize=4096)(Together)
         self._surroundings = Surroundings()
         self._labels = frozenset((*(p.rule.label for p in prepared), *(label for _, label in deny), LITERAL, UNCHECKED))
@@ -106,8 +106,9 @@ class Engine:
         for match in token.finditer(seen.text) if token is not None else ():
             start, end = match.span()
             self._judge(self._token_rule(match), seen.text, start, end, found)
-        for begin, end, first, limit in number_windows(seen.shape):
-            for start, stop, together in self._fit(seen.shape[begin:end], first, limit):
+        for begin, (shape, first, limit) in number_windows(seen.shape):
+            starts = (match.start() for match in _NUMBER.finditer(shape, first, limit))
+            for start, stop, together in self._fit(shape, starts):
                 self._judge_surest(together.rules, seen.text, begin + start, begin + stop, found)
         self._match_denied(seen.text, found)
         return _chosen(seen, found)
@@ -171,22 +172,22 @@ class Engine:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
     def _match_numbers(self, seen: Seen, found: Found) -> None:
-        shape, text, standing, known = seen.shape, seen.text, self._surroundings.standing, self._fits.get
-        for begin, end, first, limit in number_windows(shape) if self._numbers else ():
-            key = (shape[begin:end], first, limit)
-            fits = known(key)
+        text, known, take = seen.text, self._fits.get, self._take
+        for begin, window in number_windows(seen.shape) if self._numbers else ():
+            fits = known(window)
             if fits is None:
-                fits = self._remember(key)
+                fits = self._remember(window)
                 known = self._fits.get
             for start, stop, together in fits:
-                if kept := standing(together, text, begin + start):
-                    self._take_surest(kept, text, begin + start, begin + stop, found)
-
-    def _take_surest(self, rules: tuple[Prepared, ...], text: str, start: int, end: int, found: Found) -> None:
-        """Take a number by the first rule that takes it in full: no other is kept of the same characters."""
-        for prepared in rules:
-            if self._take(prepared, text, start, end, found):
-                break
+                place = begin + start
+                words = text[place - WINDOW if place > WINDOW else 0 : place]
+                kept = together.known.get(words)
+                if kept is None:
+                    kept = self._surroundings.remember(together, words)
+                for prepared in kept:
+                    # the first that takes a number in full is the surest: no other is kept of the same characters
+                    if take(prepared, text, place, begin + stop, found):
+                        break
 
     def _take_standing(self, prepared: Prepared, text: str, start: int, end: int, found: Found) -> None:
         if not prepared.has_words or self._surroundings.standing(prepared.alone, text, start):
@@ -197,17 +198,19 @@ class Engine:
         for pattern, label in self._deny:
             found += ((last, Span(*match.span(), label)) for match in pattern.finditer(text))
 
-    def _remember(self, key: tuple[str, int, int]) -> tuple[Fit, ...]:
-        fits = self._fit(*key)
+    def _remember(self, window: Window) -> tuple[Fit, ...]:
+        shape, first, limit = window
+        starts = (match.start() for match in _NUMBER.finditer(shape, first, limit))
+        fits = self._fit(shape, [start for start in starts if self._fits_any(shape, start)])
         if len(self._fits) >= MEMO:
             self._fits = {}
-        self._fits[key] = fits
+        self._fits[window] = fits
         return fits
 
-    def _fit(self, shape: str, first: int, limit: int) -> tuple[Fit, ...]:
-        """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
+    def _fit(self, shape: str, starts: Iterable[int]) -> tuple[Fit, ...]:
+        """Return which number rules a shape fits, and where in it, from any of some places on."""
         fits: dict[tuple[int, int], list[Prepared]] = {}
-        for start in (match.start() for match in _NUMBER.finditer(shape, first, limit)):
+        for start in starts:
             room = len(shape) - start
             for width, match_at, prepared in self._shapes:
                 if width > room:
@@ -217,6 +220,11 @@ class Engine:
                     fits.setdefault(match.span(prepared.group), []).append(prepared)
         ranked = {span: sorted(fits[span], key=attrgetter("rank")) for span in sorted(fits)}
         return tuple((*span, self._together(tuple(rules))) for span, rules in ranked.items())
+
+    @cached_property
+    def _fits_any(self) -> Callable[[str, int], re.Match[str] | None]:
+        """Matches where one of the number rules does, which is seldom."""
+        return any_of(self._numbers).match
 
     @cached_property
     def _shapes(self) -> list[tuple[int, Callable[[str, int], re.Match[str] | None], Prepared]]:
@@ -250,7 +258,7 @@ class Engine:
             return False
         if prepared.tail is not None and (more := prepared.tail.match(text, end)) is not None:
             end = more.end()
-        found.append((prepared.order, Span(start, end, prepared.rule.label, prepared.rule.score)))
+        found.append((prepared.order, Span(start, end, prepared.label, prepared.score)))
         return whole
 
     def _allows(self, value: str) -> bool:

@@ -85,13 +85,13 @@ class _Shortened(View):
 
 
 def view_of(text: str, trusts: Trust | None = None) -> View:
-    """Return the view of a text; costs next to nothing where it is plain ASCII.
+    """Return the view of a text; costs next to nothing where it is ASCII without a sign of an escape or a placeholder.
 
     Args:
         text: the text.
         trusts: see `blank_placeholders`.
     """
-    if _is_plain(text):
+    if text.isascii() and not ("\\" in text or "%" in text or "&" in text or "<" in text or "[" in text):
         return View(text)
     folded = blank_placeholders(text, trusts)
     if "\\" in folded:
@@ -102,13 +102,6 @@ def view_of(text: str, trusts: Trust | None = None) -> View:
         folded, unseen = _plainer(folded)
     is_escaped = _is_escaped(folded)
     return _shortened(folded, _removed(unseen, is_escaped=is_escaped)) if unseen or is_escaped else View(folded)
-
-
-def _is_plain(text: str) -> bool:
-    """Tell whether a text is ASCII without any sign that an escape or a placeholder begins with."""
-    if not text.isascii() or "\\" in text or "%" in text or "&" in text:
-        return False
-    return "<" not in text and "[" not in text
 
 
 def _is_escaped(text: str) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from itertools import count
@@ -14,6 +14,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.gates import Gate
 from ctxguard.pii.literals import width_of, words_of
 from ctxguard.pii.shapes import Seen
+from ctxguard.pii.words import LEFT
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules import Rule
@@ -26,6 +27,7 @@ __all__ = [
     "Surroundings",
     "Together",
     "Words",
+    "any_of",
     "before",
     "joined",
     "sources",
@@ -39,6 +41,9 @@ EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-
 """What every key and token is: at an edge, with a digit among its first characters, no UUID."""
 _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
+_NAMED: Final = re.compile(r"\(\?P[<=]")
+_COUNTED: Final = re.compile(r"\\[1-9]|\(\?\(")
+"""A group that is meant by its number, which is another one where expressions are joined."""
 Verdict: TypeAlias = Callable[[str], bool | int]
 """Says yes or no, or how many of the characters are the finding."""
 
@@ -84,6 +89,8 @@ class Prepared:
     def __init__(self, rule: Rule, order: int) -> None:
         self.rule = rule
         self.order = order
+        self.label = rule.label
+        self.score = rule.score
         self.gate = _gate(rule)
         self.is_valid = _function(rule)
         self._source = {field: (expression, flags) for field, expression, flags in sources(rule)}
@@ -227,9 +234,15 @@ def before(text: str, start: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Together:
-    """Hold the rules that find the same characters, the surest first."""
+    """Hold the rules that find the same characters, the surest first.
+
+    Attributes:
+        rules: the rules.
+        known: which of them stand after which characters, as far as is remembered.
+    """
 
     rules: tuple[Prepared, ...]
+    known: dict[str, tuple[Prepared, ...]] = field(default_factory=dict, repr=False)
 
     def standing_after(self, window: str) -> tuple[Prepared, ...]:
         """Return those of the rules that characters in small letters right before let stand."""
@@ -251,20 +264,46 @@ class Surroundings:
     """Remember which rules stand after which characters: the same JSON keys and phrases come again and again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Together, str], tuple[Prepared, ...]] = {}
+        self._remembered: list[Together] = []
 
     def standing(self, together: Together, text: str, start: int) -> tuple[Prepared, ...]:
         """Return those of some rules that the words before a place let stand, in their order."""
-        key = (together, text[start - WINDOW if start > WINDOW else 0 : start])
-        kept = self._known.get(key)
-        return self._remember(key) if kept is None else kept
+        window = text[start - WINDOW if start > WINDOW else 0 : start]
+        kept = together.known.get(window)
+        return self.remember(together, window) if kept is None else kept
 
-    def _remember(self, key: tuple[Together, str]) -> tuple[Prepared, ...]:
-        if len(self._known) >= MEMO:
-            self._known = {}
-        together, window = key
-        kept = self._known[key] = together.standing_after(window.lower())
+    def remember(self, together: Together, window: str) -> tuple[Prepared, ...]:
+        """Return those that some characters right before let stand, and remember the answer."""
+        if len(self._remembered) >= MEMO:
+            forgotten, self._remembered = self._remembered, []
+            for one in forgotten:
+                one.known.clear()
+        self._remembered.append(together)
+        kept = together.known[window] = together.standing_after(window.lower())
         return kept
+
+
+def any_of(numbers: Iterable[Prepared]) -> re.Pattern[str]:
+    """Return one expression that matches where one of some number rules does.
+
+    Most begin alike, and what they begin with is matched once. A rule whose expression counts groups cannot be joined:
+    with one the answer is yes everywhere.
+    """
+    alike, others = [], []
+    for number, prepared in enumerate(numbers):
+        source = prepared.rule.pattern
+        if _COUNTED.search(source) is not None:
+            return re.compile("")
+        apart = _NAMED.sub(rf"\g<0>_{number}_", source)
+        if apart.startswith(LEFT):
+            alike.append(apart.removeprefix(LEFT))
+        else:
+            others.append(apart)
+    return re.compile(f"{LEFT}(?:{_either(alike)})|{_either(others)}", re.ASCII)
+
+
+def _either(sources: Iterable[str]) -> str:
+    return "|".join(f"(?:{source})" for source in sources) or "(?!)"
 
 
 def joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:

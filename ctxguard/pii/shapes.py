@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["Seen", "number_windows", "token_starts"]
+__all__ = ["Seen", "Window", "number_windows", "token_starts"]
 
 
 def _table(*classes: tuple[bytes, bytes]) -> bytes:
@@ -34,6 +34,8 @@ STEP: Final = 128
 """No number is longer; a window is twice as long, so that each number is whole in one."""
 _RUN: Final = re.compile(r"0[0 .()/-]{4,}0")
 _LONG_TOKEN: Final = b"a" * 20
+Window: TypeAlias = tuple[str, int, int]
+"""A run with the characters around it, and between which places in it (the second left out) its numbers begin."""
 
 
 class Seen:
@@ -73,21 +75,20 @@ class Seen:
         return self._hexed
 
 
-def number_windows(shape: str) -> Iterator[tuple[int, int, int, int]]:
+def number_windows(shape: str) -> Iterator[tuple[int, Window]]:
     """Walk runs of digits and their separators, at least six characters long; long ones in overlapping windows.
 
     Yields:
-        Where a window begins and ends with the characters around it, and between which places (the second left out) a
-        number must begin to be this window's, counted from where the window begins.
+        Where a window begins, and the window.
     """
     for match in _RUN.finditer(shape):
         start, end = match.span()
         begin = first = start - LEFT if start > LEFT else 0
         while end - start > 2 * STEP:
-            yield begin, start + 2 * STEP, first - begin, start + STEP - begin
+            yield begin, (shape[begin : start + 2 * STEP], first - begin, start + STEP - begin)
             start += STEP
             begin, first = start - LEFT, start
-        yield begin, end + RIGHT, first - begin, end - begin
+        yield begin, (shape[begin : end + RIGHT], first - begin, end - begin)
 
 
 def token_starts(plain: bytes) -> Iterator[int]:

@@ -218,19 +218,27 @@ def mac(value: str) -> bool:
     return len(separators) == 1 and len(set(digits)) > 1 and not ("." in separators and digits.isdigit())
 
 
+@lru_cache(maxsize=4096)
 def email(value: str) -> bool:
     """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
 
     A file may be named after an address (`ann@corp.com.pdf`).
     """
-    local, _, domain = value.rpartition("@")
-    *labels, ending = domain.lower().split(".")
-    names_a_file = ending in _FILE_ENDINGS and not (len(labels) > 1 and labels[-1] in _COMMON_DOMAINS)
-    if local.lower() in _REMOTE_USERS or names_a_file:
+    value = value.lower()
+    at = value.rfind("@")
+    if value[value.rfind(".") + 1 :] in _FILE_ENDINGS and not _is_named_after_host(value[at + 1 :]):
         return False
-    return not (local.startswith(".") or local.endswith(".") or ".." in local)
+    local = value[:at]
+    return local not in _REMOTE_USERS and ".." not in local and local[:1] != "." != local[-1:]
 
 
+def _is_named_after_host(domain: str) -> bool:
+    """Tell whether what a file is named after is a host: `corp.com.pdf`."""
+    labels = domain.split(".")
+    return len(labels) > 2 and labels[-2] in _COMMON_DOMAINS
+
+
+@lru_cache(maxsize=4096)
 def nanp_phone(value: str) -> bool:
     """Tell whether area and exchange fit the North American plan, or are those that people make up (555, 123-456-7890).
 
@@ -269,14 +277,33 @@ def international_phone(value: str, wanted: str = "valid") -> int:
     import phonenumbers
 
     for end in _group_ends(value):
-        number = _parsed(value[:end].replace("(0)", ""), None)
+        written = value[:end].replace("(0)", "")
+        needs_length = wanted == "possible" or not value[1:end].isdigit()
+        if needs_length and _has_possible_length(_digits(written)):
+            return end
+        number = _parsed(written, None)
         if number is None:
             continue
-        in_groups = not value[1:end].isdigit()
-        fits = phonenumbers.is_possible_number if wanted == "possible" or in_groups else phonenumbers.is_valid_number
+        fits = phonenumbers.is_possible_number if needs_length else phonenumbers.is_valid_number
         if fits(number):
             return end
     return 0
+
+
+def _has_possible_length(digits: str) -> bool:
+    """Tell whether digits are a country code and a number of a length that its plan has, without a 0 between them.
+
+    Most are; to read a number in full takes phonenumbers ten times as long.
+    """
+    import phonenumbers
+
+    for size in (1, 2, 3):
+        code = int(digits[:size] or 0)
+        if code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
+            rest = digits[size:]
+            number = phonenumbers.PhoneNumber(country_code=code, national_number=int(rest or 0))
+            return rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number)
+    return False
 
 
 @lru_cache(maxsize=4096)
