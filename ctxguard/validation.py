@@ -21,8 +21,8 @@ class OfOneProcess:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} belongs to the process that made it; make one in each worker: those that open the "
-            "same file or database share what is in it"
+            f"a {type(self).__name__} belongs to the process that made it; make one in each worker: those that open "
+            "the same file or database share what is in it"
         )
 
 
