@@ -27,7 +27,7 @@ __all__ = [
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
 """A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
-_KEY_END: Final = re.compile(r'[^"]*"\s*:')
+_KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
 _SCOPES: Final = frozenset("{[")
 _OPENERS: Final = frozenset('{["')
@@ -88,10 +88,18 @@ def is_flat(text: str) -> bool:
 def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
     """Tell whether each of some sorted findings in a flat JSON text lies inside one string that is no key."""
     quotes = done = 0
+    end = -1
     for span in spans:
         quotes += text.count('"', done, span.start)
         done = span.start
-        if quotes % 2 == 0 or text.find('"', done, span.end) >= 0 or _KEY_END.match(text, span.end):
+        if quotes % 2 == 0:
+            return False
+        if end < done:
+            # once a string, else a long one with many findings would take a square of the time
+            end = text.find('"', done)
+            if _KEY_END.match(text, end):
+                return False
+        if span.end > end:
             return False
     return True
 

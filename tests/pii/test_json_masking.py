@@ -144,3 +144,16 @@ def test_a_value_that_needs_escapes_comes_back_escaped_into_json_within_json():
 
     assert "jane" not in masked
     assert session.unmask_arguments(masked) == text
+
+
+def test_where_a_long_string_ends_is_looked_for_once():
+    text = json.dumps({"to": " ".join(["jane@site.org"] * 400), "cc": "jim@site.org"})
+    spans, read = STANDARD.find(text), []
+
+    class Counted(str):
+        def find(self, *place):
+            read.append(place)
+            return super().find(*place)
+
+    assert all_in_strings(Counted(text), spans)
+    assert len(read) == 2
