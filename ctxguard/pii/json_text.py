@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -146,15 +147,15 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable
 def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
     """Return a change that gives no two keys of one object the same new name: none may hide another's value."""
     taken: set[tuple[int, str]] = set()
+    numbers: Counter[tuple[int, str]] = Counter()
 
     def apart(token: JsonToken) -> str:
-        value = change(token)
+        name = value = change(token)
         if not token.is_key:
             return value
-        name, number = value, 1
         while value != token.value and (token.scope, name) in taken:
-            number += 1
-            name = f"{value} {number}"
+            numbers[token.scope, value] += 1
+            name = f"{value} {numbers[token.scope, value] + 1}"
         taken.add((token.scope, name))
         return name
 

@@ -42,8 +42,9 @@ EDGE: Final = r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-
 _STOP: Final = r"(?![A-Za-z0-9_-])"
 _NUMBERS: Final = count()
 _NAMED: Final = re.compile(r"\(\?P[<=]")
-_COUNTED: Final = re.compile(r"\\[1-9]|\(\?\(")
-"""A group that is meant by its number, which is another one where expressions are joined."""
+_NOT_JOINED: Final = re.compile(r"\\[1-9]|\(\?(?:\(|[aiLmsux-]+[:)])")
+"""A group that is meant by its number, which is another one where expressions are joined, or flags of the whole."""
+_SIGN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[(|)]", re.DOTALL)
 Verdict: TypeAlias = Callable[[str], bool | int]
 """Says yes or no, or how many of the characters are the finding."""
 
@@ -286,20 +287,30 @@ class Surroundings:
 def any_of(numbers: Iterable[Prepared]) -> re.Pattern[str]:
     """Return one expression that matches where one of some number rules does.
 
-    Most begin alike, and what they begin with is matched once. A rule whose expression counts groups cannot be joined:
-    with one the answer is yes everywhere.
+    Most begin alike, and what they begin with is matched once. A rule whose expression counts groups or sets flags
+    cannot be joined: with one the answer is yes everywhere.
     """
     alike, others = [], []
     for number, prepared in enumerate(numbers):
         source = prepared.rule.pattern
-        if _COUNTED.search(source) is not None:
+        if _NOT_JOINED.search(source) is not None:
             return re.compile("")
         apart = _NAMED.sub(rf"\g<0>_{number}_", source)
-        if apart.startswith(LEFT):
+        if apart.startswith(LEFT) and not _has_alternatives(apart):
             alike.append(apart.removeprefix(LEFT))
         else:
             others.append(apart)
     return re.compile(f"{LEFT}(?:{_either(alike)})|{_either(others)}", re.ASCII)
+
+
+def _has_alternatives(source: str) -> bool:
+    """Tell whether an expression has alternatives outside its groups: what it begins with is of the first alone."""
+    depth = 0
+    for sign in _SIGN.findall(source):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            return True
+    return False
 
 
 def _either(sources: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from ctxguard.pii.engine import Engine
 from ctxguard.pii.gates import NUMBERS, Gate, gatekeeper, plain_gatekeeper
 from ctxguard.pii.prepared import Prepared, any_of
 from ctxguard.pii.shapes import Seen
+from ctxguard.pii.words import LEFT
 
 ENGINES = {}
 HOSTILE = [
@@ -212,3 +213,20 @@ def test_rules_that_count_their_groups_are_tried_one_by_one():
     rules = (Rule("pairs", "PAIRS", r"(\d\d)([-/])\d\d\2\d\d", kind="number"), *STANDARD.rules)
 
     assert [span.label for span in RuleSet("own", rules).find("code 12/34/56 and 12/34-56")] == ["PAIRS"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"(?s)\d{3}.\d{4}", "code 123-1234"),
+        ("(?x) \\d{3}-  # the first\n \\d{4}-\\d{3}  # (and last", "code 123-1234-123"),
+        (rf"{LEFT}\d{{3}}-\d{{4}}|(?<=\$)\d{{4}}-\d{{3}}", "code $1234-123"),
+        (rf"{LEFT}(?:\d{{3}}|x)[|)]?-\d{{4}}", "code 123-1234"),
+    ],
+)
+def test_a_number_rule_with_flags_or_alternatives_is_found_by_both_paths(pattern, text):
+    own = RuleSet("own", (Rule("code", "CODE", pattern, kind="number"),))
+
+    for rules in (own, STANDARD | own):
+        assert [span.start for span in rules.find(text)] == [len("code ") + text.count("$")]
+        assert rules.find(text) == rules.scan(text)

@@ -9,7 +9,7 @@ from strategies_for_text import texts
 
 from ctxguard.pii import SSN, STANDARD, Masker, Rule, RuleSet
 from ctxguard.pii.joining import touched
-from ctxguard.pii.json_text import all_in_strings, is_flat, json_tokens
+from ctxguard.pii.json_text import JsonToken, all_in_strings, is_flat, json_tokens, kept_apart
 
 ONE_BY_ONE = STANDARD | RuleSet("own", (Rule("never", "NEVER", r"(?!)x", anchor="x"),))
 """The standard rules and one that finds nothing, but does not say that it may be joined."""
@@ -112,6 +112,36 @@ def test_findings_lie_in_strings_unless_they_are_keys_or_bare_numbers(text, are_
     assert all_in_strings(text, spans) is are_inside
 
 
+def test_keys_that_become_alike_are_numbered_in_their_order():
+    text = json.dumps(
+        {"a@site.org": 1, "[REDACTED_EMAIL] 3": 2, "b@site.org": 3, "c@site.org": 4, "d": {"e@site.org": 5}}
+    )
+
+    assert list(json.loads(Masker().mask(text))) == [
+        "[REDACTED_EMAIL]",
+        "[REDACTED_EMAIL] 3",
+        "[REDACTED_EMAIL] 2",
+        "[REDACTED_EMAIL] 4",
+        "d",
+    ]
+
+
+def test_work_for_keys_that_become_alike_grows_with_their_number():
+    class Name(str):
+        __slots__ = ()
+        made = 0
+
+        def __format__(self, how):
+            Name.made += 1
+            return super().__format__(how)
+
+    apart = kept_apart(lambda token: Name("x"))
+    names = [apart(JsonToken(place, place + 1, str(place), "", is_key=True)) for place in range(100)]
+
+    assert len(set(names)) == 100
+    assert Name.made == 99
+
+
 def test_a_placeholder_of_ones_own_is_written_as_json():
     rules = RuleSet("own", (Rule("plan", "PLAN", r"Heron-\d", anchor="heron-", placeholder='a "plan"\n'),))
 
@@ -151,6 +181,8 @@ def test_where_a_long_string_ends_is_looked_for_once():
     spans, read = STANDARD.find(text), []
 
     class Counted(str):
+        __slots__ = ()
+
         def find(self, *place):
             read.append(place)
             return super().find(*place)
