@@ -9,7 +9,7 @@ no gate, no anchor and no memory with the fast one. Both hand each candidate to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -163,7 +163,8 @@ class Engine:
         for start in token_starts(seen.plain):
             match = one_of.match(text, start)
             if match is None and text[start - 1 : start] in _DOTS:
-                match = one_of.match(text, _dotted_start(text, start))
+                tried = (one_of.match(text, begin) for begin in _dotted_starts(text, start))
+                match = next(filter(None, tried), None)
             if match is not None:
                 prepared, (begin, end) = self._token_rule(match), match.span()
                 self._take_standing(prepared, text, begin, end, found)
@@ -324,7 +325,9 @@ def _whole_word(value: str) -> str:
     return left + re.escape(value) + right
 
 
-def _dotted_start(text: str, start: int) -> int:
-    """Return where a token begins whose prefix ends in a dot or a colon, as `SG.` and a bot's number do."""
+def _dotted_starts(text: str, start: int) -> Iterator[int]:
+    """Walk where a token may begin whose prefix ends in a dot or a colon, as `SG.` and a bot's number do."""
     before = text[max(0, start - _PREFIX_SIZE) : start]
-    return start - (len(before) - len(before.rstrip(_PREFIX))) if before[-1:] in _DOTS else start
+    first = start - (len(before) - len(before.rstrip(_PREFIX)))
+    yield first
+    yield from (place + 1 for place in range(first, start - 1) if text[place] in _DOTS)

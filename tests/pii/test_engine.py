@@ -230,3 +230,13 @@ def test_a_number_rule_with_flags_or_alternatives_is_found_by_both_paths(pattern
     for rules in (own, STANDARD | own):
         assert [span.start for span in rules.find(text)] == [len("code ") + text.count("$")]
         assert rules.find(text) == rules.scan(text)
+
+
+@pytest.mark.parametrize("before", ["", "sent.", "8592.", "see ctxguard.pii.", "at 12:30:", "v1.SG."])
+def test_a_token_with_a_dot_in_it_is_found_after_dots(before):
+    token = "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"
+
+    found = STANDARD.find(before + token)
+
+    assert [(span.start, span.label) for span in found] == [(len(before), "SECRET")]
+    assert found == STANDARD.scan(before + token)
