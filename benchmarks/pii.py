@@ -238,10 +238,9 @@ def code():
 
 def fresh():
     """Make an engine that remembers nothing, and let the check digits forget what they were asked."""
-    for validator in (validators.stdnum, validators.iban_length, validators.international_phone):
-        validator.cache_clear()
-    for validator in (validators.national_phone, validators.plain_phone, validators.phone_of):
-        validator.cache_clear()
+    for validator in vars(validators).values():
+        if hasattr(validator, "cache_clear"):
+            validator.cache_clear()
     return Engine(STANDARD.rules, frozenset(), ())
 
 
@@ -282,7 +281,63 @@ def speed():
     for name, seen in rates.items():
         print(f"  {name:<12} {max(seen):8.2f}   standard is {best / max(seen):6.1f} times as fast")
     print(f"  {'plain path':<12} {rate(STANDARD.scan, texts[:1000]):8.2f}")
+    sources()
     sessions()
+
+
+def middleware():
+    """Mask as LangChain's middleware does before a model is called: one for each of its five types."""
+    module = importlib.import_module("langchain.agents.middleware")
+    message = importlib.import_module("langchain_core.messages").HumanMessage
+    types = ("email", "credit_card", "ip", "mac_address", "url")
+    chain = [module.PIIMiddleware(one, strategy="redact") for one in types]
+
+    def mask(text):
+        state = {"messages": [message(text)]}
+        for one in chain:
+            state |= one.before_model(state, None) or {}
+        return state["messages"][0].content
+
+    return mask
+
+
+def sources():
+    """Find and mask in texts never seen before, source by source, next to LangChain's detectors and middleware."""
+    try:
+        peer_finds, peer_masks = langchain().find, middleware()
+    except ImportError as error:
+        print(f"skipped langchain: {error}")
+        return
+    print(
+        "\n== finding and masking by source, MB/s; best of 5; in brackets how many times LangChain's, in the same run"
+    )
+    by_source = {}
+    for source, text in transcripts():
+        by_source.setdefault(source, []).append(text)
+    parts = {source: texts[::4] for source, texts in by_source.items() if sum(map(len, texts)) > 100_000}
+    seconds = {}
+    for _ in range(5):
+        ways = (("find", fresh().find), ("mask", Masker(STANDARD).mask), ("finds", peer_finds), ("masks", peer_masks))
+        for name, way in ways:
+            for source in parts:
+                for text in by_source[source][1::4] if name in {"find", "mask"} else by_source[source][1:40]:
+                    way(text)
+            for source, texts in parts.items():
+                size = sum(map(len, texts)) / 1e6
+                best = seconds.get((source, name), 1e9)
+                seconds[source, name] = min(best, size / rate(way, texts))
+    for source, texts in parts.items():
+        seconds_of(source, sum(map(len, texts)), {name: seconds[source, name] for name, _ in ways})
+    total = {name: sum(seconds[source, name] for source in parts) for name, _ in ways}
+    seconds_of("all of these", sum(sum(map(len, texts)) for texts in parts.values()), total)
+
+
+def seconds_of(source, chars, took):
+    rates = {name: chars / 1e6 / seconds for name, seconds in took.items()}
+    print(
+        f"  {source:<20} {chars:9,} characters: find {rates['find']:5.1f} ({rates['find'] / rates['finds']:.1f}), "
+        f"mask {rates['mask']:5.1f} ({rates['mask'] / rates['masks']:.1f})"
+    )
 
 
 def sessions():
