@@ -303,12 +303,14 @@ class Pairing:
         unanswered: (position of the calling artifact, number of the call), in order.
         orphans: positions of results that answer no call.
         duplicates: positions of results whose call already had its result.
+        turn: position of the latest user message, -1 where there is none.
     """
 
     owner: dict[int, tuple[int, int]] = field(default_factory=dict)
     unanswered: list[tuple[int, int]] = field(default_factory=list)
     orphans: list[int] = field(default_factory=list)
     duplicates: list[int] = field(default_factory=list)
+    turn: int = -1
 
 
 def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
@@ -340,20 +342,27 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
     return whole
 
 
-def pair(artifacts: Sequence[Artifact]) -> Pairing:
+def pair(artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | None = None) -> Pairing:
     """Match tool results with tool calls: by id where there is one, else in order.
 
     Ids repeat across steps, are sometimes missing, and results come late and in parallel. A result takes the first
     unanswered call of its id in the current turn; calls that a user message left behind come after those, so that an
     abandoned call does not steal the result of a later one that reuses its id. Without an id, on either side, the
     first unanswered call of the same tool is taken, else the first unanswered one.
+
+    Args:
+        artifacts: the history.
+        begin: position to go on from.
+        earlier: what was found before it; a second result of what was answered there is an orphan.
     """
-    found = Pairing()
-    waiting = _Waiting()
+    found, waiting = Pairing(turn=earlier.turn if earlier else -1), _Waiting()
+    for place, number in earlier.unanswered if earlier else ():
+        waiting.add((place, number), artifacts[place].calls[number], left_behind=place < found.turn)
     answered: set[str] = set()
-    for position, artifact in enumerate(artifacts):
+    for position, artifact in enumerate(artifacts[begin:], begin):
         kind = artifact.kind
         if kind is Kind.USER:
+            found.turn = position
             waiting.begin_turn()
         elif kind is Kind.TOOL:
             slot = waiting.call_for(artifact)
@@ -385,10 +394,10 @@ class _Waiting:
         self._current: _Slots = {}
         self._left_behind: _Slots = {}
 
-    def add(self, slot: tuple[int, int], call: ToolCall) -> None:
+    def add(self, slot: tuple[int, int], call: ToolCall, *, left_behind: bool = False) -> None:
         self.calls[slot] = call
         for key in (_ANY_CALL, ("id", call.id), ("tool", call.name)):
-            self._current.setdefault(key, deque()).append(slot)
+            (self._left_behind if left_behind else self._current).setdefault(key, deque()).append(slot)
 
     def begin_turn(self) -> None:
         for key, slots in self._current.items():
@@ -432,8 +441,7 @@ def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
     found = pair(history)
     members: dict[int, list[int]] = {}
     for position in range(len(history)):
-        owner = found.owner.get(position)
-        members.setdefault(position if owner is None else owner[0], []).append(position)
+        members.setdefault(found.owner.get(position, (position, 0))[0], []).append(position)
     waiting = {position for position, _ in found.unanswered}
     last = max(members) if members else -1
     return tuple(

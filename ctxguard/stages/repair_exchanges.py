@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair, whole_until
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.prefix_memory import PrefixMemory, Remembered
 
 __all__ = ["INTERRUPTED", "RepairExchanges"]
 
@@ -41,20 +42,19 @@ class RepairExchanges:
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
         self._well_formed: PrefixMemory[None] = PrefixMemory()
+        self._mended: PrefixMemory[_Settled] = PrefixMemory()
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        artifacts = draft.artifacts
-        if self.on_broken == "ignore" or self._is_well_formed(draft):
+        if self.on_broken == "ignore":
             return draft
-        found = pair(artifacts)
-        repair = _Repair(artifacts, found)
-        if not repair.needed():
+        found = self._mended.find(draft.artifacts, begins_with=draft.begins_with)
+        if found is None and self._is_well_formed(draft):
             return draft
         if self.on_broken == "raise":
-            raise PairingError(tuple(repair.findings()))
-        mended, reasons = repair.mend()
-        return draft.revise(mended, action="repaired", reason=reasons)
+            _refuse_broken(draft.artifacts)
+            return draft
+        return self._repaired(draft, found)
 
     def _is_well_formed(self, draft: Draft) -> bool:
         """Tell at a glance that every call is followed by its results, all with ids; False may be wrong, True not."""
@@ -65,17 +65,85 @@ class RepairExchanges:
             self._well_formed.keep(artifacts, None, length=whole, after=found)
         return whole is not None
 
+    def _repaired(self, draft: Draft, found: Remembered[_Settled] | None) -> Draft:
+        """Mend what is new since the last call of the session, and all where a result came late."""
+        artifacts = draft.artifacts
+        last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
+        before = found.value if found and found.length <= last else _Settled()
+        settled = before.followed(artifacts[:last])
+        if settled is None:
+            before = _Settled()
+            settled = before.followed(artifacts[:last])
+        ended = settled and settled.followed(artifacts, is_end=True)
+        if settled is None or ended is None:
+            everything = _Repair(artifacts, pair(artifacts))
+            return draft.revise(everything.mend(), action="repaired", reason=everything.reasons)
+        self._mended.keep(artifacts, replace(settled, result=ended.mended), length=last, after=found)
+        begins_with = before.result if ended.goes_on_from(before) else ()
+        return draft.revise(ended.mended, action="repaired", reason=ended.reasons, begins_with=begins_with)
+
+
+def _refuse_broken(artifacts: tuple[Artifact, ...]) -> None:
+    repair = _Repair(artifacts, pair(artifacts))
+    faults = tuple(repair.findings())
+    if faults:
+        raise PairingError(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """Hold what became of the beginning of a history: what follows changes nothing in it, unless a result comes late.
+
+    Attributes:
+        length: how many artifacts it had.
+        mended: those that it became.
+        reasons: why, by `id()`.
+        pairing: what of it is still unanswered, and where its last turn began.
+        result: the whole mended history of the call that settled it.
+    """
+
+    length: int = 0
+    mended: tuple[Artifact, ...] = ()
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    pairing: Pairing = field(default_factory=Pairing)
+    result: tuple[Artifact, ...] = ()
+
+    def followed(self, artifacts: tuple[Artifact, ...], *, is_end: bool = False) -> _Settled | None:
+        """Return what the beginning and what follows it become; None where that may change the beginning.
+
+        Args:
+            artifacts: the beginning and what follows it.
+            is_end: whether the history ends there, so that its last exchange may stay open.
+        """
+        begin = self.length
+        found = pair(artifacts, begin, earlier=self.pairing)
+        if begin and any(owner < begin for owner, _ in found.owner.values()):
+            return None
+        if begin and any(artifacts[p].answers is not None for p in found.orphans):
+            return None  # it may be a second result
+        repair = _Repair(artifacts, found, begin, is_end=is_end)
+        mended = self.mended + tuple(repair.mend())
+        pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
+        return _Settled(len(artifacts), mended, {**self.reasons, **repair.reasons}, pairing)
+
+    def goes_on_from(self, before: _Settled) -> bool:
+        """Tell whether what an earlier call's history became stands at the beginning of this."""
+        shared = len(before.mended)
+        earlier, now = before.result[shared:], self.mended[shared:]
+        return len(earlier) <= len(now) and all(map(is_, earlier, now))
+
 
 class _Repair:
-    """Work out the mended history of one draft."""
+    """Work out what a history becomes, from a position on."""
 
-    def __init__(self, artifacts: tuple[Artifact, ...], found: Pairing) -> None:
+    def __init__(self, artifacts: tuple[Artifact, ...], found: Pairing, begin: int = 0, *, is_end: bool = True) -> None:
         self.artifacts = artifacts
         self.found = found
+        self.begin = begin
         self.results: dict[int, list[int]] = {}
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
-        self.open_at = self._open_exchange()
+        self.open_at = self._open_exchange() if is_end else None
         self.dangling: dict[int, list[int]] = {}
         for position, number in found.unanswered:
             if position != self.open_at:
@@ -84,15 +152,11 @@ class _Repair:
 
     def _open_exchange(self) -> int | None:
         """Return the position of the calling artifact that nothing but its own results follows."""
-        for position in range(len(self.artifacts) - 1, -1, -1):
+        for position in range(len(self.artifacts) - 1, self.begin - 1, -1):
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
         return None
-
-    def needed(self) -> bool:
-        found = self.found
-        return bool(found.orphans or found.duplicates or self.dangling or self._misplaced() or self._nameless())
 
     def _misplaced(self) -> list[int]:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
@@ -114,13 +178,13 @@ class _Repair:
         lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
         return lines
 
-    def mend(self) -> tuple[list[Artifact], dict[int, str]]:
+    def mend(self) -> list[Artifact]:
         gone = dict.fromkeys(self.found.orphans, "answers no call")
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
         mended: list[Artifact] = []
-        for position, artifact in enumerate(self.artifacts):
+        for position, artifact in enumerate(self.artifacts[self.begin :], self.begin):
             if position in gone or position in self.found.owner:
                 continue
             if not artifact.calls:
@@ -130,7 +194,7 @@ class _Repair:
             mended.append(caller)
             mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
-        return mended, self.reasons
+        return mended
 
     def _with_ids(self, position: int) -> Artifact:
         artifact = self.artifacts[position]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.artifacts import pair
 from ctxguard.errors import PairingError
-from ctxguard.stages import RepairExchanges
+from ctxguard.stages import RepairExchanges, repair_exchanges
 from ctxguard.stages.repair_exchanges import INTERRUPTED
 from ctxguard.testing import broken_histories, histories
 
@@ -98,3 +101,39 @@ def test_a_repaired_history_is_valid_and_repairing_it_again_changes_nothing(hist
     assert not found.orphans
     assert not found.duplicates
     assert repaired(out).artifacts == out
+
+
+ROUGH = st.lists(
+    st.one_of(
+        st.just(Artifact("user", "go")),
+        st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=2).map(lambda ids: calls(*ids)),
+        st.sampled_from(["a", "b", "c", None]).map(result),
+    ),
+    max_size=14,
+).map(lambda items: [replace(item) for item in items])
+
+
+@given(ROUGH)
+def test_a_history_that_grows_is_mended_as_it_is_at_once(history):
+    remembering = RepairExchanges()
+    for end in range(1, len(history) + 1):
+        grown = Stabilizer(10_000, stages=[remembering], counter="estimate").stabilize(history[:end])
+        at_once = repaired(history[:end])
+        assert grown.artifacts == at_once.artifacts
+        assert grown.report.to_dict() == at_once.report.to_dict()
+
+
+def test_only_what_is_new_of_a_broken_history_is_looked_at(monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        repair_exchanges,
+        "pair",
+        lambda artifacts, begin=0, **more: looked.append(begin) or pair(artifacts, begin, **more),
+    )
+    history = [Artifact("user", "go"), calls("gone")]
+    remembering = Stabilizer(10_000, stages=[RepairExchanges()], counter="estimate")
+    for step in map(str, range(20)):
+        history += [Artifact("user", "next"), calls(step), result(step)]
+        remembering.stabilize(history)
+    assert min(looked[2:]) > 0
+    assert looked[-1] == len(history) - 2
