@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
-from ctxguard.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.printing import ReportFormat, note, out, progress, refuse_overwriting, reports_as, speak_utf8
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -369,8 +369,9 @@ def replay(
 ) -> None:
     """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call.
 
-    The figures are printed as JSON, advice goes to standard error. Exit with 1 where a check fails, a call is refused
-    because what must stay exceeds the budget, or a figure is worse than the baseline's.
+    The figures are printed as JSON; advice, and on a terminal how far it is, goes to standard error. Exit with 1 where
+    a check fails, a call is refused because what must stay exceeds the budget, or a figure is worse than in the
+    baseline.
     """
     from ctxguard.harness.replay import Replay, compare, load_baseline
 
@@ -393,8 +394,8 @@ def replay(
 def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
     from ctxguard.harness.replay import replay
 
-    with _named(path, session):
-        return replay(session, stabilizer)
+    with _named(path, session), progress(f"session {session.id}, messages") as told:
+        return replay(session, stabilizer, progress=told)
 
 
 @app.command()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,7 +16,7 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = ["ReportFormat", "note", "out", "refuse_overwriting", "reports_as", "speak_utf8"]
+__all__ = ["ReportFormat", "note", "out", "progress", "refuse_overwriting", "reports_as", "speak_utf8"]
 
 _HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
 
@@ -67,6 +68,24 @@ def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> No
 def note(line: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"ctxguard: {line}\n")
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], object] | None]:
+    """Show on standard error how far a work is, while it lasts; nothing where that is no terminal.
+
+    What it gives takes how much is done and how much there is; it is None where nothing is shown.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
@@ -321,6 +321,27 @@ def test_replay_prints_figures_and_fails_against_a_better_baseline(session, tmp_
     worse = cli("replay", session, "--budget", 600, "--baseline", figures)
     assert worse.returncode == 1
     assert "worse than the baseline: tokens_after was" in worse.stderr
+
+
+def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
+    assert "messages" not in process("replay", session, "--budget", 600).stderr
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "ctxguard.cli", "replay", str(session), "--budget", "600"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as run:
+        os.close(theirs)
+        shown = b"".join(written_to(ours)).decode()
+    assert run.returncode == 0
+    assert "session 0, messages" in shown
+    assert "/44" in shown
+
+
+def written_to(screen):
+    """Walk what is written to a terminal until nobody has it open any more: Linux then says so by an error."""
+    with suppress(OSError):
+        while written := os.read(screen, 4_096):
+            yield written
+    os.close(screen)
 
 
 @pytest.mark.parametrize(

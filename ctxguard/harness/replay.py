@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from pathlib import Path
@@ -122,15 +122,22 @@ class Replay:
         return lines
 
 
-def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
+def replay(
+    session: Session,
+    stabilizer: Stabilizer,
+    *,
+    prices: PriceModel | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Replay:
     """Replay one session: stabilize its history up to each assistant message.
 
     Args:
         session: as recorded.
         stabilizer: does the work.
         prices: of the provider; None means the default model.
+        progress: called after each model call with the number of messages played and of all there are.
     """
-    return _Player(session, stabilizer, prices or PriceModel()).play()
+    return _Player(session, stabilizer, prices or PriceModel()).play(progress or (lambda _done, _total: None))
 
 
 class _Player:
@@ -150,10 +157,11 @@ class _Player:
         self.previous: list[Artifact] | None = None
         self.history_before = 0
 
-    def play(self) -> Replay:
+    def play(self, progress: Callable[[int, int], object]) -> Replay:
         for end, artifact in enumerate(self.artifacts):
             if artifact.kind is Kind.ASSISTANT and end:
                 self._call(end)
+                progress(end, len(self.artifacts))
         if not self.told.pressed:
             self.told.successors = self.told.extended = 0
         return self.told
