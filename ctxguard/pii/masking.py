@@ -393,26 +393,30 @@ class MaskSession:
         return self._masker.hidden(label, Original(value, is_number), pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
-        """Mask what stands inside strings; where more is at stake, strings and numbers one by one.
-
-        Then hide whole what is still found where it stands.
-        """
-        spelled = self._escapes or bool(self._literals)
-        if is_flat(text) and not (spelled and "<" in text):
-            for turn in range(_ROUNDS):
-                if not spans:
-                    return text
-                if not all_in_strings(text, spans):
-                    break
-                text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
-                spans = self._masker.find(text)
-        masked = self._masked_tokens(text, spans)
+        """Mask JSON, then hide whole what is still found where it stands."""
+        masked = self._masked_in_strings(text, spans)
+        if masked is None:
+            masked = self._masked_tokens(text, spans)
         for _ in range(_ROUNDS):
             spans = self._masker.find(masked)
             if not spans:
                 return masked
             masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)), json_tokens(masked))
         return self._masked_plain(masked)
+
+    def _masked_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
+        """Mask what is found inside strings; None where more is at stake, and one by one is to be looked at."""
+        if not is_flat(text) or ((self._escapes or self._literals) and "<" in text):
+            return None
+        for turn in range(_ROUNDS):
+            if not spans:
+                return text
+            # a placeholder of one's own may need an escape
+            if "\\" in text or not all_in_strings(text, spans):
+                return None
+            text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
+            spans = self._masker.find(text)
+        return None
 
     def _hidden_in_json(self, label: str, value: str, *, in_full: bool) -> str:
         return json.dumps(self._hidden(label, value, in_full=in_full), ensure_ascii=False)[1:-1]

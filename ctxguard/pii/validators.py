@@ -297,7 +297,7 @@ def _has_possible_length(digits: str) -> bool:
     """
     import phonenumbers
 
-    for size in (1, 2, 3):
+    for size in (1, 2, 3) if digits[:1] != "0" else ():
         code = int(digits[:size] or 0)
         if code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
             rest = digits[size:]

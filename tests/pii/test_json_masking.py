@@ -148,6 +148,28 @@ def test_a_placeholder_of_ones_own_is_written_as_json():
     assert json.loads(Masker(rules).mask('{"name": "Heron-7"}')) == {"name": 'a "plan"\n'}
 
 
+def test_a_key_found_next_to_a_placeholder_leaves_no_placeholder_of_a_placeholder():
+    text = '{"contact" : "123453425" , \n "2127365000" : "+14155552671"}'
+    session = Masker(strategy="pseudonymize").session()
+
+    masked = session.text(text)
+
+    assert "2127365000" not in masked
+    assert "LITERAL" not in masked
+    assert session.unmask_arguments(masked) == text
+
+
+def test_a_quote_in_a_placeholder_of_ones_own_ends_no_string():
+    rules = (
+        Rule("plan", "PLAN", r"Heron-\d", anchor="heron-", placeholder='6" plan'),
+        Rule("code", "CODE", r'(?<=plan","b":)\d{6}'),
+    )
+
+    masked = Masker(RuleSet("own", rules)).mask('{"a":"Heron-7","b":123456,"c":"x"}')
+
+    assert json.loads(masked) == {"a": '6" plan', "b": "[REDACTED_CODE]", "c": "x"}
+
+
 def test_tokens_know_their_keys_and_scopes():
     text = '{"a" : "x", "b":[1,{"c":"y\\"z"}], "d":-2.5e3}'
 

@@ -7,6 +7,7 @@ import pytest
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules, mask_pii
+from ctxguard.pii.validators import international_phone
 
 
 def found(text):
@@ -189,3 +190,8 @@ def test_numbers_side_by_side_are_hidden_each_and_in_full(text, labels):
     masked = mask_pii(text, STANDARD)
     assert re.findall(r"\[REDACTED_(\w+)\]", masked) == labels
     assert not any(char.isdigit() for char in masked)
+
+
+@pytest.mark.parametrize("number", ["+0208567104", "+020 8567 104", "+02 0856 7104"])
+def test_no_country_code_begins_with_a_zero(number):
+    assert international_phone(number, "possible") == 0
