@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
+from typer.models import OptionInfo
 
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
@@ -88,36 +89,17 @@ def options(
 SessionFile = Annotated[
     str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
 ]
-Budget = Annotated[
-    str | None,
-    typer.Option(
-        "--budget",
-        "-b",
-        metavar="N|N%",
-        help="Tokens that the context may take, or a share of --window.",
-        show_default="that of the configuration, or 8000",
-    ),
-]
-CheckedBudget = Annotated[
-    str | None,
-    typer.Option(
-        "--budget",
-        "-b",
-        metavar="N|N%",
-        help="Tokens that the session may take, or a share of --window.",
-        show_default="that of the configuration; without one any length is fine",
-    ),
-]
-DemoBudget = Annotated[
-    str | None,
-    typer.Option(
-        "--budget",
-        "-b",
-        metavar="N|N%",
-        help="Tokens that the context may take, or a share of --window.",
-        show_default="that of --config, or 2500",
-    ),
-]
+
+
+def _budget(of: str, default: str) -> OptionInfo:
+    what = f"Tokens that the {of} may take, or a share of --window."
+    option: OptionInfo = typer.Option("--budget", "-b", metavar="N|N%", help=what, show_default=default)
+    return option
+
+
+Budget = Annotated[str | None, _budget("context", "that of the configuration, or 8000")]
+CheckedBudget = Annotated[str | None, _budget("session", "that of the configuration; without one any length is fine")]
+DemoBudget = Annotated[str | None, _budget("context", "that of --config, or 2500")]
 Window = Annotated[
     int | None,
     typer.Option("--window", min=1, help="The model's window in tokens, where the budget is a share of it."),
@@ -138,14 +120,20 @@ AdapterName = Annotated[
     ),
 ]
 Provider = Annotated[
-    str | None, typer.Option("--provider", help="Also check the role rules of openai, anthropic, gemini or strict.")
+    str | None,
+    typer.Option(
+        "--provider",
+        help="Also check the role rules of openai, anthropic, gemini or strict.",
+        show_default="that of the configuration, or none",
+    ),
 ]
-CounterName = Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")]
+COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
+CounterName = Annotated[str, typer.Option("--counter", help=COUNTERS)]
 Counter = Annotated[
     str | None,
     typer.Option(
         "--counter",
-        help="auto, estimate, o200k_base or cl100k_base.",
+        help=COUNTERS,
         show_default="that of the configuration, or auto",
     ),
 ]
@@ -154,7 +142,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         "-c",
-        help="Configuration file; options come before it.",
+        help="Configuration file, YAML; options given here come before its settings.",
         show_default="ctxguard.yaml or config.yaml in the working directory, where there is one",
     ),
 ]
@@ -227,11 +215,17 @@ def stabilize(
             "--report",
             "-r",
             help="Print the report instead of the context; of several sessions json is one a line, in their order.",
+            show_default="text where --output is given, else the context",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the stabilized context to this file; gzipped where it ends in .gz."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the stabilized context to this file; gzipped where it ends in .gz.",
+            show_default="standard output",
+        ),
     ] = None,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
@@ -305,7 +299,12 @@ def check(
 def tokens(
     session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")],
     counter: CounterName = "auto",
-    model: Annotated[str | None, typer.Option("--model", help="Name of the model, to choose the vocabulary.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="Name of the model, to choose the vocabulary.", show_default="a current one of OpenAI's"
+        ),
+    ] = None,
 ) -> None:
     """Count the tokens of a session or a text, and say with which counter and how exact."""
     from ctxguard.harness.sessions import read_text, sessions_in
@@ -326,7 +325,9 @@ def tokens(
 def demo(
     budget: DemoBudget = None,
     window: Window = None,
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Configuration file, YAML; without it none is looked for.")
+    ] = None,
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
@@ -348,7 +349,8 @@ def demo(
 @app.command()
 def replay(
     sessions: Annotated[
-        list[str], typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too.")
+        list[str],
+        typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too; - is standard input."),
     ],
     budget: Budget = None,
     window: Window = None,
@@ -358,13 +360,14 @@ def replay(
     counter: Counter = None,
     config: Config = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Figures of an earlier replay (--output); worse ones fail.")
+        Path | None,
+        typer.Option("--baseline", help="Figures of an earlier replay (--output); more than 1% worse fails."),
     ] = None,
     allow_refused: Annotated[
         bool, typer.Option("--allow-refused", help="Exit with 0 also where calls are refused for their budget.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the figures to this file, as JSON.")
+        Path | None, typer.Option("--output", "-o", help="Write the figures to this file, too, as JSON.")
     ] = None,
 ) -> None:
     """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call.

@@ -34,13 +34,21 @@ def read(
             show_default="5000, or that of the configuration",
         ),
     ] = None,
-    root: Annotated[Path | None, typer.Option("--root", help="Read nothing outside of this folder.")] = None,
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Read nothing outside of this folder; without it any file.")
+    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")
     ] = False,
-    counter: Annotated[str, typer.Option("--counter", help="auto, estimate, o200k_base or cl100k_base.")] = "auto",
+    counter: Annotated[
+        str,
+        typer.Option(
+            "--counter", help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
+        ),
+    ] = "auto",
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Configuration file, in place of the one found.")
+        Path | None,
+        typer.Option("--config", "-c", help="Configuration file, YAML, in place of ctxguard.yaml or config.yaml here."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
 ) -> None:

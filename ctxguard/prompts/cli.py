@@ -29,9 +29,12 @@ def check(
     ] = None,
     *,
     entry: Annotated[
-        list[str] | None, typer.Option(help="Pattern of templates that programs load; may be given more than once.")
+        list[str] | None,
+        typer.Option(help="Pattern of templates that programs load, else *.md; may be given more than once."),
     ] = None,
-    counter: Annotated[str, typer.Option(help="auto, estimate, o200k_base or cl100k_base.")] = "auto",
+    counter: Annotated[
+        str, typer.Option(help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base.")
+    ] = "auto",
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
     try:

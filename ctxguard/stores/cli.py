@@ -72,7 +72,11 @@ def list_records(
 
 
 @app.command("show")
-def show_record(place: Place, namespace: str, key: str) -> None:
+def show_record(
+    place: Place,
+    namespace: Annotated[str, typer.Argument(help="Where the record stands; `ls STORE` lists them.")],
+    key: Annotated[str, typer.Argument(help="Its key; `ls STORE namespace` lists them.")],
+) -> None:
     """Write the value of a record to standard output, byte for byte."""
     with _opened(place) as store:
         value = store.get(namespace, key)
@@ -86,7 +90,8 @@ def show_record(place: Place, namespace: str, key: str) -> None:
 def collect_garbage(
     place: Place,
     max_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Delete the oldest records beyond this many bytes.")
+        int | None,
+        typer.Option(min=1, help="Delete the oldest records beyond this many bytes; without it none for their size."),
     ] = None,
 ) -> None:
     """Delete records whose time is over, and the oldest beyond a size limit."""
