@@ -157,6 +157,17 @@ class Report:
         return sum(part.kind == "opaque" for parts in contents if not isinstance(parts, str) for part in parts)
 
     @property
+    def cut_told(self) -> str:
+        """What `str` and HTML say of the cut; empty where nothing was changed."""
+        if self.cut is not None and self.cut.fresh:
+            return (
+                f"cut: the prompt changes from position {self.cut.position} on, {self.cut.rebilled:,} tokens re-billed"
+            )
+        if not self.changed:
+            return ""
+        return "cut: none in this call" + ("" if self.cut is None else "; an earlier one holds")
+
+    @property
     def unread_told(self) -> str:
         """What `str` and HTML say of the parts that were not read."""
         return f"unread: parts that the adapter does not know, or that are sealed, passed on unmasked: {self.unread}"
@@ -306,12 +317,8 @@ def _lines(report: Report) -> list[str]:
         f"counted by {report.counter}, {report.accuracy}",
         f"artifacts: {counted}",
     ]
-    if report.cut is not None and report.cut.fresh:
-        lines.append(
-            f"cut: the prompt changes from position {report.cut.position} on, {report.cut.rebilled:,} tokens re-billed"
-        )
-    elif report.changed:
-        lines.append("cut: none in this call" + ("; an earlier one holds" if report.cut is not None else ""))
+    if report.cut_told:
+        lines.append(report.cut_told)
     if report.unread:
         lines.append(report.unread_told)
     for check in report.checks:

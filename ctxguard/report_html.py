@@ -25,15 +25,17 @@ def report_html(report: Report) -> str:
     return (
         f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
         f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
-        f"{_bar(report)}<ul>{checks}</ul>{_unread(report)}"
-        f"<details open><summary>{len(report.decisions)} decisions</summary>"
-        "<table><thead><tr><th>#</th><th>kind</th><th>action</th><th>before</th><th>after</th><th>stage</th>"
+        f"{_bar(report)}<p>{sum(c.ok for c in report.checks)} of {len(report.checks)} checks hold:</p><ul>{checks}</ul>"
+        f"{_told(report)}<details open><summary>{len(report.decisions):,} decisions; neighbours alike in one line"
+        "</summary><table><thead><tr><th>position</th><th>kind</th><th>action</th><th>tokens before</th>"
+        "<th>tokens after</th><th>stage</th>"
         f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"
     )
 
 
-def _unread(report: Report) -> str:
-    return f"<p>{html.escape(report.unread_told)}</p>" if report.unread else ""
+def _told(report: Report) -> str:
+    lines = (report.cut_told, report.unread_told if report.unread else "")
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 
 def _row(run: DecisionRun) -> str:
@@ -53,7 +55,7 @@ def _bar(report: Report) -> str:
         f"<em>{label} {tokens:,}</em></div>"
         for label, tokens, colour in (
             ("before", report.tokens_before, "#c9ccd3"),
-            ("after", report.tokens_after, "#3b7dd8"),
+            ("after", report.tokens_after, "#7fb0ee"),
             ("budget", report.budget, "#e6a23c"),
         )
     )
@@ -67,8 +69,12 @@ _STYLE: Final = """<style>
 .ctxguard table{table-layout:auto!important;border-collapse:collapse;width:100%;font:inherit;color:inherit}
 .ctxguard td,.ctxguard th{padding:2px 8px;border-bottom:1px solid #e4e6ea;text-align:left!important;vertical-align:top}
 .ctxguard td:nth-child(4),.ctxguard td:nth-child(5){text-align:right!important;font-variant-numeric:tabular-nums}
+.ctxguard td:nth-child(1){white-space:nowrap}
 .ctxguard-dropped{color:#b42318}.ctxguard-masked{color:#9a6700}.ctxguard-bounded{color:#0b6bcb}
 .ctxguard-summarised,.ctxguard-recalled{color:#6f42c1}.ctxguard-repaired{color:#0a7d33}
-.ctxguard-bar{position:relative;height:18px;background:#f3f4f6;margin:2px 0}
+.ctxguard-bar{position:relative;height:18px;background:#f3f4f6;margin:2px 0;print-color-adjust:exact}
 .ctxguard-bar span{position:absolute;inset:0 auto 0 0}.ctxguard-bar em{position:absolute;left:6px;font-style:normal}
+@media(max-width:40em){.ctxguard td,.ctxguard th{padding:2px 3px;font-size:11px}
+.ctxguard td:nth-child(n+6){overflow-wrap:anywhere}}
+@media print{.ctxguard details{overflow-x:visible}.ctxguard tr{break-inside:avoid}}
 </style>"""

@@ -386,7 +386,8 @@ class _Window:
         if self.cut_at is None:
             return with_cut(draft, draft, None)
         kept = list(self._kept())
-        squeezed = {id(draft.artifacts[p]): "what must stay did not fit" for p in self.squeezed}
+        smaller = (draft.artifacts[p] for p, a in kept if a is not draft.artifacts[p])
+        squeezed = {id(artifact): "what must stay did not fit" for artifact in smaller}
         fitted = draft.revise(
             (a for _, a in kept), action="bounded", reason=squeezed, otherwise="older than the window"
         )

@@ -116,6 +116,16 @@ def test_what_must_stay_is_squeezed_before_anything_is_refused():
     assert result.report.decisions[-1].reason == "what must stay did not fit"
 
 
+def test_what_was_squeezed_and_then_left_the_window_is_older_than_it():
+    guard = stabilizer(200)
+    history = [user("go"), *step("a", 20, 900)]
+    guard.stabilize(history)
+    for n in range(20):
+        history += [user(f"u{n}", 20), assistant(f"a{n}", 20)]
+    dropped = guard.stabilize(history).report.decisions[2]
+    assert (dropped.action, dropped.reason) == ("dropped", "older than the window")
+
+
 def test_large_arguments_of_answered_calls_are_squeezed_and_stay_json():
     import json
 
