@@ -405,8 +405,12 @@ class MaskSession:
         return self._masked_plain(masked)
 
     def _masked_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
-        """Mask what is found inside strings; None where more is at stake, and one by one is to be looked at."""
-        if not is_flat(text) or ((self._escapes or self._literals) and "<" in text):
+        """Mask what is found inside strings; None where more is at stake, and one by one is to be looked at.
+
+        So are they where a rule may find more in a string that stands alone: `^[0-9]{6}$`.
+        """
+        spelled = self._escapes or bool(self._literals)
+        if not self._masker.is_joinable or not is_flat(text) or (spelled and "<" in text):
             return None
         for turn in range(_ROUNDS):
             if not spans:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies_for_text import texts
 
-from ctxguard.pii import SSN, STANDARD, Masker, Rule, RuleSet
+from ctxguard.pii import SSN, STANDARD, Masker, Rule, RuleSet, Span
 from ctxguard.pii.joining import touched
 from ctxguard.pii.json_text import JsonToken, all_in_strings, is_flat, json_tokens, kept_apart
 
@@ -68,7 +68,7 @@ def test_masked_json_is_json_in_which_nothing_is_found_and_comes_back_whole(valu
 
 @given(values)
 def test_strings_searched_in_one_go_become_what_they_do_one_by_one(value):
-    text = json.dumps([value], ensure_ascii=False)
+    text = json.dumps([1, value], ensure_ascii=False)
 
     assert Masker(STANDARD).mask(text) == Masker(ONE_BY_ONE).mask(text)
 
@@ -146,6 +146,20 @@ def test_a_placeholder_of_ones_own_is_written_as_json():
     rules = RuleSet("own", (Rule("plan", "PLAN", r"Heron-\d", anchor="heron-", placeholder='a "plan"\n'),))
 
     assert json.loads(Masker(rules).mask('{"name": "Heron-7"}')) == {"name": 'a "plan"\n'}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        RuleSet("own", (Rule("account", "ACCOUNT", r"^[0-9]{6}$"),)),
+        lambda text: [Span(0, 6, "ACCOUNT")] if len(text) == 6 and text.isdigit() else [],
+    ],
+    ids=["rule", "callable"],
+)
+def test_what_is_found_in_a_string_alone_is_masked_where_it_stands_among_others(own):
+    masked = Masker([STANDARD, own]).mask('{"account": "123456", "to": "jane@site.org"}')
+
+    assert json.loads(masked) == {"account": "[REDACTED_ACCOUNT]", "to": "[REDACTED_EMAIL]"}
 
 
 def test_a_key_found_next_to_a_placeholder_leaves_no_placeholder_of_a_placeholder():
