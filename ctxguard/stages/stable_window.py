@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Final
 
@@ -32,27 +32,8 @@ _LEAST_CALIBRATED: Final = 500
 _MOST_CORRECTION: Final = 2.5
 _PLAIN_EXCESS: Final = 0.2
 """Share of the budget by which a reported count may exceed ours and still be that of the same prompt for certain."""
-_STATE: Final = (
-    "units",
-    "squeezed",
-    "begin",
-    "record",
-    "left_at",
-    "sent_at",
-    "cut_at",
-    "given_up",
-    "fixed",
-    "tokens",
-    "turn",
-    "correction",
-    "compared",
-    "anchor",
-    "_last_user",
-    "_messages",
-    "_staying",
-    "_user",
-)
-"""What makes up a fold between two exchanges."""
+_OF_ONE_CALL: Final = ("draft", "target", "reserve", "_position", "saved", "saved_at")
+"""What a fold holds that does not go on in the next call."""
 
 
 class StableWindow:
@@ -149,7 +130,8 @@ class _Window:
 
     def _save(self) -> None:
         """Note the fold as it stands before the last exchange, which may still grow."""
-        self.saved = {name: copy(getattr(self, name)) for name in _STATE}
+        state = (f.name for f in fields(self) if f.name not in _OF_ONE_CALL)
+        self.saved = {name: copy(getattr(self, name)) for name in state}
         self.saved = {**self.saved, "_staying": [position for position in self._staying if position < self._position]}
         self.saved_at = self._position
 
