@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
@@ -10,12 +11,32 @@ from typing import Final
 from ctxguard.pii.prepared import WINDOW
 from ctxguard.pii.spans import Span
 
-__all__ = ["touched"]
+__all__ = ["is_local", "touched"]
 
 _BORDER: Final = "\n" * WINDOW
 """As wide as the words before a candidate reach: no text is read in the light of the one before."""
 _AT_ONCE: Final = 2_000
 """Texts that are joined at most, so that a large JSON text is not there twice."""
+
+_PART: Final = re.compile(r"\\.|\[\^?|\(\?(?:P?<(?![=!])|[=!<]|:|.)|.", re.DOTALL)
+_ELSEWHERE: Final = frozenset("^$\n\r") | {"[^"}
+"""What looks for the edge of a text or runs on over the end of a line."""
+_HERE: Final = frozenset({"(?:", "(?P<", r"\d", r"\w", r"\S", r"\b", r"\B"})
+"""Groups and escapes that do neither; so do escaped signs."""
+
+
+def is_local(expression: str) -> bool:
+    """Tell whether an expression surely matches the same in a text that stands alone and in one between blank lines.
+
+    It has no `^` and no `$`, looks neither ahead nor behind, has no flags of its own, and matches within one line.
+    """
+    return all(_is_here(part) for part in _PART.findall(expression))
+
+
+def _is_here(part: str) -> bool:
+    if part.startswith("(?") or (part[0] == "\\" and part[-1].isalnum()):
+        return part in _HERE
+    return part not in _ELSEWHERE
 
 
 def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Literal, ParamSpec, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.engine import Engine, engine_of
+from ctxguard.pii.joining import is_local
 from ctxguard.pii.placeholders import label_of, redaction
 from ctxguard.pii.prepared import sources
 from ctxguard.pii.settings import RULE_SET, check_rule, check_text, values_of
@@ -49,8 +50,8 @@ class Rule:
         score: how sure a finding is, 0 to 1.
         placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
         joinable: True says that it finds the same in a text that stands alone and in one that stands between blank
-            lines: no expression looks for the beginning or the end of a text. Where all rules of a set say so, the
-            strings of a JSON text are searched in one go; False is always right.
+            lines. Where all rules of a set do, the strings of a JSON text are searched in one go. None means that the
+            expressions tell: simple ones, as `TCK-[0-9]{6}`, do (see `is_local`); False is always right.
 
     Raises:
         ConfigError: an expression is none, or a field is of another type; rule and field are named.
@@ -71,10 +72,13 @@ class Rule:
     tail: str = field(default="", kw_only=True)
     score: float = field(default=1.0, kw_only=True)
     placeholder: str | None = field(default=None, kw_only=True)
-    joinable: bool = field(default=False, kw_only=True)
+    joinable: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_rule(self, Kind, sources(self))
+        if self.joinable is None:
+            local = not self.quiet and all(map(is_local, (self.pattern, self.context, self.tail)))
+            object.__setattr__(self, "joinable", local)
         if self.shape and "h" not in self.shape and "0" not in self.gate:
             raise ConfigError(f"rule {self.name} has a shape and needs a gate with a 0 in it", setting="gate")
         if label_of(str(self.label)) != self.label:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from strategies_for_text import texts
 
 from ctxguard.pii import SSN, STANDARD, Masker, Rule, RuleSet, Span
-from ctxguard.pii.joining import touched
+from ctxguard.pii.joining import is_local, touched
 from ctxguard.pii.json_text import JsonToken, all_in_strings, is_flat, json_tokens, kept_apart
 
 ONE_BY_ONE = STANDARD | RuleSet("own", (Rule("never", "NEVER", r"(?!)x", anchor="x"),))
@@ -225,3 +225,47 @@ def test_where_a_long_string_ends_is_looked_for_once():
 
     assert all_in_strings(Counted(text), spans)
     assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    "expression", ["EMP-[0-9]{6}", r"\bTCK-\d{6}\b", "(?:A|B)(?P<value>x)", r"\$5\.\^", r"\\A", "a.b", r"[\^]x"]
+)
+def test_simple_expressions_match_the_same_between_blank_lines(expression):
+    assert is_local(expression)
+    assert Rule("own", "OWN", expression).joinable
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "^x",
+        "x$",
+        r"\Ax",
+        r"x\Z",
+        r"(?<!\w)x",
+        "(?<=a)x",
+        "(?=x)",
+        "x(?!y)",
+        "[^,]+",
+        r"a\sb",
+        r"a\x0ab",
+        "(?i)x",
+        "a\nb",
+    ],
+)
+def test_expressions_that_look_around_or_over_lines_are_asked_text_by_text(expression):
+    assert not is_local(expression)
+    assert not Rule("own", "OWN", expression).joinable
+    assert Rule("own", "OWN", expression, joinable=True).joinable
+
+
+def test_a_rule_with_quiet_words_is_asked_text_by_text():
+    assert not Rule("own", "OWN", "x", quiet="not ").joinable
+
+
+def test_simple_rules_of_ones_own_keep_long_lists_in_one_go():
+    rules = STANDARD | RuleSet("own", (Rule("ticket", "TICKET", r"\bTCK-\d{6}\b", anchor="TCK-"),))
+
+    assert rules.is_joinable
+    masked = Masker(rules).mask('{"open": ["TCK-123456", "TCK-1234567", "jane@site.org"]}')
+    assert json.loads(masked) == {"open": ["[REDACTED_TICKET]", "TCK-1234567", "[REDACTED_EMAIL]"]}
