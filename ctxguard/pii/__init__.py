@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ctxguard.pii.detectors import CallableDetector, GuardedDetector, PresidioDetector
     from ctxguard.pii.evaluation import evaluate, read_gold
     from ctxguard.pii.gitleaks import load_gitleaks
-    from ctxguard.pii.masking import Masker, MaskSession
+    from ctxguard.pii.mask_session import MaskSession
+    from ctxguard.pii.masking import Masker
     from ctxguard.pii.phones import phone_rules
     from ctxguard.pii.quick import find_pii, mask_pii, validate_no_pii
     from ctxguard.pii.rules import Rule, RuleSet
@@ -58,7 +59,8 @@ _HOMES = {
     "detectors": ("CallableDetector", "GuardedDetector", "PresidioDetector"),
     "evaluation": ("evaluate", "read_gold"),
     "gitleaks": ("load_gitleaks",),
-    "masking": ("MaskSession", "Masker"),
+    "mask_session": ("MaskSession",),
+    "masking": ("Masker",),
     "phones": ("phone_rules",),
     "quick": ("find_pii", "mask_pii", "validate_no_pii"),
     "rules": ("Rule", "RuleSet"),
