@@ -284,7 +284,9 @@ class MaskSession:
         return None
 
     def _hidden_in_json(self, label: str, value: str, *, in_full: bool) -> str:
-        return json.dumps(self._hidden(label, value, in_full=in_full), ensure_ascii=False)[1:-1]
+        hidden = self._hidden(label, value, in_full=in_full)
+        is_plain = hidden.isprintable() and '"' not in hidden and "\\" not in hidden
+        return hidden if is_plain else json.dumps(hidden, ensure_ascii=False)[1:-1]
 
     def _masked_tokens(self, text: str, spans: Sequence[Span]) -> str:
         tokens = list(json_tokens(text))

@@ -16,7 +16,7 @@ from ctxguard.pii.settings import check_text, session_vault
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
 from ctxguard.pii.steps import Steps
-from ctxguard.pii.strategies import Strategies, hashed, known_strategies, partly_shown, strategy_of
+from ctxguard.pii.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class Masker:
         on_detector_error: what happens when a detector that is no rule set fails: `raise`, or `redact` the whole text.
         timeout: seconds such a detector may take for a text.
 
+    Attributes:
+        is_stateless: True where what a text becomes does not depend on other texts.
+        is_joinable: True where many texts can be searched in one go (see `RuleSet.is_joinable`).
+
     Raises:
         ConfigError: a setting is of another kind, a strategy is unknown, `hash` has no key, or a rule matches a
             placeholder.
@@ -56,6 +60,7 @@ class Masker:
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         self.strategy = known_strategies(strategy)
+        self.is_stateless = "pseudonymize" not in _chosen(self.strategy)
         self.vault = session_vault(vault)
         self.escape = escape
         self._key = _hash_key(key, strategy)
@@ -70,12 +75,6 @@ class Masker:
 
     def __repr__(self) -> str:
         return f"Masker({', '.join(detector.name for detector in self.detectors)})"
-
-    @property
-    def is_stateless(self) -> bool:
-        """True where what a text becomes does not depend on other texts."""
-        chosen = (self.strategy,) if isinstance(self.strategy, str) else tuple(self.strategy.values())
-        return "pseudonymize" not in chosen
 
     def session(self) -> MaskSession:
         """Begin with the texts of one conversation, from its first on."""
@@ -155,6 +154,10 @@ class Masker:
                 raise ConfigError(
                     f"the placeholder of {label} is matched by a rule; choose another", setting="placeholder"
                 )
+
+
+def _chosen(strategies: Strategies) -> tuple[Strategy, ...]:
+    return (strategies,) if isinstance(strategies, str) else tuple(strategies.values())
 
 
 def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
