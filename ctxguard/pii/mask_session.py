@@ -247,7 +247,8 @@ class MaskSession:
     def _hidden(self, label: str, value: str, *, is_number: bool = False, in_full: bool = False) -> str:
         """Return what stands in place of a value; a placeholder in it is taken back first, so that none is nested."""
         if PSEUDONYM.search(value) is not None:
-            value = restore(value, self._pseudonyms).text
+            way = restore_arguments if holds_json(value) else restore
+            value = way(value, self._pseudonyms).text
         pseudonyms = self._pseudonyms
         if not self._gives:
             pseudonyms = self._memory.given(self._masker.redaction)
