@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.adapting.adapter import finished
+from ctxguard.adapting.adapter import chain_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compat.metrics import ContextMetrics
@@ -13,9 +13,8 @@ from ctxguard.config import ContextConfig
 from ctxguard.content.compression import MessageCompressor
 from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
-from ctxguard.draft import Draft, Stage
+from ctxguard.draft import Draft, Follower, Stage, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
@@ -29,6 +28,7 @@ from ctxguard.stages import (
     StableWindow,
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
+from ctxguard.stages.each import EachFollower
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ class ContextManager:
         self.report: Report | None = None
         self._phase: str | None = None
         self._recorded: set[str] = set()
-        self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
         self._stabilizer = self._built(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
@@ -122,7 +121,7 @@ class ContextManager:
             return messages
         adapter, artifacts = read_native(messages)
         self._enter(current_phase, artifacts)
-        result = await finished(self._stabilizer, adapter, artifacts).astabilize(artifacts)
+        result = await chain_for(self._stabilizer, adapter).astabilize(artifacts)
         self._record(result.report, artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
@@ -134,7 +133,12 @@ class ContextManager:
                 "give stabilizer.budget in tokens",
                 setting="stabilizer.budget",
             )
-        chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self._compress]
+        chain: list[Stage] = [
+            RepairExchanges(),
+            MaskPII(rules),
+            *self._strategy(),
+            _CompressEach(self._one, str(self.compressor.level)),
+        ]
         if config.budget is not None:
             chain.append(StableWindow(target=config.target))
         return Stabilizer(
@@ -151,26 +155,10 @@ class ContextManager:
             return [self.window]
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
-    def _compress(self, draft: Draft) -> Draft:
-        """Compress every message by itself, going on where the last call of the session ended."""
-        artifacts = draft.artifacts
-        found = self._known.find(artifacts)
-        begin, known = (found.length, found.value) if found else (0, ())
-        if begin < len(artifacts):
-            known += tuple(self._one(*each) for each in _with_tools(artifacts, begin))
-            self._known.keep(artifacts, known, after=found)
-        return draft.revise(known, action="bounded", reason=f"compressed at level {self.compressor.level}")
-
     def _one(self, artifact: Artifact, tool: str) -> Artifact:
         if artifact.pinned or artifact.kind not in (Kind.TOOL, Kind.ASSISTANT) or not artifact.text:
             return artifact
-        key = (self.compressor, tool)
-        known = artifact.memo.get(key, artifact)
-        if known is artifact:
-            made = self._compressed(artifact, tool)
-            known = None if made is artifact else made
-            artifact.memo.keep(key, known)
-        return artifact if known is None else cast("Artifact", known)
+        return self._compressed(artifact, tool)
 
     def _compressed(self, artifact: Artifact, tool: str) -> Artifact:
         if not self.config.summarize_console and _is_console(artifact, tool):
@@ -205,17 +193,26 @@ class ContextManager:
                 self.metrics.record_checkpoint(phase)
 
 
-def _with_tools(artifacts: Sequence[Artifact], begin: int) -> Iterator[tuple[Artifact, str]]:
-    """Walk artifacts from a position on, each result with the name of the tool it comes from."""
-    caller = begin
-    while caller and artifacts[caller].kind is Kind.TOOL:
-        caller -= 1
-    names: dict[str | None, str] = {}
-    for position in range(caller, len(artifacts)):
-        artifact = artifacts[position]
-        names.update((call.id, call.name) for call in artifact.calls)
-        if position >= begin:
-            yield artifact, artifact.name or names.get(artifact.answers) or ""
+class _CompressEach:
+    """Compress every message by itself, when it is first seen. A stage."""
+
+    name = "_compress"
+
+    def __init__(self, compress: Callable[[Artifact, str], Artifact], level: str) -> None:
+        self._compress = compress
+        self._level = level
+
+    def __call__(self, draft: Draft, /) -> StageResult:
+        return follow(self, draft)
+
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
+        names: dict[str | None, str] = {}
+
+        def compressed(artifact: Artifact) -> Artifact:
+            names.update((call.id, call.name) for call in artifact.calls)
+            return self._compress(artifact, artifact.name or names.get(artifact.answers) or "")
+
+        return EachFollower(compressed, action="bounded", reason=f"compressed at level {self._level}")
 
 
 def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:

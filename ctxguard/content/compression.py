@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.config import CompressionLevel
@@ -170,12 +170,7 @@ class MessageCompressor:
             return artifact
         hint = None if is_agent else _named(artifact.name or tool or "")
         way = _Way(strength, strength.depth if self._depth is None else self._depth, is_agent, hint, counter)
-        known = artifact.memo.get(way, artifact)
-        if known is artifact:
-            edited = artifact.edit(lambda slot, text: way.view(text) if slot == "content" else text)
-            known = None if edited is artifact else edited
-            artifact.memo.keep(way, known)
-        return artifact if known is None else cast("Artifact", known)
+        return artifact.edit(lambda slot, text: way.view(text) if slot == "content" else text)
 
 
 _VIEWS: Final = ViewCache(16_000_000)
