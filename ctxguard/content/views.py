@@ -1,4 +1,4 @@
-"""The words of this package: a source is shown as a view, within limits; what was cut is said in a TruncationInfo."""
+"""What this package is about: a processor shows a source as a view within limits; `TruncationInfo` says what was cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-__all__ = ["NO_LIMITS", "Bounded", "Count", "FileType", "Limits", "Shape", "Source", "TruncationInfo", "View", "note"]
+__all__ = [
+    "NO_LIMITS",
+    "Bounded",
+    "Count",
+    "FileType",
+    "Limits",
+    "Processor",
+    "Source",
+    "TruncationInfo",
+    "View",
+    "note",
+]
 
 Count = Callable[[str], int]
 """Count the tokens of a text."""
@@ -189,15 +200,15 @@ class View:
     info: TruncationInfo = field(default_factory=TruncationInfo, kw_only=True)
 
 
-class Shape(Protocol):
-    """Show one source, read once, in any size: what every processor makes of its type."""
+class Processor(Protocol):
+    """Show one source, which is parsed once, in any size; each type of content has its own."""
 
     def view(self, room: int) -> View:
         """Return a view of about `room` characters, marker included; never more than the limits allow."""
         ...
 
-    def resorts(self) -> tuple[str, ...]:
-        """Return ever shorter texts of this type for when not even the smallest view fits."""
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return ever shorter texts of this type, for a limit that not even the smallest view meets."""
         ...
 
 

@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from ctxguard.config import ContextConfig, load_context_config
 from ctxguard.content.bounding import show
 from ctxguard.content.fitting import fit
-from ctxguard.content.processors.tables import find_delimiter, write_row
+from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding
+from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
-from ctxguard.files.opening import (
-    FileMetadata,
-    RefusedError,
-    detect_file,
-    open_file,
-    pick_lines,
-    read_lines,
-    read_source,
-    spelled,
-)
+from ctxguard.files.opening import FileMetadata, RefusedError, open_file
+from ctxguard.files.text_files import describe_range, pick_lines, read_lines, read_source
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -189,7 +182,7 @@ def _is_range(span: object) -> bool:
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file_type: FileType | None = None
     try:
-        head = _start_of(file)
+        head = file.read(_HEAD)
         file_type = detect_file(path.name, head)
         _require_range(file_type, request)
         return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
@@ -208,13 +201,6 @@ def _require_range(file_type: FileType, request: _Request) -> None:
         raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
     if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:
         raise RefusedError(f"is {file_type.value}, which has no lines; ask for rows of a table, or for all of it")
-
-
-def _start_of(file: BinaryIO) -> bytes:
-    start: bytes | None = file.read(_HEAD)
-    if start is None:  # a file of the system whose data would have to be waited for
-        raise RefusedError("has nothing that can be read without waiting for it")
-    return start
 
 
 def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
@@ -254,7 +240,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     finally:
         wrapper.detach()
     if before < first - 1 or (before and not chosen):
-        raise RefusedError(f"has no rows {spelled(first, last)}, only {before}")
+        raise RefusedError(f"has no rows {describe_range(first, last)}, only {before}")
     return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 
@@ -282,12 +268,12 @@ def _read_spreadsheet(
 
     limits = file_limits(request.config) if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
-    shape = read_sheets(text, limits, rows=request.rows)
-    whole = shape.view(1 << 40)
+    processor = read_sheets(text, limits, rows=request.rows)
+    whole = processor.view(1 << 40)
     if not whole.text:
         return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
-    view = whole if tokens <= request.max_tokens else fit(shape, request.max_tokens, request.count, 2.5)
+    view = whole if tokens <= request.max_tokens else fit(processor, request.max_tokens, request.count, 2.5)
     info = replace(view.info, truncated=view.cut, tokens_shown=request.count(view.text), tokens_total=tokens)
     return _result(Bounded(view.text, info, file_type), metadata)
 

@@ -27,7 +27,7 @@ __all__ = [
     "open_store",
 ]
 
-AnyStore: TypeAlias = MemoryStore | SQLiteStore | PostgresStore
+AnyStore: TypeAlias = SQLiteStore | PostgresStore
 
 
 def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, clock: Clock = time.time) -> AnyStore:

@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 from typing import cast
 
-from ctxguard.content.processors.trees import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
+from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["JsonShape", "parse_json"]
+__all__ = ["JsonProcessor", "parse_json"]
 
 _WHOLE = 600_000
 _SAMPLE = 131_072
@@ -61,7 +61,7 @@ def parse_start(text: str) -> Tree:
     return parse_json(text[: safe[0]] + safe[1])
 
 
-class JsonShape:
+class JsonProcessor:
     """Show a JSON text.
 
     Args:
@@ -89,7 +89,7 @@ class JsonShape:
             tree, cuts = shrink(self._tree, room, self._one_less(), sizes=self._sizes, reserve=len(marker) + 10)
         return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the note alone in a container of the same kind, then the empty container."""
         short = f"{MARK} {self._source.handle or ''}".strip()
         if isinstance(self._tree, dict):

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from ctxguard.content.processors.texts import shorten
-from ctxguard.content.processors.trees import head_and_tail, share_out
+from ctxguard.content.processors.text import shorten
+from ctxguard.content.processors.tree import head_and_tail, share_out
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["XmlShape"]
+__all__ = ["XmlProcessor"]
 
 _SAMPLE = 131_072
 _MAX_DEPTH = 500
@@ -29,7 +29,7 @@ class _Element:
     size: int = 0
 
 
-class XmlShape:
+class XmlProcessor:
     """Show an XML text; comments and processing instructions inside it are not kept.
 
     Args:
@@ -60,7 +60,7 @@ class XmlShape:
             return View(self._source.text, cut=False, info=info)
         return View(f"{drawn}\n{marker}", cut=True, info=info)
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the outermost element, empty, with and without the note."""
         name = self._root.name
         return f"<{name}/><!-- {self._source.handle or self._note()} -->", f"<{name}/>", "<x/>"

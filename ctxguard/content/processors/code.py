@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ctxguard.content.processors.texts import TextShape, shorten
+from ctxguard.content.processors.text import TextProcessor, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["CodeShape"]
+__all__ = ["CodeProcessor"]
 
 _OPENS = re.compile(
     r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
@@ -31,7 +31,7 @@ class _Block:
         return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
 
 
-class CodeShape:
+class CodeProcessor:
     """Show source code.
 
     Args:
@@ -41,7 +41,7 @@ class CodeShape:
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits = source, limits
-        self._plain = TextShape(source, limits)
+        self._plain = TextProcessor(source, limits)
         whole = source.gap is None and len(source.text) <= _WHOLE
         self._blocks = list(_blocks(source.text)) if whole else []
         self._total = source.line_count()
@@ -58,9 +58,9 @@ class CodeShape:
             return self._plain.view(room)
         return self._drawn(chosen)
 
-    def resorts(self) -> tuple[str, ...]:
-        """Return the text processor's last resorts."""
-        return self._plain.resorts()
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the text processor's last fallbacks."""
+        return self._plain.fallbacks()
 
     def _whole_blocks(self, room: int, lines: int | None) -> set[int] | None:
         """Choose the blocks to show whole, or None where not even their first lines find room."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.texts import shorten
+from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table", "write_row"]
+__all__ = ["Record", "Table", "TableProcessor", "find_delimiter", "read_table", "write_row"]
 
 _WHOLE = 600_000
 _WINDOW = 131_072
@@ -63,7 +63,7 @@ class Table:
     first: int | None = None
 
 
-class TableShape:
+class TableProcessor:
     """Show a table.
 
     The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
@@ -101,7 +101,7 @@ class TableShape:
         lines.extend(self._line(row, frame) for row in tail)
         return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, changed))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the first column's name with the total, then only the handle or the total."""
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
         first = write_row([name], self._delimiter)
@@ -198,7 +198,7 @@ def _rows(first: int, count: int) -> str:
     return f"{first}" if count == 1 else f"{first}-{first + count - 1}"
 
 
-def read_table(source: Source, limits: Limits) -> TableShape:
+def read_table(source: Source, limits: Limits) -> TableProcessor:
     """Read a CSV or TSV text.
 
     Args:
@@ -220,7 +220,7 @@ def read_table(source: Source, limits: Limits) -> TableShape:
     total = _count(plain, records) if windowed else len(records) - 1
     end = "\r\n" if "\r\n" in plain.text[:_WINDOW] else "\n"
     table = Table(records[0], records[1:], tail, total, delimiter, end, plain.exact, source.first_row)
-    return TableShape(table, limits, text=source.text, handle=source.handle)
+    return TableProcessor(table, limits, text=source.text, handle=source.handle)
 
 
 def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:
