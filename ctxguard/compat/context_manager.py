@@ -61,7 +61,7 @@ class ContextManager:
         report: on the latest call; None before the first.
 
     Raises:
-        ConfigError: the configuration is none, or its budget is a share of the window.
+        ConfigError: `config` is not a `ContextConfig`, or its budget is a share of the window.
     """
 
     def __init__(

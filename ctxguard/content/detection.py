@@ -1,4 +1,4 @@
-"""Find out what a text is by looking at it once."""
+"""Detect the type of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this package is about: a processor shows a source as a view within limits; `TruncationInfo` says what was cut."""
+"""Processors show a source as a view within limits; `TruncationInfo` says what was cut."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class Bounded:
     Attributes:
         content: the view, or the text itself where nothing was cut.
         info: what was cut and by how much.
-        file_type: what the content was taken for.
+        file_type: the detected type.
     """
 
     content: str

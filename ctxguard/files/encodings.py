@@ -1,4 +1,4 @@
-"""Turn bytes into text: byte-order marks, UTF-8, UTF-16 without a mark, then a guess, then Latin-1."""
+"""Decode text files: byte-order mark, UTF-8, UTF-16 without a mark, then a guess if the evidence is strong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_encoding(data: bytes) -> str:
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Decode bytes that may start or end inside a character; what cannot be decoded becomes U+FFFD."""
+    """Decode bytes that may start or end inside a character; undecodable bytes become U+FFFD."""
     name = {"utf-16": _by_mark(data), "utf-8-sig": "utf-8-sig"}.get(encoding, encoding)
     return data.decode(name, "replace")
 

@@ -1,4 +1,4 @@
-"""Find out what a file is: by its extension, its first bytes, and its text."""
+"""Detect the type of a file: by its extension, its first bytes, and its text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _MAGIC: Final = (
     (b"\x7fELF", FileType.BINARY),
 )
 _PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
-"""Signatures of printable characters that no text begins with; of the others, a text may: `BMW`, `ID3 is a tree`."""
+"""Printable signatures that no text begins with. A text may begin with the others: `BMW`, `ID3 is a tree`."""
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
 _OFFICE: Final = ((b"word/", FileType.DOCX), (b"ppt/", FileType.PPTX), (b"xl/", FileType.SPREADSHEET))
 _SNIFFED: Final = {FileType.TEXT, FileType.LOG}
@@ -115,7 +115,7 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Tell binary data from text: zero bytes that are no UTF-16, or many control characters."""
+    """Tell whether data is binary: zero bytes outside of UTF-16, or many control characters."""
     if find_encoding(head).startswith(("utf-16", "utf-32")):
         return False
     sample = head[:8192]

@@ -46,7 +46,7 @@ class FileExtractionResult:
     Attributes:
         content: the view; `BinaryContent` for an image; None where reading failed.
         success: False where reading failed.
-        file_type: what the file was taken for; None where it could not be opened.
+        file_type: the detected type; None if the file could not be opened.
         truncation_info: what was cut.
         metadata: size, time, MIME type and encoding; None where the file could not be opened.
         error: why reading failed, one line.
@@ -99,17 +99,17 @@ def read_file(
         cache_dir: where converted documents are remembered; None means nowhere. Default: the user's cache folder.
 
     Raises:
-        ConfigError: `max_tokens` is no number from 1, `lines` or `rows` is no range or both are given, there is no such
-            counter, or the configuration cannot be read.
+        ConfigError: `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is unknown,
+            or the configuration cannot be read.
     """
     _require_readable(lines, rows, max_tokens)
     settings = config or load_context_config()
-    wanted = max_tokens or settings.max_tokens_per_file
+    requested = max_tokens or settings.max_tokens_per_file
     cache = None if cache_dir is None else Path(cache_dir)
     request = _Request(
         settings,
         find_counter(counter).count,
-        min(wanted, settings.max_total_output),
+        min(requested, settings.max_total_output),
         lines,
         rows,
         exact_totals,
@@ -121,14 +121,14 @@ def read_file(
         return FileExtractionResult(None, success=False, error=str(error))
     with file:
         result = _read_open(file, Path(path), metadata, request)
-    if wanted > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
+    if requested > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
         info = replace(result.truncation_info, total_output_limit_reached=True)
         return replace(result, truncation_info=info)
     return result
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
-    """Return the view of a file as text, or one line that says why there is none.
+    """Return the view of a file as text, or one line that says why it cannot be read.
 
     Args:
         path: the file.
@@ -196,7 +196,7 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
 
 
 def _require_range(file_type: FileType, request: _Request) -> None:
-    """Refuse rows of what is no table, and lines of what is no text and is not made into one."""
+    """Refuse rows of anything but a table, and lines of anything that is not shown as text."""
     if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
         raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
     if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:

@@ -98,20 +98,20 @@ def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None 
     return SheetsProcessor(sheets)
 
 
-def _sheet(entry: Mapping[str, object], limits: Limits, wanted: tuple[int, int] | None) -> Sheet:
+def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, int] | None) -> Sheet:
     name, rows = cast("str", entry["name"]), cast("int", entry["rows"]) - 1
     head = [_record(cells) for cells in cast("list[list[str]]", entry["head"])]
     tail = [_record(cells) for cells in cast("list[list[str]]", entry["tail"])]
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
     whole = "\n".join(row.raw for row in head) + "\n"
-    if wanted is None:
+    if requested is None:
         return Sheet(
             name, TableProcessor(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows"
         )
-    first, last = wanted[0], min(wanted[1], rows)
+    first, last = requested[0], min(requested[1], rows)
     table = Table(head[0], head[1:], [], max(0, last - first + 1), first=first)
-    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{wanted[1]}"
+    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
     return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 

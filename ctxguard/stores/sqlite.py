@@ -90,15 +90,15 @@ class SQLiteStore(OfOneProcess):
 
     Args:
         path: the file; it is created if missing (its folder is not). `:memory:` means no file at all.
-        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond, what is over its
-            time goes first and then the oldest. Give values that must stay (a vault) a file of their own. None means
+        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond that, expired
+            values go first and then the oldest. Give values that must stay (a vault) a file of their own. None means
             no limit.
         busy_timeout: seconds to wait for a process that is writing.
         clock: tells the time in seconds.
 
     Raises:
-        StoreError: the file cannot be opened, or is no SQLite database; in any call later, that it was deleted. One
-            that was put in its place is opened.
+        StoreError: the file cannot be opened or is not an SQLite database; in later calls, that it was deleted. If
+            another file was put in its place, that one is opened.
         ConfigError: `max_bytes` is not above 0.
     """
 
@@ -121,7 +121,7 @@ class SQLiteStore(OfOneProcess):
             pass
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None where there is none (or its time is over).
+        """Return the value, or None if there is none (or it has expired).
 
         Raises:
             StoreError: the file cannot be read.
@@ -131,7 +131,7 @@ class SQLiteStore(OfOneProcess):
             return self._live(connection, namespace, key)
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever.
+        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
 
         Raises:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -142,7 +142,7 @@ class SQLiteStore(OfOneProcess):
             self._write(connection, record)
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that stands there now (first writer wins).
+        """Write the value unless there is one; return the value that is stored now (first writer wins).
 
         Raises:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -204,7 +204,7 @@ class SQLiteStore(OfOneProcess):
             return [NamespaceUsage(*row) for row in connection.execute(_USAGE, (self._clock(),))]
 
     def sweep(self) -> Swept:
-        """Take out what is over its time or over the size limit, and give the space back to the disk.
+        """Remove expired records and those beyond the size limit, and give the space back to the disk.
 
         Raises:
             StoreError: the file cannot be written.

@@ -305,7 +305,7 @@ def test_a_record_that_is_none_is_refused(store: AnyStore, put: str) -> None:
 
 @pytest.mark.parametrize("place", [None, 5, b"x.db"])
 def test_a_place_that_is_none_is_refused(place: object) -> None:
-    with pytest.raises(StoreError, match="a path or a URL is wanted, not"):
+    with pytest.raises(StoreError, match="expected a path or a URL, got"):
         open_store(place)  # type: ignore[arg-type]
 
 

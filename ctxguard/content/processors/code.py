@@ -20,14 +20,14 @@ _WHOLE = 300_000
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that belong together: a definition with what stands above it, or what stands between definitions."""
+    """Lines that belong together: a definition with its decorators, or the lines between two definitions."""
 
     lines: tuple[str, ...]
     size: int
 
     @property
     def title(self) -> str:
-        """The line that names the block: the first that is no decorator."""
+        """The line that names the block: the first that is not a decorator."""
         return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
 
 
@@ -47,7 +47,7 @@ class CodeProcessor:
         self._total = source.line_count()
 
     def view(self, room: int) -> View:
-        """Return whole blocks and first lines within the room; head and tail where there are no blocks to speak of."""
+        """Return whole blocks and first lines within the room; head and tail if there are too few blocks."""
         text, limit = self._source.text, self._limits.lines
         if len(self._blocks) < 3 or (len(text) <= room and (limit is None or self._total <= limit)):
             return self._plain.view(room)

@@ -82,7 +82,7 @@ def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -
 
     Args:
         text: the messages, one a line or with continuation lines.
-        max_line: characters of a message that is no error.
+        max_line: characters of a message that is not an error.
         max_messages: different messages of a type that are shown, errors not counted.
     """
     messages = _read(text)

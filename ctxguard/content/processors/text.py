@@ -1,4 +1,4 @@
-"""Show plain text: head and tail, cut at line breaks where there are any, long lines shortened."""
+"""Show plain text: head and tail, cut at line breaks if possible, long lines shortened."""
 
 from __future__ import annotations
 

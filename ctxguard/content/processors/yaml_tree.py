@@ -79,7 +79,7 @@ def parse_yaml(text: str) -> list[Tree]:
     """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded, no tags.
 
     Raises:
-        ValueError: it is not YAML, nested deeper than 400, or uses keys that are no scalars.
+        ValueError: it is not YAML, nested deeper than 400, or uses keys that are not scalars.
     """
     import yaml
 
@@ -178,7 +178,7 @@ class _Builder:
 
 @lru_cache(maxsize=1)
 def _patterns() -> dict[str, list[re.Pattern[str]]]:
-    """Return the patterns of what is no text though it is not quoted (numbers, dates, null), by its first character."""
+    """Return the patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
     import yaml
 
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers
