@@ -116,8 +116,8 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 def _is_binary(head: bytes) -> bool:
     """Tell whether data is binary: zero bytes outside of UTF-16, or many control characters."""
-    if find_encoding(head).startswith(("utf-16", "utf-32")):
-        return False
     sample = head[:8192]
+    if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
+        return False
     control = sum(map(sample.count, (bytes([code]) for code in range(32) if code not in (7, 8, 9, 10, 12, 13, 27))))
     return b"\0" in sample[:1024] or control > 0.1 * max(1, len(sample))

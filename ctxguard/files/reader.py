@@ -20,7 +20,7 @@ from ctxguard.files.encodings import find_encoding
 from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
 from ctxguard.files.opening import FileMetadata, RefusedError, open_file
-from ctxguard.files.text_files import describe_range, pick_lines, read_lines, read_source
+from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_lines, read_source
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _require_range(file_type: FileType, request: _Request) -> None:
 
 def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file.seek(0)
-    encoding = find_encoding(file.read(_HEAD))
+    encoding = find_encoding(file.read(WHOLE))
     known = replace(metadata, encoding=encoding)
     if request.lines is not None:
         text = read_lines(file, encoding, *request.lines)

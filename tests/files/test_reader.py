@@ -110,7 +110,6 @@ def test_single_byte_text_is_read_without_replacement_signs(write):
 @pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp", "gb18030", "cp1251", "latin-1", "utf-16", "utf-8-sig"])
 @pytest.mark.parametrize("times", [30, 40_000])
 def test_text_of_any_script_and_size_is_read_as_it_was_written(write, encoding, times):
-    pytest.importorskip("charset_normalizer", reason="the extra `files` is not installed")
     words = {
         "shift_jis": "これは日本語のテキストです。とても長い文章を読みます。",
         "euc_jp": "これは日本語のテキストです。とても長い文章を読みます。",
