@@ -58,6 +58,8 @@ class Limits:
         line_length: characters of a line.
         depth: levels of nesting.
         items: items of an array.
+        items_head: items from the start of an array, and
+        items_tail: items from its end, which count in place of `items` if both are given.
         keys: keys of an object.
         string: characters of a string value.
         columns: columns of a table.
@@ -70,6 +72,8 @@ class Limits:
     line_length: int | None = None
     depth: int | None = None
     items: int | None = None
+    items_head: int | None = None
+    items_tail: int | None = None
     keys: int | None = None
     string: int | None = None
     columns: int | None = None

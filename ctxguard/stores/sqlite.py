@@ -226,8 +226,10 @@ class SQLiteStore(OfOneProcess):
             session.connection.close()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be shutting down, or `__init__` may have failed
+        try:
             self.close()
+        except Exception:  # noqa: BLE001, S110 - `__init__` failed, or Python is shutting down
+            pass
 
     def __enter__(self) -> Self:
         return self

@@ -92,14 +92,13 @@ class TableProcessor:
         head, tail = self._fill(free, frame)
         shown = len(head) + len(tail)
         missing = shown < self._total
-        changed = frame.columns < self._columns or self._shortened([*head, *tail], frame)
-        changed = changed or self._head_line(frame) != self._header.raw
-        if not missing and not changed:
+        cells = self._shortened([*head, *tail], frame)
+        if not missing and not cells and self._head_line(frame) == self._header.raw:
             return View(self._text, cut=False, info=self._info(shown, frame, 0))
         lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
         lines.append(self._marker(len(head), len(tail), frame))
         lines.extend(self._line(row, frame) for row in tail)
-        return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, changed))
+        return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, cells))
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the first column's name with the total, then only the handle or the total."""
@@ -131,7 +130,7 @@ class TableProcessor:
     def _fill(self, room: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
         limits, ends = self._limits, self._table.tail or self._rows
         most_head, most_tail = limits.rows_head, limits.rows_tail
-        if most_head is None or most_tail is None or self._total <= most_head + most_tail + 1:
+        if most_head is None or most_tail is None or self._total <= most_head + most_tail:
             most_head = most_tail = self._total
         head: list[Record] = []
         tail: list[Record] = []
@@ -151,7 +150,7 @@ class TableProcessor:
         limits = self._limits
         if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
             return False
-        if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0) + 1:
+        if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0):
             return False
         return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
@@ -189,7 +188,7 @@ class TableProcessor:
             rows_total=self._total,
             columns_shown=frame.columns,
             columns_total=self._columns,
-            cells_truncated=int(cells),
+            cells_truncated=cells,
             totals_exact=self._table.exact,
         )
 
