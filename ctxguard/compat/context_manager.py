@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapting.adapter import chain_for
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import Artifact
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compat.metrics import ContextMetrics
 from ctxguard.config import ContextConfig
-from ctxguard.content.compression import MessageCompressor
-from ctxguard.content.detection import detect
-from ctxguard.content.views import FileType
-from ctxguard.draft import Draft, Follower, Stage, StageResult, follow
+from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
 from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
@@ -28,7 +25,7 @@ from ctxguard.stages import (
     StableWindow,
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
-from ctxguard.stages.each import EachFollower
+from ctxguard.stages.message_compressor import MessageCompressor
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
 
 if TYPE_CHECKING:
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["ContextManager"]
 
 _UNLIMITED: Final = 1 << 40
-_WHOLE_SNAPSHOT: Final = 10_000
 Native = TypeVar("Native", bound=Sequence[object])
 
 
@@ -65,7 +61,7 @@ class ContextManager:
         report: on the latest call; None before the first.
 
     Raises:
-        ConfigError: the configuration is none, or its budget is a share of the window.
+        ConfigError: `config` is not a `ContextConfig`, or its budget is a share of the window.
     """
 
     def __init__(
@@ -81,7 +77,9 @@ class ContextManager:
         self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(
             config.compression_level,
-            max_snapshot_depth=config.max_snapshot_depth if config.truncate_snapshots else _WHOLE_SNAPSHOT,
+            max_snapshot_depth=config.max_snapshot_depth if "max_snapshot_depth" in config.model_fields_set else None,
+            truncate_snapshots=config.truncate_snapshots,
+            summarize_console=config.summarize_console,
             counter=config.stabilizer.counter,
         )
         self.checkpoints = CheckpointManager(
@@ -133,12 +131,7 @@ class ContextManager:
                 "give stabilizer.budget in tokens",
                 setting="stabilizer.budget",
             )
-        chain: list[Stage] = [
-            RepairExchanges(),
-            MaskPII(rules),
-            *self._strategy(),
-            _CompressEach(self._one, str(self.compressor.level)),
-        ]
+        chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self.compressor]
         if config.budget is not None:
             chain.append(StableWindow(target=config.target))
         return Stabilizer(
@@ -154,17 +147,6 @@ class ContextManager:
         if self.config.strategy == "sliding_window":
             return [self.window]
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
-
-    def _one(self, artifact: Artifact, tool: str) -> Artifact:
-        if artifact.pinned or artifact.kind not in (Kind.TOOL, Kind.ASSISTANT) or not artifact.text:
-            return artifact
-        return self._compressed(artifact, tool)
-
-    def _compressed(self, artifact: Artifact, tool: str) -> Artifact:
-        if not self.config.summarize_console and _is_console(artifact, tool):
-            return artifact
-        caller = Artifact(Kind.ASSISTANT, calls=(ToolCall(tool, id=artifact.answers),))
-        return self.compressor.compress([caller, artifact])[-1]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
         """Take in the phase that the caller names; the one before it is over."""
@@ -193,33 +175,7 @@ class ContextManager:
                 self.metrics.record_checkpoint(phase)
 
 
-class _CompressEach:
-    """Compress every message by itself, when it is first seen. A stage."""
-
-    name = "_compress"
-
-    def __init__(self, compress: Callable[[Artifact, str], Artifact], level: str) -> None:
-        self._compress = compress
-        self._level = level
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        return follow(self, draft)
-
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        names: dict[str | None, str] = {}
-
-        def compressed(artifact: Artifact) -> Artifact:
-            names.update((call.id, call.name) for call in artifact.calls)
-            return self._compress(artifact, artifact.name or names.get(artifact.answers) or "")
-
-        return EachFollower(compressed, action="bounded", reason=f"compressed at level {self._level}")
-
-
 def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
     errors = (ERRORS,) if config.preserve_errors else ()
     screenshots = (SCREENSHOTS,) if config.preserve_screenshots else ()
     return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)
-
-
-def _is_console(artifact: Artifact, tool: str) -> bool:
-    return detect(artifact.text) is FileType.CONSOLE or "console" in tool.lower()
