@@ -30,7 +30,7 @@ async def of_coroutine(draft):
         (lambda: Stabilizer(100, keep_recent="2"), "keep_recent is a whole number of messages, not '2'"),
         (lambda: Stabilizer(100, keep_recent=-1), "keep_recent must be 0 or more messages, not -1"),
         (lambda: Stabilizer("50%").budget_for("1000"), "window is a whole number of tokens, not '1000'"),
-        (lambda: Stabilizer(100, stages="agent"), "stages is a list of callables, not 'agent'"),
+        (lambda: Stabilizer(100, stages="agent"), "stages must be a list of callables, not 'agent'"),
         (lambda: Stabilizer(100, stages=[1]), "stages holds 1, which cannot be called"),
         (lambda: Stabilizer(100, stages=[MaskPII]), "stages holds the class MaskPII; write MaskPII()"),
         (lambda: MaskPII("standard"), "rules are detectors such as ctxguard.pii.STANDARD, not 'standard'"),
@@ -47,10 +47,10 @@ async def of_coroutine(draft):
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),
         (lambda: context_result("default", store="results.db"), "store is an open store"),
         (lambda: recall_tool("results.db"), "store is an open store"),
-        (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
+        (lambda: Artifact("user", 5), "content must be a text or a tuple of parts, not int"),
         (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),
         (lambda: Lifetime(turns="2"), "turns is a whole number, not '2'"),
-        (lambda: stabilize_messages([{"role": "user", "content": "hi"}], 500), "a Stabilizer is wanted, not 500"),
+        (lambda: stabilize_messages([{"role": "user", "content": "hi"}], 500), "expected a Stabilizer, got 500"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
@@ -61,7 +61,7 @@ def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
 
 
 def test_an_error_about_arguments_in_the_wrong_order_quotes_no_message():
-    with pytest.raises(ConfigError, match=r"a Stabilizer is wanted, not list; write Stabilizer\(budget=…\)") as error:
+    with pytest.raises(ConfigError, match=r"expected a Stabilizer, got list; write Stabilizer\(budget=…\)") as error:
         stabilize_messages(Stabilizer(100), [{"role": "user", "content": "ada@example.com"}])
     assert "ada" not in str(error.value)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
-from ctxguard.adapting.adapter import finished
+from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.fold import Fold, FoldedHistory
 from ctxguard.compaction.native import read_native, write_native
@@ -166,7 +166,7 @@ class HistoryCompactor(OfOneProcess):
             AdapterError: no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
-        result = await finished(self.as_stabilizer(), adapter, artifacts).astabilize(artifacts)
+        result = await with_adapter_stages(self.as_stabilizer(), adapter, artifacts).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:
