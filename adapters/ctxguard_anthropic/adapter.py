@@ -108,16 +108,16 @@ def _read(message: Message) -> tuple[Artifact, ...]:
     results = [n for n, (_, block) in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(number for number in range(len(blocks)) if number not in results)
     groups = [*((number,) for number in results), *([rest] if rest or not blocks else [])]
-    return tuple(_view(piece, blocks).artifact(piece) for piece in split_message(message, groups))
+    return tuple(_view(fragment, blocks).artifact(fragment) for fragment in split_message(message, groups))
 
 
 _PROMPTS: Final[ReadCache[object, Message]] = ReadCache(lambda content: {"role": "system", "content": content})
 _CACHE: Final = ReadCache(_read, exact=frozenset({"input"}))
 
 
-def _view(piece: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageView:
-    role = str(get(piece.message, "role"))
-    own = [blocks[number] for number in piece.indexes]
+def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageView:
+    role = str(get(fragment.message, "role"))
+    own = [blocks[number] for number in fragment.indexes]
     parts = [placed for path, block in own for placed in BLOCKS.read_part(block, path)]
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]
@@ -134,21 +134,21 @@ def _view(piece: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageView
 
 def _is_emptied(artifact: Artifact) -> bool:
     """Tell an artifact that is all of a message and of which a stage left nothing."""
-    piece, content = artifact.source, artifact.content
-    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and piece is not None):
+    fragment, content = artifact.source, artifact.content
+    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
         return False
     nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (not isinstance(piece, Fragment) or piece.is_whole)
+    return nothing and (not isinstance(fragment, Fragment) or fragment.is_whole)
 
 
 def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
-    piece, before = artifact.source, last.source
-    if not isinstance(piece, Fragment) or not isinstance(before, Fragment):
+    fragment, before = artifact.source, last.source
+    if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
         return artifact.kind is last.kind is Kind.TOOL
-    if before.occurrence is piece.occurrence:
+    if before.occurrence is fragment.occurrence:
         return True
-    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(piece.message)) not in neighbours
+    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbours
 
 
 def _message(group: list[Artifact]) -> Message:
@@ -156,8 +156,8 @@ def _message(group: list[Artifact]) -> Message:
     sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
     if not sources:
         return _created(group)
-    piece = sources[0]
-    message = cast("Message", piece.message)
+    fragment = sources[0]
+    message = cast("Message", fragment.message)
     content = get(message, "content")
     written = join_fragments(group, as_blocks(content), _written)
     if written is None:
@@ -169,24 +169,24 @@ def _message(group: list[Artifact]) -> Message:
 
 def _written(artifact: Artifact) -> list[object]:
     """Return the blocks of an artifact: the same objects where nothing was changed."""
-    piece = artifact.source
-    if not isinstance(piece, Fragment):
+    fragment = artifact.source
+    if not isinstance(fragment, Fragment):
         return as_blocks(_created([artifact])["content"])
-    blocks = as_blocks(get(piece.message, "content"))
-    changes = by_index(dict(_changes(artifact, piece, blocks))) if artifact.origin else {}
-    written = [left_of(copy_with(blocks[n], changes[n])) if n in changes else blocks[n] for n in piece.indexes]
+    blocks = as_blocks(get(fragment.message, "content"))
+    changes = by_index(dict(_changes(artifact, fragment, blocks))) if artifact.origin else {}
+    written = [left_of(copy_with(blocks[n], changes[n])) if n in changes else blocks[n] for n in fragment.indexes]
     return [block for block in written if block is not REMOVED]
 
 
-def _changes(artifact: Artifact, piece: Fragment, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
+def _changes(artifact: Artifact, fragment: Fragment, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed, by number of the block and place in it.
 
     Thinking goes with a change of any of it, as the API takes it back unmodified or not at all; `citations` point into
     the old text.
     """
-    thinking = [(number,) for number in piece.indexes if kind_of(blocks[number]) in THINKING]
-    placed = list(walk_content(get(piece.message, "content"), ("content",), noun="block"))
-    for (_, *inner), new in _view(piece, placed).changes(artifact).items():
+    thinking = [(number,) for number in fragment.indexes if kind_of(blocks[number]) in THINKING]
+    placed = list(walk_content(get(fragment.message, "content"), ("content",), noun="block"))
+    for (_, *inner), new in _view(fragment, placed).changes(artifact).items():
         path = tuple(inner) or (0,)  # a content that is one text is a block of its own
         yield from ((each, REMOVED) for each in thinking) if path in thinking else [(path, new)]
         if path[-1] == "text":

@@ -44,7 +44,7 @@ def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as
 
 
 def _text(block: object, path: Path) -> list[PlacedPart]:
-    """Return the piece of a text; one that was streamed may hold a citation alone, a file be a link."""
+    """Return the part of a text; one that was streamed may hold a citation alone, a file be a link."""
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
     return _opaque(block, path) if may_lack and get(block, "text") is None else text_reader("text")(block, path)
 

@@ -91,7 +91,7 @@ def _view(message: BaseMessage) -> MessageView:
     kind = _kind(message)
     return MessageView(
         kind or Kind.ASSISTANT,
-        _slots(message),
+        _parts(message),
         [PlacedCall(call) for call in calls_of(message)] if isinstance(message, AIMessage) else (),
         tool_call_id=_answers(message),
         tool_call_id_at=("tool_call_id",) if isinstance(message, ToolMessage) else (),
@@ -122,8 +122,8 @@ def _answers(message: BaseMessage) -> str | None:
     return BY_POSITION if isinstance(message, FunctionMessage) else None
 
 
-def _slots(message: BaseMessage) -> list[PlacedPart]:
-    """Return the pieces of a message's content, and of what is said beside it, in order."""
+def _parts(message: BaseMessage) -> list[PlacedPart]:
+    """Return the parts of a message's content, and of what is said beside it, in order."""
     said = reasoning_parts(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
     return [*BLOCKS.read(message.content, ("content",)), *said] or [(("content",), Part("text", ""))]
 

@@ -22,7 +22,7 @@ __all__ = ["Message", "OpenAIAdapter"]
 
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
-"""The piece of a message that says nothing."""
+"""The part of a message that says nothing."""
 _INSTEAD: Final = ("tool_calls", "function_call", "audio", *REASONING_FIELDS)
 """What the assistant may say in place of a content."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")

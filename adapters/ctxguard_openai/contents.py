@@ -17,11 +17,11 @@ def _untyped(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _thinking(part: object, path: Path) -> list[PlacedPart]:
-    """Return the pieces of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
+    """Return the parts of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
     if get(part, "signature") is not None:
         return read_unknown(part, path)
     thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
-    return [(place, replace(piece, kind="reasoning") if piece.kind == "text" else piece) for place, piece in thought]
+    return [(place, replace(part, kind="reasoning") if part.kind == "text" else part) for place, part in thought]
 
 
 PARTS: Final = ContentFormat(

@@ -123,7 +123,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
     role = str(get(first, "role")) if kinds[0] == "message" else None
     return MessageView(
         Kind.TOOL if answers else _ROLES.get(role or "", Kind.ASSISTANT),
-        [slot for n, item in enumerate(items) for slot in nested(n, _slots(item, str(kinds[n]), in_program=runs))],
+        [placed for n, item in enumerate(items) for placed in nested(n, _parts(item, str(kinds[n]), in_program=runs))],
         [_call_place(items[number], str(kinds[number]), number) for number in calling],
         tool_call_id=call_id(first) if answers else None,
         tool_call_id_at=(0, "call_id"),
@@ -141,8 +141,8 @@ def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
     return PlacedCall(call, (number, field), (number, "call_id"))
 
 
-def _slots(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
-    """Return the pieces of an item's content: for a call that is no artifact's, its arguments too."""
+def _parts(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
+    """Return the parts of an item's content: for a call that is no artifact's, its arguments too."""
     refuse_foreign(item, RESPONSES)
     if kind in _CONTENT:
         return PARTS.read(require_field(item, _CONTENT[kind]), (_CONTENT[kind],))
@@ -150,17 +150,17 @@ def _slots(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
         text = arguments_as_text(require_field(item, _ARGUMENTS[kind]))
         return [((_ARGUMENTS[kind],), Part("text", text))] if in_program else []
     if kind == "reasoning":
-        return _reasoning_slots(item)
+        return _reasoning_parts(item)
     if kind in _OUTPUT_OF or kind in _CALL_OF:
         require_field(item, "output" if kind in _CALL_OF else "action", unless=_INSTEAD)
-        told = [slot for key in _ACTIONS for slot in _leaves(get(item, key), (key,))]
+        told = [placed for key in _ACTIONS for placed in _leaves(get(item, key), (key,))]
         return told or read_unknown(item, ())
     return read_unknown(item, ())
 
 
-def _reasoning_slots(item: Item) -> list[PlacedPart]:
+def _reasoning_parts(item: Item) -> list[PlacedPart]:
     require_field(item, "summary", unless=("content", "encrypted_content"))
-    found = [slot for key in ("summary", "content") for slot in PARTS.read(get(item, key), (key,))]
+    found = [placed for key in ("summary", "content") for placed in PARTS.read(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
     return [*found, ((), Part("opaque", tokens=encrypted_tokens(encrypted)))] if isinstance(encrypted, str) else found
 
@@ -171,10 +171,10 @@ def _leaves(value: object, path: Path) -> list[PlacedPart]:
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
         return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []
     if isinstance(value, (list, tuple)):
-        return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
+        return [placed for number, member in enumerate(value) for placed in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":
         return PARTS.read_part(value, path)
-    return [slot for key, member in fields_of(value).items() for slot in _leaves(member, (*path, key))]
+    return [placed for key, member in fields_of(value).items() for placed in _leaves(member, (*path, key))]
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:

@@ -80,34 +80,34 @@ def _read(message: ModelMessage) -> tuple[Artifact, ...]:
         raise unreadable(("parts", strange), "a part of a message", message.parts[strange])
     every = range(len(message.parts))
     groups = [(number,) for number in every] if kind == "request" and message.parts else [tuple(every)]
-    return tuple(_view(piece).artifact(piece) for piece in split_message(message, groups))
+    return tuple(_view(fragment).artifact(fragment) for fragment in split_message(message, groups))
 
 
 _CACHE: Final = ReadCache(_read, exact=frozenset({"args", "content"}))
 
 
-def _view(piece: Fragment) -> MessageView:
-    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
-    slots = [slot for number in piece.indexes for slot in nested(number, read_part(message.parts[number]))]
+def _view(fragment: Fragment) -> MessageView:
+    message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
+    parts = [placed for number in fragment.indexes for placed in nested(number, read_part(message.parts[number]))]
     if isinstance(message, ModelRequest):
-        return _request_view(message, piece.indexes[0], slots) if piece.indexes else MessageView(Kind.USER)
+        return _request_view(message, fragment.indexes[0], parts) if fragment.indexes else MessageView(Kind.USER)
     return MessageView(
         Kind.ASSISTANT,
-        slots,
+        parts,
         [place_call(part, number) for number, part in enumerate(message.parts) if part.part_kind == "tool-call"],
         pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts),
         reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
     )
 
 
-def _request_view(message: ModelRequest, number: int, slots: list[PlacedPart]) -> MessageView:
+def _request_view(message: ModelRequest, number: int, parts: list[PlacedPart]) -> MessageView:
     part: Any = message.parts[number]
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
         kind = Kind.TOOL if part.tool_name else Kind.USER
     return MessageView(
         kind or Kind.ASSISTANT,
-        slots,
+        parts,
         tool_call_id=part.tool_call_id if kind is Kind.TOOL else None,
         tool_call_id_at=(number, "tool_call_id"),
         pinned=kind is None or is_fixed(part),
@@ -122,10 +122,10 @@ def _message_key(artifact: Artifact) -> object:
 
 
 def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
-    piece = artifacts[0].source
-    if not isinstance(piece, Fragment):
+    fragment = artifacts[0].source
+    if not isinstance(fragment, Fragment):
         return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
-    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
+    message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
     parts: list[Any] | None = join_fragments(artifacts, message.parts, _written)
     if parts is None:
         return message
@@ -139,9 +139,9 @@ def _written(artifact: Artifact) -> list[Any]:
 
     Where thinking goes that may not be changed, the rest of it goes too: providers take it back as it was, and all.
     """
-    piece: Any = artifact.source
-    changes = {} if artifact.origin is None else by_index(_view(piece).changes(artifact))
-    parts = [edited_part(piece.message.parts[number], changes.get(number, {})) for number in piece.indexes]
+    fragment: Any = artifact.source
+    changes = {} if artifact.origin is None else by_index(_view(fragment).changes(artifact))
+    parts = [edited_part(fragment.message.parts[number], changes.get(number, {})) for number in fragment.indexes]
     if any(part is REMOVED for part in parts):
         return [part for part in parts if part is not REMOVED and part.part_kind != "thinking"]
     return parts

@@ -43,8 +43,8 @@ def is_fixed(part: NativePart) -> bool:
 
 
 def read_part(part: NativePart) -> list[PlacedPart]:
-    """Return the pieces of a part's content in order; a call's arguments are none of them."""
-    return _opaque(part) if is_fixed(part) else _SLOTS.get(part.part_kind, _opaque)(part)
+    """Return the parts of a part's content in order; a call's arguments are none of them."""
+    return _opaque(part) if is_fixed(part) else _READERS.get(part.part_kind, _opaque)(part)
 
 
 def _opaque(part: NativePart) -> list[PlacedPart]:
@@ -54,7 +54,7 @@ def _opaque(part: NativePart) -> list[PlacedPart]:
 def _text(part: NativePart) -> list[PlacedPart]:
     content = part.content
     if isinstance(content, (list, tuple)):
-        return [_item_slot(item, ("content", number)) for number, item in enumerate(content)]
+        return [_item_part(item, ("content", number)) for number, item in enumerate(content)]
     return [(("content",), Part("text", content))] if content else []
 
 
@@ -64,7 +64,7 @@ def _thinking(part: NativePart) -> list[PlacedPart]:
     return [(("content",), Part("reasoning", part.content or None, tokens, signed=signed))]
 
 
-def _item_slot(item: NativePart, path: Path) -> PlacedPart:
+def _item_part(item: NativePart, path: Path) -> PlacedPart:
     kind = getattr(item, "kind", None)
     if isinstance(item, str):
         return path, Part("text", item)
@@ -146,7 +146,7 @@ def _compaction(part: NativePart) -> list[PlacedPart]:
     return _opaque(part) if is_sealed or not part.content else _text(part)
 
 
-_SLOTS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
+_READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
     **dict.fromkeys(("system-prompt", "user-prompt", "text"), _text),
     "tool-return": _tool_return,
     **dict.fromkeys(("retry-prompt", "retry-feedback"), _retry),

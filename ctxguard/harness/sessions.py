@@ -242,7 +242,7 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
         return _of_object(record, adapter, str(record.get("id", place)))
     if isinstance(record, list):
         return Session(str(place), record, _adapter(record, adapter))
-    raise ConfigError(f"a list of messages is wanted, not {type(record).__name__}")
+    raise ConfigError(f"expected a list of messages, got {type(record).__name__}")
 
 
 def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:
