@@ -58,6 +58,7 @@ def opaque(value: object) -> Part:
         sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
+    # by the estimate: the exact count of data that no model may ever see would be a false promise
     return Part("opaque", tokens=EstimateCounter().count(sent[:_COUNTED]))
 
 
@@ -67,6 +68,7 @@ def read_unknown(part: object, path: Path) -> list[PlacedPart]:
     Raises:
         HistoryError: The part belongs to the format of another provider.
     """
+    # what another provider's adapter can mask must not slip through here as something nobody knows
     refuse_foreign_part(part, path)
     return [((), opaque(part))]
 
@@ -103,6 +105,7 @@ class ContentFormat:
         if isinstance(part, str):
             return [(path, Part("text", part))]
         kind = get(part, "type")
+        # a recording may hold anything as a type, and a dict cannot be looked up in a dict
         reader = self.readers.get(kind) if kind is None or isinstance(kind, str) else None
         return (reader or self.unknown)(part, path)
 
@@ -170,6 +173,7 @@ def image(url: object, *, detail: object = None) -> Part:
         url: Its link or `data:` URL; the size is read from the data.
         detail: OpenAI's `low`, `high` or `auto`.
     """
+    # a link is never fetched: without the data, the size of an average image is assumed
     size = image_size(url) if isinstance(url, str) else None
     return Part("image", tokens=image_tokens(size, detail=str(detail or "auto")))
 

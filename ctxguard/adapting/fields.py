@@ -112,6 +112,7 @@ def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[
     Raises:
         HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
     """
+    # a result may be empty, but a text under a misspelled name must not pass unmasked
     fields = fields_of(value)
     if key not in fields:
         held = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in known)
@@ -185,4 +186,4 @@ def parse_json(text: object) -> object:
     try:
         return json.loads(text) if isinstance(text, str) else None
     except ValueError:
-        return None
+        return None  # models write broken JSON; it is then counted and masked as a plain text

@@ -92,6 +92,7 @@ class MessageView(NamedTuple):
         changes: dict[Path, object] = {}
         if artifact.content != origin.content:
             changes.update((path, _text(path, part)) for path, part in _changed_parts(artifact, self.parts) if path)
+        # stages change the arguments and ids of calls, but never how many there are
         if artifact.calls != origin.calls:
             for placed, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
                 if was.arguments != now.arguments and placed.arguments:

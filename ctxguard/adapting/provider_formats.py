@@ -64,10 +64,12 @@ def refuse_foreign(message: object, own: ProviderFormat) -> None:
     kind, role = get(message, "type"), get(message, "role")
     if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
         _refuse(f"type {kind!r}", RESPONSES, own)
+    # messages of Chat Completions have a role and may have any type beside it
     if isinstance(kind, str) and role is None and (kind in _LANGCHAIN_TYPES or kind.endswith(_LANGCHAIN_CHUNKS)):
         _refuse(f"type {kind!r}", _LANGCHAIN, own)
     if isinstance(role, str) and role in _ROLES:
         _refuse(f"role {role!r}", _ROLES[role], own)
+    # SDK objects have all fields of their class: only one that holds something says whose it is
     for field, owner in _FIELDS.items():
         if get(message, field):
             _refuse(repr(field), owner, own)

@@ -39,7 +39,7 @@ def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
         HistoryError: One of them cannot be read.
     """
     held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
-    if not held:  # the common case
+    if not held:  # the common case, and it is asked of every message
         return []
     details = _details(fields, path)
     return [*_texts(held, path, repeated=_joined(details)), *details]
