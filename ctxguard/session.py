@@ -31,9 +31,11 @@ from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
 if TYPE_CHECKING:
-    from ctxguard.adapting import Adapter
+    from ctxguard.adapting.protocol import Adapter
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilized, Stabilizer
+
+    NativeAdapter = Adapter[list[object]]
 
 __all__ = ["Context", "Run", "Runs", "Session"]
 
@@ -329,7 +331,7 @@ class Session:
     """
 
     stabilizer: Stabilizer
-    adapter: Adapter[list[object]] | None = None
+    adapter: NativeAdapter | None = None
     tools: Sequence[Mapping[str, object]] | None = None
     overhead: int = 0
     window: int | None = None
@@ -370,9 +372,15 @@ class Session:
     def _begin(self, messages: list[object]) -> None:
         if not isinstance(messages[0], Artifact):
             self.adapter = self.adapter or _adapter_of(messages)
-        self._run = self.stabilizer.new_run(
-            adapter=self.adapter, tools=self.tools, overhead=self.overhead, window=self.window
-        )
+        self._run = self._new_run()
+
+    def _new_run(self) -> Run:
+        stages = None
+        if self.adapter is not None:
+            from ctxguard.adapting.protocol import chain_for
+
+            stages = chain_for(self.adapter, self.stabilizer.stages)
+        return self.stabilizer.new_run(stages=stages, tools=self.tools, overhead=self.overhead, window=self.window)
 
     def context(self) -> Context:
         """Return what would be sent now. What was appended stays as it was.
@@ -387,10 +395,7 @@ class Session:
         return self._written(await adrive(self._flow()))
 
     def _flow(self) -> Generator[Ask, object, Stabilized]:
-        run = self._run or self.stabilizer.new_run(
-            adapter=self.adapter, tools=self.tools, overhead=self.overhead, window=self.window
-        )
-        return self.stabilizer.judged(run)
+        return self.stabilizer.judged(self._run or self._new_run())
 
     def _written(self, result: Stabilized) -> Context:
         if self.adapter is None:
@@ -398,8 +403,8 @@ class Session:
         return Context(result.artifacts, self.adapter.write(self._messages, result.artifacts), result.report)
 
 
-def _adapter_of(messages: list[object]) -> Adapter[list[object]]:
-    from ctxguard.adapting.adapter import adapter_names, detect_adapter
+def _adapter_of(messages: list[object]) -> NativeAdapter:
+    from ctxguard.adapting.registry import adapter_names, detect_adapter
     from ctxguard.errors import AdapterError
 
     adapter = detect_adapter(messages)
@@ -407,4 +412,4 @@ def _adapter_of(messages: list[object]) -> Adapter[list[object]]:
         raise AdapterError(
             f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(adapter_names())}"
         )
-    return cast("Adapter[list[object]]", adapter)
+    return cast("NativeAdapter", adapter)

@@ -6,6 +6,7 @@ The core is a generator that asks for what needs I/O and never does it itself; `
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
+from ctxguard.policies import POLICIES, agent_stages
 from ctxguard.report import CheckResult, Report
 from ctxguard.session import Context, Run, Runs, Session
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
-    from ctxguard.adapting import Adapter
     from ctxguard.checks import Check, ProviderProfile
+    from ctxguard.session import NativeAdapter
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
@@ -90,7 +92,6 @@ class Stabilizer:
         on_failure: OnFailure = "report",
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
-        from ctxguard.policies import agent_stages
 
         self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
@@ -122,9 +123,20 @@ class Stabilizer:
         Raises:
             ConfigError: no such policy or setting.
         """
-        from ctxguard.policies import from_policy
-
-        return from_policy(policy, budget=budget, **settings)
+        if policy not in POLICIES:
+            raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
+        stages_of = POLICIES[policy]
+        own = set(inspect.signature(stages_of).parameters)
+        general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
+        unknown = sorted(set(settings) - own - general)
+        if unknown:
+            raise ConfigError(
+                f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
+                setting=unknown[0],
+            )
+        chain = stages_of(**{name: value for name, value in settings.items() if name in own})
+        rest = {name: value for name, value in settings.items() if name in general and name not in own}
+        return cls(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
@@ -137,9 +149,12 @@ class Stabilizer:
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
-        from ctxguard.policies import from_config
+        from ctxguard.config import load_context_config
 
-        return from_config(path, **settings)
+        chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
+        if chosen["budget"] is None:
+            raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+        return cls.from_policy(**chosen)
 
     def stabilize(
         self,
@@ -197,7 +212,7 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         overhead: int = 0,
         window: int | None = None,
-        adapter: Adapter[list[object]] | None = None,
+        adapter: NativeAdapter | None = None,
     ) -> Session:
         """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
 
@@ -248,17 +263,20 @@ class Stabilizer:
     def new_run(
         self,
         *,
-        adapter: Adapter[list[object]] | None = None,
+        stages: Sequence[Stage] | None = None,
         tools: Sequence[Mapping[str, object]] | None = None,
         overhead: int = 0,
         window: int | None = None,
     ) -> Run:
-        """Return a run of the chain, for one conversation, that has taken in nothing."""
-        from ctxguard.adapting.adapter import chain_for
+        """Return a run of a chain, for one conversation, that has taken in nothing.
 
-        return Run(
-            self.stages if adapter is None else chain_for(self, adapter).stages, self._blank(tools, overhead, window)
-        )
+        Args:
+            stages: the chain; None means that of the stabilizer.
+            tools: see `stabilize`.
+            overhead: see `stabilize`.
+            window: see `stabilize`.
+        """
+        return Run(self.stages if stages is None else stages, self._blank(tools, overhead, window))
 
     def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
         return Draft(
