@@ -155,7 +155,7 @@ def wanted_vault(given: object) -> SessionVault:
     Raises:
         ConfigError: it is something else, the vault of all sessions for example.
     """
-    from ctxguard.pii.settings import session_vault
+    from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))
     if vault is None:
@@ -248,7 +248,7 @@ def unmasked_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
         arguments: what the model wrote: JSON text, or an object; what comes back is of the same kind.
         vault: of the session whose `MaskPII` wrote the placeholders.
     """
-    from ctxguard.pii.unmasking import restore_arguments
+    from ctxguard.pii.mask.unmask import restore_arguments
 
     if isinstance(arguments, str):
         return cast("Arguments", restore_arguments(arguments, vault).text)
