@@ -19,7 +19,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from ctxguard.content import FileType, bound, detect
-from ctxguard.content.encoding import decode, find_encoding
+from ctxguard.files.encodings import decode, find_encoding
 from ctxguard.tokens import find_counter
 
 FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "files"

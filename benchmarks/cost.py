@@ -19,8 +19,8 @@ from pathlib import Path
 from ctxguard import BudgetExceededError, Kind, Stabilizer
 from ctxguard.harness import read_sessions
 from ctxguard.harness.pricing import PriceModel, common_prefix
+from ctxguard.history import AUTHORITY, units
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.protection import AUTHORITY, units
 from ctxguard.stages import BoundToolOutput, ExpireLifetimes, MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.tokens import REPLY_TOKENS
 

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from ctxguard import Artifact, ContextConfig, Kind
-from ctxguard.context_manager import ContextManager
+from ctxguard.compat.context_manager import ContextManager
 from ctxguard.harness import read_sessions
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, Part, ToolCall, exchanges
+    from ctxguard.compat.truncate import estimate_tokens, truncate_messages
     from ctxguard.config import ContextConfig, load_context_config
     from ctxguard.draft import Draft, Stage
     from ctxguard.errors import BudgetExceededError, CtxguardError
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilized, Stabilizer
     from ctxguard.tokens import TokenCounter
-    from ctxguard.truncate import estimate_tokens, truncate_messages
 
 __version__ = "0.1.0"
 
@@ -54,7 +54,7 @@ _HOMES = {
     "ctxguard.report": ("Report",),
     "ctxguard.stabilizer": ("Stabilized", "Stabilizer"),
     "ctxguard.tokens": ("TokenCounter",),
-    "ctxguard.truncate": ("estimate_tokens", "truncate_messages"),
+    "ctxguard.compat.truncate": ("estimate_tokens", "truncate_messages"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -17,7 +17,7 @@ from typer.models import OptionInfo
 
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
-from ctxguard.printing import ReportFormat, note, out, progress, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.report.printing import ReportFormat, note, out, progress, refuse_overwriting, reports_as, speak_utf8
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 ELSEWHERE: Final = {
-    "read": "ctxguard.content.cli:read",
+    "read": "ctxguard.files.cli:read",
     "pii": "ctxguard.pii.cli:app",
     "prompts": "ctxguard.prompts.cli:app",
     "store": "ctxguard.stores.cli:app",
@@ -232,7 +232,7 @@ def stabilize(
 
     With [bold]--output[/bold] the context goes to the file and the report is printed.
     """
-    from ctxguard.adapters import stabilize_native
+    from ctxguard.adapting.adapter import stabilize_native
 
     refuse_overwriting(output, [session])
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
@@ -331,7 +331,7 @@ def demo(
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
-    from ctxguard.demo import demo_report, show_demo
+    from ctxguard.harness.demo import demo_report, show_demo
     from ctxguard.stabilizer import Stabilizer
 
     if config is None:  # the figures are those of the documentation, whatever lies in the working directory
@@ -404,7 +404,7 @@ def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
 @app.command()
 def adapters() -> None:
     """List the installed adapters, whether each can be used here, and which of them read files."""
-    from ctxguard.adapters import OF_OBJECTS, adapter_names, find_adapter
+    from ctxguard.adapting.adapter import OF_OBJECTS, adapter_names, find_adapter
     from ctxguard.errors import AdapterError
 
     for name in adapter_names():

@@ -15,10 +15,10 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, Stage, stage_name
 from ctxguard.drivers import Ask, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
-from ctxguard.intake import Intake
 from ctxguard.report import CheckResult, Report
+from ctxguard.session import Intake
+from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
-from ctxguard.validation import callables, valid_budget, whole_number
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check, ProviderProfile

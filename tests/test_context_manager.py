@@ -8,7 +8,7 @@ import pytest
 
 from ctxguard import Artifact, BudgetExceededError, ContextConfig, Kind, ToolCall
 from ctxguard.artifacts import Part
-from ctxguard.context_manager import ContextManager
+from ctxguard.compat.context_manager import ContextManager
 from ctxguard.errors import ConfigError
 from ctxguard.stores import SQLiteStore
 

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from ctxguard import Stabilizer
 from ctxguard.cli import app
-from ctxguard.demo import demo_session
+from ctxguard.harness.demo import demo_session
 from ctxguard_openai import stabilize_messages
 
 DOCS = ROOT / "docs"

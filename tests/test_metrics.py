@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard.artifacts import Artifact
+from ctxguard.compat.metrics import EVENTS_KEPT, CheckpointEvent, CompressionEvent, ContextMetrics
 from ctxguard.errors import ConfigError, HistoryError
-from ctxguard.metrics import EVENTS_KEPT, CheckpointEvent, CompressionEvent, ContextMetrics
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
 
 KEYS = [
@@ -170,13 +170,15 @@ def test_it_exports_through_opentelemetry() -> None:
 def test_without_opentelemetry_it_works_and_the_import_loads_none_of_it() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from ctxguard.metrics import ContextMetrics\n"
+        "from ctxguard.compat.metrics import ContextMetrics\n"
         "metrics = ContextMetrics(counter='estimate')\n"
         "metrics.record_compression(10, 5, 'any'); metrics.record_checkpoint('p'); metrics.record_input_size(3)\n"
         "assert metrics.get_summary()['total_reduction'] == 50.0\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-    loaded = "import sys, ctxguard.metrics; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    loaded = (
+        "import sys, ctxguard.compat.metrics; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    )
     subprocess.run([sys.executable, "-c", loaded], check=True)
 
 
@@ -184,7 +186,7 @@ def test_the_meter_of_a_provider_that_is_set_later_is_used() -> None:
     """The global one, so in a process of its own."""
     pytest.importorskip("opentelemetry.sdk", reason="export of metrics: opentelemetry-sdk is not installed")
     program = """
-from ctxguard.metrics import ContextMetrics
+from ctxguard.compat.metrics import ContextMetrics
 metrics = ContextMetrics(counter="estimate")
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider

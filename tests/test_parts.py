@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
-from ctxguard.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 
 DIALECT = Dialect(
     {

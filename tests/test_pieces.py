@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxguard import Artifact
-from ctxguard.pieces import pieces, rejoined
+from ctxguard.adapting.pieces import pieces, rejoined
 
 MESSAGE = ("a", "b", "c")
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.compaction import HistoryCompactor
-from ctxguard.intake import Intake
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
 from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.session import Intake
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,

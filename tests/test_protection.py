@@ -6,7 +6,7 @@ import pytest
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.draft import Draft
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, RECALLED, SUMMARY, recent_messages, stands_in, task_of
+from ctxguard.history import LEFT_OUT, LEFT_OUT_END, REACHED, RECALLED, SUMMARY, recent_messages, stands_in, task_of
 from ctxguard.stages import SlidingWindow, StableWindow
 
 

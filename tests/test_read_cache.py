@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
 from ctxguard import Artifact, Stabilizer
+from ctxguard.adapting.read_cache import ReadCache, RunCache
 from ctxguard.errors import HistoryError
-from ctxguard.read_cache import ReadCache, RunCache
 from ctxguard_openai import OpenAIAdapter, stabilize_messages
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from markdown_pages import ROOT, Reader, anchors_of, links_of
 
-from ctxguard.demo import demo_session
+from ctxguard.harness.demo import demo_session
 
 PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
 README = ROOT / "README.md"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Part, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
-from ctxguard.text_cache import TextCache
 from ctxguard.tokens import (
     ArtifactCounter,
     EstimateCounter,
@@ -23,6 +22,7 @@ from ctxguard.tokens import (
     find_counter,
     find_vocabulary,
 )
+from ctxguard.tokens.text_cache import TextCache
 
 HOSTILE = [
     "",

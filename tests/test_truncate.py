@@ -26,7 +26,7 @@ def test_estimate_tokens_fallback(monkeypatch):
     def missing(*args, **kwargs):
         raise TokenizerError("not here")
 
-    monkeypatch.setattr("ctxguard.truncate.find_counter", missing)
+    monkeypatch.setattr("ctxguard.compat.truncate.find_counter", missing)
     messages = [{"role": "user", "content": "x" * 36}]
     assert estimate_tokens(messages) == (4 + 36) // 4
 

@@ -8,8 +8,8 @@ import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
 from ctxguard.compaction import HistoryCompactor
+from ctxguard.compat.context_manager import ContextManager
 from ctxguard.content import context_result, recall_tool
-from ctxguard.context_manager import ContextManager
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.pii import DIGITS, STANDARD, Masker
 from ctxguard.stages import BoundToolOutput, MaskPII

@@ -7,12 +7,24 @@ from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from ctxguard.adapters import ReadCache
+from ctxguard.adapting.adapter import ReadCache
+from ctxguard.adapting.formats import ANTHROPIC, wanted_role
+from ctxguard.adapting.message_view import (
+    GONE,
+    Path,
+    View,
+    by_member,
+    edited,
+    get,
+    is_list,
+    members,
+    text_of,
+    wanted_field,
+    wanted_list,
+)
+from ctxguard.adapting.pieces import Piece, pieces, rejoined
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.formats import ANTHROPIC, wanted_role
-from ctxguard.lens import GONE, Path, View, by_member, edited, get, is_list, members, text_of, wanted_field, wanted_list
-from ctxguard.pieces import Piece, pieces, rejoined
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
 
 if TYPE_CHECKING:

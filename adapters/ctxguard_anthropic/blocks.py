@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from ctxguard.artifacts import Part, ToolCall
-from ctxguard.lens import (
+from ctxguard.adapting.message_view import (
     GONE,
     CallPlace,
     Path,
@@ -25,7 +24,8 @@ from ctxguard.lens import (
     wanted_field,
     wanted_text,
 )
-from ctxguard.parts import Dialect, file_part, image_part, named_part, text_part
+from ctxguard.adapting.parts import Dialect, file_part, image_part, named_part, text_part
+from ctxguard.artifacts import Part, ToolCall
 
 __all__ = ["BLOCKS", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
 

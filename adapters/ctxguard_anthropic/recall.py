@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ctxguard.content import results
+from ctxguard.files import results
 from ctxguard.stores import Store
 
 __all__ = ["recall_tool"]

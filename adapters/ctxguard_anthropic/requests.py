@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import astabilize_native, stabilize_native
 from ctxguard.errors import HistoryError
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
 

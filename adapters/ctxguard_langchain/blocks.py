@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from ctxguard.adapting.message_view import GONE, NAMES, Path, Slot, get, opaque, sealed
+from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 from ctxguard.artifacts import Part
-from ctxguard.lens import GONE, NAMES, Path, Slot, get, opaque, sealed
-from ctxguard.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
 
 __all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
 

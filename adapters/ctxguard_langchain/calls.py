@@ -7,9 +7,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
+from ctxguard.adapting.message_view import GONE, Path, argument_text, parsed
 from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import AdapterError
-from ctxguard.lens import GONE, Path, argument_text, parsed
 from ctxguard_langchain.blocks import CALL_FIELDS
 
 __all__ = ["call_changes", "calls_of", "native_call"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from ctxguard.adapting.message_view import get
 from ctxguard.errors import HistoryError
-from ctxguard.lens import get
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from ctxguard.adapters import ReadCache
+from ctxguard.adapting.adapter import ReadCache
+from ctxguard.adapting.message_view import CallPlace, Slot, View, edited, is_list, wanted_list, written_each
+from ctxguard.adapting.reasoning import spoken_changes, spoken_slots
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
-from ctxguard.lens import CallPlace, Slot, View, edited, is_list, wanted_list, written_each
-from ctxguard.reasoning import spoken_changes, spoken_slots
 from ctxguard_langchain.blocks import BLOCKS, block_changes
 from ctxguard_langchain.calls import call_changes, calls_of, native_call
 

@@ -11,7 +11,7 @@ except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from ctxguard.adapters import (
+from ctxguard.adapting.adapter import (
     astabilize_native,
     first_seen,
     stabilize_native,

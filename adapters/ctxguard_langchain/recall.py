@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from ctxguard.content import results
+from ctxguard.files import results
 from ctxguard.stores import Store
 
 __all__ = ["recall_tool"]

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapters import astabilize_native, stabilize_native, wanted_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, stabilize_native, wanted_stabilizer
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter

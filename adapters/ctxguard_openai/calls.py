@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from ctxguard.adapting.message_view import (
+    CallPlace,
+    Path,
+    argument_text,
+    get,
+    is_record,
+    misread,
+    text_of,
+    wanted_field,
+)
 from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import CallPlace, Path, argument_text, get, is_record, misread, text_of, wanted_field
 
 __all__ = ["Message", "calls_of"]
 

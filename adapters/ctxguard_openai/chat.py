@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ctxguard.adapters import ReadCache
+from ctxguard.adapting.adapter import ReadCache
+from ctxguard.adapting.formats import CHAT, wanted_role
+from ctxguard.adapting.message_view import (
+    Slot,
+    View,
+    edited,
+    get,
+    is_list,
+    text_of,
+    wanted_field,
+    wanted_list,
+    written_each,
+)
+from ctxguard.adapting.reasoning import SPOKEN, spoken_changes, spoken_slots
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
-from ctxguard.formats import CHAT, wanted_role
-from ctxguard.lens import Slot, View, edited, get, is_list, text_of, wanted_field, wanted_list, written_each
-from ctxguard.reasoning import SPOKEN, spoken_changes, spoken_slots
 from ctxguard_openai.calls import Message, calls_of
 from ctxguard_openai.contents import PARTS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ctxguard.lens import Path, Slot, get
-from ctxguard.parts import Dialect, audio_part, file_part, image_part, opaque_part, text_part
+from ctxguard.adapting.message_view import Path, Slot, get
+from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, opaque_part, text_part
 
 __all__ = ["PARTS"]
 

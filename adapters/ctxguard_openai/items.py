@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.formats import RESPONSES, refuse_foreign, unknown_part
-from ctxguard.lens import (
+from ctxguard.adapting.formats import RESPONSES, refuse_foreign, unknown_part
+from ctxguard.adapting.message_view import (
     GONE,
     CallPlace,
     Path,
@@ -26,6 +25,7 @@ from ctxguard.lens import (
     wanted_field,
     within,
 )
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard_openai.contents import PARTS
 
 Item: TypeAlias = Mapping[str, object]

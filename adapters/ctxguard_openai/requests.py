@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ctxguard.adapters import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import astabilize_native, stabilize_native
 from ctxguard_openai.chat import Message, OpenAIAdapter
 from ctxguard_openai.responses import Item, ResponsesAdapter
 

@@ -12,10 +12,10 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final
 
+from ctxguard.adapting.message_view import Path, by_member, get, is_list, wanted_list
+from ctxguard.adapting.read_cache import RunCache
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, by_member, get, is_list, wanted_list
-from ctxguard.read_cache import RunCache
 from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
 
 __all__ = ["Item", "ResponsesAdapter"]

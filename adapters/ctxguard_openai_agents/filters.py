@@ -17,7 +17,7 @@ except ImportError as error:
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
-from ctxguard.adapters import unmasked_arguments, wanted_stabilizer, wanted_vault
+from ctxguard.adapting.adapter import unmasked_arguments, wanted_stabilizer, wanted_vault
 from ctxguard.errors import ConfigError
 from ctxguard_openai import astabilize_input
 

@@ -18,11 +18,11 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from ctxguard.adapters import ReadCache
+from ctxguard.adapting.adapter import ReadCache
+from ctxguard.adapting.message_view import GONE, Slot, View, by_member, edited, is_list, misread, wanted_list, within
+from ctxguard.adapting.pieces import Piece, pieces, rejoined
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.lens import GONE, Slot, View, by_member, edited, is_list, misread, wanted_list, within
-from ctxguard.pieces import Piece, pieces, rejoined
 from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
 
 __all__ = ["PydanticAIAdapter"]

@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapters import (
+from ctxguard.adapting.adapter import (
     astabilize_native,
     first_seen,
     tool_step,
@@ -22,7 +22,7 @@ from ctxguard.adapters import (
 )
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.validation import whole_number
+from ctxguard.settings import whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.parts import is_fixed, part_slots, rendered
 

@@ -15,8 +15,20 @@ from typing import Any, Final
 from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from ctxguard.adapting.message_view import (
+    GONE,
+    CallPlace,
+    Path,
+    Slot,
+    audio,
+    edited,
+    file,
+    image,
+    opaque,
+    parsed,
+    sealed,
+)
 from ctxguard.artifacts import Part, ToolCall
-from ctxguard.lens import GONE, CallPlace, Path, Slot, audio, edited, file, image, opaque, parsed, sealed
 
 __all__ = ["call_place", "edited_part", "is_fixed", "part_slots", "rendered"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_ai import Tool
 
-from ctxguard.content import results
+from ctxguard.files import results
 from ctxguard.stores import Store
 
 __all__ = ["recall_tool"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Span

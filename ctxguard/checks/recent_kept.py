@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ctxguard.draft import Draft
-from ctxguard.protection import asked_by_user, recent_messages
+from ctxguard.history import asked_by_user, recent_messages
 from ctxguard.report import Finding
 
 __all__ = ["RecentKept"]

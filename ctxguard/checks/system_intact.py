@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
+from ctxguard.history import AUTHORITY
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY
 from ctxguard.report import Finding
 
 __all__ = ["SystemIntact"]

@@ -13,7 +13,7 @@ from ctxguard.compaction.summaries import key_of
 from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
 from ctxguard.draft import Cut, Draft
-from ctxguard.protection import RECALLED, stands_in, task_of
+from ctxguard.history import RECALLED, stands_in, task_of
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 

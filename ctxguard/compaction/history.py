@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
-from ctxguard.adapters import finished
+from ctxguard.adapting.adapter import finished
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.fold import Fold, FoldedHistory
 from ctxguard.compaction.native import read_native, write_native
@@ -23,13 +23,13 @@ from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.protection import SUMMARY
+from ctxguard.history import SUMMARY
+from ctxguard.settings import OfOneProcess, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
-from ctxguard.text_cache import TextCache
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
-from ctxguard.validation import OfOneProcess, instance, opened
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker

@@ -17,7 +17,7 @@ from ctxguard.compaction.transcript import chunked
 from ctxguard.drivers import Ask
 from ctxguard.errors import SummarizerError
 from ctxguard.stores import Store
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["Breaker", "Summaries", "Summarizer", "key_of"]
 

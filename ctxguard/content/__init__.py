@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from ctxguard.content.compression import MessageCompressor as MessageCompressor
     from ctxguard.content.compression import SnapshotCompressor as SnapshotCompressor
     from ctxguard.content.detection import detect as detect
-    from ctxguard.content.files import FileMetadata as FileMetadata
-    from ctxguard.content.processors.images import BinaryContent as BinaryContent
-    from ctxguard.content.reader import FileExtractionResult as FileExtractionResult
-    from ctxguard.content.reader import read_file as read_file
-    from ctxguard.content.reader import read_file_as_string as read_file_as_string
-    from ctxguard.content.results import context_result as context_result
-    from ctxguard.content.results import handle_of as handle_of
-    from ctxguard.content.results import recall as recall
-    from ctxguard.content.results import recall_tool as recall_tool
     from ctxguard.content.views import Bounded as Bounded
     from ctxguard.content.views import FileType as FileType
     from ctxguard.content.views import TruncationInfo as TruncationInfo
+    from ctxguard.files.images import BinaryContent as BinaryContent
+    from ctxguard.files.opening import FileMetadata as FileMetadata
+    from ctxguard.files.reader import FileExtractionResult as FileExtractionResult
+    from ctxguard.files.reader import read_file as read_file
+    from ctxguard.files.reader import read_file_as_string as read_file_as_string
+    from ctxguard.files.results import context_result as context_result
+    from ctxguard.files.results import handle_of as handle_of
+    from ctxguard.files.results import recall as recall
+    from ctxguard.files.results import recall_tool as recall_tool
 
 _HOME = {
-    "BinaryContent": "content.processors.images",
+    "BinaryContent": "files.images",
     "Bounded": "content.views",
     "CompressionLevel": "config",
     "ConsoleMessageCompressor": "content.compression",
     "ContextConfig": "config",
-    "FileExtractionResult": "content.reader",
-    "FileMetadata": "content.files",
+    "FileExtractionResult": "files.reader",
+    "FileMetadata": "files.opening",
     "FileType": "content.views",
     "MessageCompressor": "content.compression",
     "SnapshotCompressor": "content.compression",
     "TruncationConfig": "config",
     "TruncationInfo": "content.views",
     "bound": "content.bounding",
-    "context_result": "content.results",
+    "context_result": "files.results",
     "detect": "content.detection",
     "get_truncation_config": "config",
-    "handle_of": "content.results",
+    "handle_of": "files.results",
     "load_context_config": "config",
-    "read_file": "content.reader",
-    "read_file_as_string": "content.reader",
-    "recall": "content.results",
-    "recall_tool": "content.results",
+    "read_file": "files.reader",
+    "read_file_as_string": "files.reader",
+    "recall": "files.results",
+    "recall_tool": "files.results",
 }
 __all__ = [  # noqa: PLE0604 - the names above, which are loaded when they are asked for
     *_HOME

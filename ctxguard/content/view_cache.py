@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["ViewCache"]
 

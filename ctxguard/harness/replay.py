@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapters import finished
+from ctxguard.adapting.adapter import finished
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.harness.pricing import PriceModel, common_prefix

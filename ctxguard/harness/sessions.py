@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapters import OF_OBJECTS, Adapter, detect_adapter, find_adapter
+from ctxguard.adapting.adapter import OF_OBJECTS, Adapter, detect_adapter, find_adapter
+from ctxguard.adapting.message_view import get, is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
-from ctxguard.lens import get, is_list
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
 
 __all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]

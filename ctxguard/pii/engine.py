@@ -9,7 +9,7 @@ no gate, no anchor and no memory with the fast one. Both hand each candidate to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -19,7 +19,16 @@ from ctxguard.pii.fold import View, view_of
 from ctxguard.pii.gates import NUMBERS, TOKENS, gatekeeper
 from ctxguard.pii.literals import Condition, condition_of, forms_of, may_match
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
-from ctxguard.pii.prepared import EDGE, MEMO, WINDOW, Prepared, Surroundings, Together, any_of, before, joined
+from ctxguard.pii.prepared import (
+    EDGE,
+    MEMO,
+    Prepared,
+    Surroundings,
+    Together,
+    before,
+    context_gate,
+    joined,
+)
 from ctxguard.pii.shapes import Seen, Window, number_windows, token_starts
 from ctxguard.pii.spans import Span, resolve
 
@@ -64,7 +73,9 @@ class Engine:
         self._numbers = tuple(p for p in prepared if p.rule.kind == "number")
         self._tokens = tuple(p for p in prepared if p.rule.kind == "token")
         self._texts = tuple(p for p in prepared if p.rule.kind == "text")
-        self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS])
+        rare = {p: gate for p in self._numbers if (gate := context_gate(p.rule)) is not None}
+        self._opened = gatekeeper([*(p.gate for p in self._texts), TOKENS, NUMBERS, *rare.values()])
+        self._context_gates = {p: number for number, p in enumerate(rare, len(self._texts) + 2)}
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         self._fits: dict[Window, tuple[Fit, ...]] = {}
@@ -80,13 +91,14 @@ class Engine:
         seen = view_of(text, self._trusts)
         found: Found = []
         tokens = len(self._texts)
-        for gate in self._opened(seen):
+        gates = self._opened(seen)
+        for gate in gates:
             if gate < tokens:
                 self._match(self._texts[gate], seen, found)
             elif gate == tokens:
                 self._match_tokens(seen, found)
-            else:
-                self._match_numbers(seen, found)
+            elif gate == tokens + 1:
+                self._match_numbers(seen, gates, found)
         if self._deny:
             self._match_denied(seen.text, found)
         return _chosen(seen, found) if found else ()
@@ -106,9 +118,8 @@ class Engine:
         for match in token.finditer(seen.text) if token is not None else ():
             start, end = match.span()
             self._judge(self._token_rule(match), seen.text, start, end, found)
-        for begin, (shape, first, limit) in number_windows(seen.shape):
-            starts = (match.start() for match in _NUMBER.finditer(shape, first, limit))
-            for start, stop, together in self._fit(shape, starts):
+        for begin, window in number_windows(seen.shape):
+            for start, stop, together in self._fit(*window):
                 self._judge_surest(together.rules, seen.text, begin + start, begin + stop, found)
         self._match_denied(seen.text, found)
         return _chosen(seen, found)
@@ -172,23 +183,25 @@ class Engine:
     def _token_rule(self, match: re.Match[str]) -> Prepared:
         return self._tokens[int((match.lastgroup or "t0")[1:])]
 
-    def _match_numbers(self, seen: Seen, found: Found) -> None:
-        text, known, take = seen.text, self._fits.get, self._take
+    def _match_numbers(self, seen: Seen, gates: Sequence[int], found: Found) -> None:
+        text, standing, known = seen.text, self._surroundings.standing, self._fits.get
+        is_ascii = text.isascii()
         for begin, window in number_windows(seen.shape) if self._numbers else ():
             fits = known(window)
             if fits is None:
                 fits = self._remember(window)
                 known = self._fits.get
             for start, stop, together in fits:
-                place = begin + start
-                words = text[place - WINDOW if place > WINDOW else 0 : place]
-                kept = together.known.get(words)
-                if kept is None:
-                    kept = self._surroundings.remember(together, words)
-                for prepared in kept:
-                    # the first that takes a number in full is the surest: no other is kept of the same characters
-                    if take(prepared, text, place, begin + stop, found):
-                        break
+                if is_ascii and together.gates and together.gates.isdisjoint(gates):
+                    continue
+                if kept := standing(together, text, begin + start):
+                    self._take_surest(kept, text, begin + start, begin + stop, found)
+
+    def _take_surest(self, rules: tuple[Prepared, ...], text: str, start: int, end: int, found: Found) -> None:
+        """Take a number by the first rule that takes it in full: no other is kept of the same characters."""
+        for prepared in rules:
+            if self._take(prepared, text, start, end, found):
+                break
 
     def _take_standing(self, prepared: Prepared, text: str, start: int, end: int, found: Found) -> None:
         if not prepared.has_words or self._surroundings.standing(prepared.alone, text, start):
@@ -200,18 +213,16 @@ class Engine:
             found += ((last, Span(*match.span(), label)) for match in pattern.finditer(text))
 
     def _remember(self, window: Window) -> tuple[Fit, ...]:
-        shape, first, limit = window
-        starts = (match.start() for match in _NUMBER.finditer(shape, first, limit))
-        fits = self._fit(shape, [start for start in starts if self._fits_any(shape, start)])
+        fits = self._fit(*window)
         if len(self._fits) >= MEMO:
             self._fits = {}
         self._fits[window] = fits
         return fits
 
-    def _fit(self, shape: str, starts: Iterable[int]) -> tuple[Fit, ...]:
-        """Return which number rules a shape fits, and where in it, from any of some places on."""
+    def _fit(self, shape: str, first: int, limit: int) -> tuple[Fit, ...]:
+        """Return which number rules a shape fits, and where in it, from `first` on and before `limit`."""
         fits: dict[tuple[int, int], list[Prepared]] = {}
-        for start in starts:
+        for start in (match.start() for match in _NUMBER.finditer(shape, first, limit)):
             room = len(shape) - start
             for width, match_at, prepared in self._shapes:
                 if width > room:
@@ -220,12 +231,12 @@ class Engine:
                 if match is not None:
                     fits.setdefault(match.span(prepared.group), []).append(prepared)
         ranked = {span: sorted(fits[span], key=attrgetter("rank")) for span in sorted(fits)}
-        return tuple((*span, self._together(tuple(rules))) for span, rules in ranked.items())
+        return tuple((*span, self._together(*self._gated(tuple(rules)))) for span, rules in ranked.items())
 
-    @cached_property
-    def _fits_any(self) -> Callable[[str, int], re.Match[str] | None]:
-        """Matches where one of the number rules does, which is seldom."""
-        return any_of(self._numbers).match
+    def _gated(self, rules: tuple[Prepared, ...]) -> tuple[tuple[Prepared, ...], frozenset[int]]:
+        """Return rules with the gates one of which is open where they find something; none where one has none."""
+        gates = [self._context_gates[rule] for rule in rules if rule in self._context_gates]
+        return rules, frozenset(gates if len(gates) == len(rules) else ())
 
     @cached_property
     def _shapes(self) -> list[tuple[int, Callable[[str, int], re.Match[str] | None], Prepared]]:
@@ -259,7 +270,7 @@ class Engine:
             return False
         if prepared.tail is not None and (more := prepared.tail.match(text, end)) is not None:
             end = more.end()
-        found.append((prepared.order, Span(start, end, prepared.label, prepared.score)))
+        found.append((prepared.order, Span(start, end, prepared.rule.label, prepared.rule.score)))
         return whole
 
     def _allows(self, value: str) -> bool:

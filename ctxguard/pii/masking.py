@@ -17,7 +17,7 @@ from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.pii.standard import STANDARD
 from ctxguard.pii.steps import Steps
 from ctxguard.pii.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii.vault import SessionVault

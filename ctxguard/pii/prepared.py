@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
@@ -14,7 +14,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.gates import Gate
 from ctxguard.pii.literals import width_of, words_of
 from ctxguard.pii.shapes import Seen
-from ctxguard.pii.words import LEFT
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules import Rule
@@ -27,8 +26,8 @@ __all__ = [
     "Surroundings",
     "Together",
     "Words",
-    "any_of",
     "before",
+    "context_gate",
     "joined",
     "sources",
 ]
@@ -90,8 +89,6 @@ class Prepared:
     def __init__(self, rule: Rule, order: int) -> None:
         self.rule = rule
         self.order = order
-        self.label = rule.label
-        self.score = rule.score
         self.gate = _gate(rule)
         self.is_valid = _function(rule)
         self._source = {field: (expression, flags) for field, expression, flags in sources(rule)}
@@ -144,6 +141,12 @@ class Prepared:
     def quiet(self) -> Words | None:
         """Words right before that silence it."""
         return _words(self._source["quiet"][0], by_literals=False) if self.rule.quiet else None
+
+    @cached_property
+    def words(self) -> tuple[tuple[Words, bool], ...]:
+        """Words that have a say, and whether they must stand before or must not."""
+        said = ((self.context, True), (self.quiet, False))
+        return tuple((words, wanted) for words, wanted in said if words is not None)
 
     @cached_property
     def has_letters(self) -> bool:
@@ -209,6 +212,13 @@ def _gate(rule: Rule) -> Gate:
     return Gate("hex" if "h" in rule.shape else "shape", rule.gate, rule.shape)
 
 
+def context_gate(rule: Rule) -> Gate | None:
+    """Return the gate that is open in an ASCII text with a context word of a rule; None where that is not worth it."""
+    literals = words_of(rule.context) if rule.rare_context and rule.needs_context else ()
+    either = "|".join(map(re.escape, sorted(literals)))
+    return Gate("digits", "", f"(?i:{either})") if either else None
+
+
 def _function(rule: Rule) -> Verdict | None:
     """Return the validator; one given by name (`module:function:argument`) is imported."""
     if not isinstance(rule.validate, str):
@@ -239,26 +249,29 @@ class Together:
 
     Attributes:
         rules: the rules.
+        gates: numbers of gates one of which is open in every ASCII text that they find something in; none where that is
+            not known of all of them.
         known: which of them stand after which characters, as far as is remembered.
     """
 
     rules: tuple[Prepared, ...]
+    gates: frozenset[int] = frozenset()
     known: dict[str, tuple[Prepared, ...]] = field(default_factory=dict, repr=False)
 
     def standing_after(self, window: str) -> tuple[Prepared, ...]:
         """Return those of the rules that characters in small letters right before let stand."""
         answers: dict[int, bool] = {}
-
-        def hold(words: Words) -> bool:
-            if words.number not in answers:
-                answers[words.number] = words.stand_in(window)
-            return answers[words.number]
-
-        return tuple(
-            rule
-            for rule in self.rules
-            if (rule.context is None or hold(rule.context)) and (rule.quiet is None or not hold(rule.quiet))
-        )
+        kept = []
+        for rule in self.rules:
+            for words, wanted in rule.words:
+                answer = answers.get(words.number)
+                if answer is None:
+                    answer = answers[words.number] = words.stand_in(window)
+                if answer is not wanted:
+                    break
+            else:
+                kept.append(rule)
+        return tuple(kept)
 
 
 class Surroundings:
@@ -271,10 +284,9 @@ class Surroundings:
         """Return those of some rules that the words before a place let stand, in their order."""
         window = text[start - WINDOW if start > WINDOW else 0 : start]
         kept = together.known.get(window)
-        return self.remember(together, window) if kept is None else kept
+        return self._remember(together, window) if kept is None else kept
 
-    def remember(self, together: Together, window: str) -> tuple[Prepared, ...]:
-        """Return those that some characters right before let stand, and remember the answer."""
+    def _remember(self, together: Together, window: str) -> tuple[Prepared, ...]:
         if len(self._remembered) >= MEMO:
             forgotten, self._remembered = self._remembered, []
             for one in forgotten:
@@ -282,39 +294,6 @@ class Surroundings:
         self._remembered.append(together)
         kept = together.known[window] = together.standing_after(window.lower())
         return kept
-
-
-def any_of(numbers: Iterable[Prepared]) -> re.Pattern[str]:
-    """Return one expression that matches where one of some number rules does.
-
-    Most begin alike, and what they begin with is matched once. A rule whose expression counts groups or sets flags
-    cannot be joined: with one the answer is yes everywhere.
-    """
-    alike, others = [], []
-    for number, prepared in enumerate(numbers):
-        source = prepared.rule.pattern
-        if _NOT_JOINED.search(source) is not None:
-            return re.compile("")
-        apart = _NAMED.sub(rf"\g<0>_{number}_", source)
-        if apart.startswith(LEFT) and not _has_alternatives(apart):
-            alike.append(apart.removeprefix(LEFT))
-        else:
-            others.append(apart)
-    return re.compile(f"{LEFT}(?:{_either(alike)})|{_either(others)}", re.ASCII)
-
-
-def _has_alternatives(source: str) -> bool:
-    """Tell whether an expression has alternatives outside its groups: what it begins with is of the first alone."""
-    depth = 0
-    for sign in _SIGN.findall(source):
-        depth += (sign == "(") - (sign == ")")
-        if sign == "|" and not depth:
-            return True
-    return False
-
-
-def _either(sources: Iterable[str]) -> str:
-    return "|".join(f"(?:{source})" for source in sources) or "(?!)"
 
 
 def joined(tokens: tuple[Prepared, ...]) -> re.Pattern[str] | None:

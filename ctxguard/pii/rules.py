@@ -45,6 +45,8 @@ class Rule:
             text: yes, no, or how many of its characters are the finding; None takes every match.
         context: words one of which stands shortly before, as a regular expression over small letters.
         needs_context: True where nothing is found without a context word.
+        rare_context: True where few texts hold such a word and many what the pattern matches, as they do dates: a text
+            is asked once whether it holds any, and if not its numbers are passed over. For `kind="number"`.
         quiet: words right before that make it something else, as a regular expression over small letters.
         tail: regular expression of what belongs to a finding if it follows (an extension).
         score: how sure a finding is, 0 to 1.
@@ -68,6 +70,7 @@ class Rule:
     validate: str | Callable[[str], bool | int] | None = field(default=None, kw_only=True)
     context: str = field(default="", kw_only=True)
     needs_context: bool = field(default=False, kw_only=True)
+    rare_context: bool = field(default=False, kw_only=True)
     quiet: str = field(default="", kw_only=True)
     tail: str = field(default="", kw_only=True)
     score: float = field(default=1.0, kw_only=True)

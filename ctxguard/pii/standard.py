@@ -287,6 +287,7 @@ CORE_RULES: Final = (
         validate=_HERE + "date",
         context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,20}}\Z",
         needs_context=True,
+        rare_context=True,
     ),
     *(
         shipped(

@@ -12,10 +12,10 @@ from ctxguard.content.views import NO_LIMITS, FileType, Limits
 from ctxguard.draft import Draft
 from ctxguard.drivers import Ask
 from ctxguard.errors import ConfigError
+from ctxguard.history import AUTHORITY, stands_in
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY, stands_in
-from ctxguard.text_cache import TextCache
-from ctxguard.validation import opened, whole_number
+from ctxguard.settings import opened, whole_number
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -207,7 +207,7 @@ def _bounds(setting: object, name: str) -> ToolBounds:
     if isinstance(setting, FileType):
         return ToolBounds(file_type=setting)
     from ctxguard.config import TruncationConfig, get_truncation_config
-    from ctxguard.content.results import preview_limits
+    from ctxguard.files.results import preview_limits
 
     preset = get_truncation_config(setting) if isinstance(setting, str) else setting
     if not isinstance(preset, TruncationConfig):

@@ -15,13 +15,13 @@ from urllib.parse import quote
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import REACHED, Unit, stands_in
+from ctxguard.history import REACHED, Unit, stands_in
+from ctxguard.settings import OfOneProcess
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed
 from ctxguard.stages.selection import SelectedHistory, must_stay, selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
-from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ctxguard.draft import Cut, Draft
-from ctxguard.protection import AUTHORITY
+from ctxguard.history import AUTHORITY
 
 __all__ = ["moved_cut", "with_cut"]
 

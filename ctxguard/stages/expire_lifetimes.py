@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
+from ctxguard.history import asked_by_user
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import asked_by_user
 
 __all__ = ["ExpireLifetimes"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
-from ctxguard.protection import AUTHORITY, Unit, recent_messages, units
+from ctxguard.history import AUTHORITY, Unit, recent_messages, units
 
 __all__ = ["DropVerboseOutput", "FillBudget"]
 

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
+from ctxguard.history import AUTHORITY, Unit, task_of, units
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY, Unit, task_of, units
 
 __all__ = ["Followed", "GrowingHistory"]
 

@@ -11,10 +11,10 @@ from typing import Final, TypeAlias, overload
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
-from ctxguard.protection import asked_by_user
+from ctxguard.history import asked_by_user
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.sliding_window import reports_error
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Scores"]
 

@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import ASKED_BEHIND, LEFT_OUT, LEFT_OUT_END, OPENINGS, Unit, is_record, stands_in
+from ctxguard.history import ASKED_BEHIND, LEFT_OUT, LEFT_OUT_END, OPENINGS, Unit, is_record, stands_in
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import moved_cut, with_cut
 from ctxguard.stages.growing import Followed

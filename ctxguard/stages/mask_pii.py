@@ -12,7 +12,7 @@ from ctxguard.artifacts import Artifact, Kind, Slot
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.validation import instance
+from ctxguard.settings import instance
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession

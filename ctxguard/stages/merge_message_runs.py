@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Part
 from ctxguard.draft import Cut, Draft
-from ctxguard.protection import ASKED_BEHIND, MESSAGES, asked_by_user, stands_in
+from ctxguard.history import ASKED_BEHIND, MESSAGES, asked_by_user, stands_in
 from ctxguard.stages.cuts import moved_cut
 
 __all__ = ["MergeMessageRuns"]

@@ -14,7 +14,7 @@ from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["MergeSimilar", "RunsHistory", "noted_all"]
 

@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Change, Cut, Draft, Stage
 from ctxguard.errors import ConfigError
-from ctxguard.protection import AUTHORITY, RECALLED, Unit, asked_by_user, stands_in
+from ctxguard.history import AUTHORITY, RECALLED, Unit, asked_by_user, stands_in
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.lexical import Document, LexicalIndex

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import ConfigError
-from ctxguard.protection import Unit
+from ctxguard.history import Unit
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import GrowingHistory
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.protection import is_record, stands_in
+from ctxguard.history import is_record, stands_in
+from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.growing import Followed, GrowingHistory
 from ctxguard.stages.selection import SelectedHistory, check_every, selected
-from ctxguard.text_cache import TextCache
-from ctxguard.validation import whole_number
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
     "DEFAULT_RULES",

@@ -17,8 +17,8 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.history import AUTHORITY, Unit, asked_by_user, is_record, task_of, units
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.protection import AUTHORITY, Unit, asked_by_user, is_record, task_of, units
 from ctxguard.stages.cuts import with_cut
 from ctxguard.stages.squeezing import squeezed_to, water_level
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
+from ctxguard.settings import OfOneProcess
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import check_limit, check_names, expiry, size_of
-from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Self
 
 from ctxguard.errors import StoreError
+from ctxguard.settings import OfOneProcess
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
-from ctxguard.validation import OfOneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from ctxguard import Report, Stabilizer
-from ctxguard.adapters import stabilize_native
-from ctxguard.demo import demo_session
+from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.harness.demo import demo_session
 from ctxguard.report import Decision
 
 PICTURE = Path(__file__).resolve().parents[1] / "assets" / "before_after.svg"

@@ -11,7 +11,7 @@ import hashlib
 import pytest
 
 from ctxguard import Stabilizer
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Kind
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard_anthropic import AnthropicAdapter, stabilize_request

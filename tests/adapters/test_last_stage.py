@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ctxguard import ContextConfig, Stabilizer
-from ctxguard.adapters import stabilize_native
-from ctxguard.context_manager import ContextManager
+from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.compat.context_manager import ContextManager
 from ctxguard.harness.replay import replay
 from ctxguard.harness.sessions import Session
 from ctxguard.policies import agent_stages

@@ -107,7 +107,7 @@ def test_what_stands_beside_the_content_and_cannot_be_read_is_refused(fields, fa
 
 def test_langchain_reads_and_frees_the_same():
     messages = pytest.importorskip("langchain_core.messages")
-    from ctxguard.adapters import stabilize_native
+    from ctxguard.adapting.adapter import stabilize_native
     from ctxguard_langchain import LangChainAdapter
 
     stored = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": f"write to {MAIL}"}]}

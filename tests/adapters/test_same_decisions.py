@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Stabilizer
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.errors import BudgetExceededError
 from ctxguard.testing import histories, law_findings
 from ctxguard_anthropic import AnthropicAdapter

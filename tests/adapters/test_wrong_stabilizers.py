@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from ctxguard import Stabilizer
-from ctxguard.context_manager import ContextManager
+from ctxguard.compat.context_manager import ContextManager
 from ctxguard.errors import ConfigError
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ctxguard.content.files import detect_file
-from ctxguard.content.processors.documents import cached_at
 from ctxguard.content.views import FileType
-from ctxguard.content.worker import CONVERTERS
+from ctxguard.files.documents import cached_at
+from ctxguard.files.opening import detect_file
+from ctxguard.files.worker import CONVERTERS
 
 KINDS = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx", FileType.SPREADSHEET: "spreadsheet"}
 

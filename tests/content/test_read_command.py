@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ctxguard.content.cli import read
+from ctxguard.files.cli import read
 
 app = typer.Typer()
 app.command()(read)

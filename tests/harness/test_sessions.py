@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.errors import AdapterError, ConfigError, HistoryError, SessionFileError
 from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
 from ctxguard.harness.checking import check_session

@@ -240,3 +240,26 @@ def test_a_token_with_a_dot_in_it_is_found_after_dots(before):
 
     assert [(span.start, span.label) for span in found] == [(len(before), "SECRET")]
     assert found == STANDARD.scan(before + token)
+
+
+def test_numbers_whose_words_are_seldom_are_passed_over_where_no_such_word_stands():
+    badge = Rule(
+        "badge", "BADGE", r"\d{6}", kind="number", context="badge|ausweis|工牌", needs_context=True, rare_context=True
+    )
+    rules = RuleSet("own", (badge,))
+
+    for text in (
+        "BADGE: 123456",
+        "badge no 123456, 654321",
+        "工牌 123456",
+        "é 123456 badge",
+        "Ausweis\n123456",
+        "123456",
+    ):
+        assert rules.find(text) == rules.scan(text)
+    assert [len(rules.find(text)) for text in ("BADGE: 123456", "工牌: 123456", "é badge 123456", "123456")] == [
+        1,
+        1,
+        1,
+        0,
+    ]

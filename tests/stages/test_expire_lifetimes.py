@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
-from ctxguard.protection import RECALLED
+from ctxguard.history import RECALLED
 from ctxguard.stages import ExpireLifetimes
 
 

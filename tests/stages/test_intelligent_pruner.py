@@ -9,8 +9,8 @@ from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.artifacts import ToolCall
+from ctxguard.history import LEFT_OUT, LEFT_OUT_END, REACHED, SUMMARY
 from ctxguard.pii import DIGITS
-from ctxguard.protection import LEFT_OUT, LEFT_OUT_END, REACHED, SUMMARY
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,

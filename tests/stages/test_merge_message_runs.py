@@ -11,8 +11,8 @@ from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
+from ctxguard.history import REACHED, RECALLED, SUMMARY, asked_by_user
 from ctxguard.policies import POLICIES
-from ctxguard.protection import REACHED, RECALLED, SUMMARY, asked_by_user
 from ctxguard.stages import MergeMessageRuns, StableWindow
 from ctxguard.testing import histories
 from ctxguard_openai import stabilize_messages

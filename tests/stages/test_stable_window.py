@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
+from ctxguard.history import REACHED, SUMMARY
 from ctxguard.policies import agent_stages
-from ctxguard.protection import REACHED, SUMMARY
 from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
 
 

@@ -17,8 +17,8 @@ from ctxguard.artifacts import Part
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard.errors import ConfigError
 from ctxguard.harness import read_sessions
+from ctxguard.history import REACHED, SUMMARY
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.protection import REACHED, SUMMARY
 from ctxguard.stages import (
     BoundToolOutput,
     CheckpointManager,

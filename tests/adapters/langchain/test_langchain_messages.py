@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from ctxguard import Kind, Stabilizer
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, ToolCall
 from ctxguard.errors import AdapterError, HistoryError
 from ctxguard_langchain import LangChainAdapter

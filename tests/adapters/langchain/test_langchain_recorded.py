@@ -10,7 +10,7 @@ import pytest
 from conversions import as_langchain_sends, langchain_of
 
 from ctxguard import Stabilizer
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.errors import BudgetExceededError
 from ctxguard.testing import law_findings
 from ctxguard.tokens import REPLY_TOKENS

@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from ctxguard import Stabilizer
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai import PydanticAIAdapter

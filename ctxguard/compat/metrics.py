@@ -15,9 +15,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
 from ctxguard.artifacts import Artifact
+from ctxguard.compat.truncate import estimate_tokens
 from ctxguard.errors import ConfigError
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
-from ctxguard.truncate import estimate_tokens
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

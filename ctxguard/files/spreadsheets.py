@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.files import RefusedError, spelled
 from ctxguard.content.processors.tables import Record, Table, TableShape, write_row
 from ctxguard.content.processors.trees import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
+from ctxguard.files.opening import RefusedError, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from ctxguard.adapting.message_view import Path, get, opaque, place_name
 from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
-from ctxguard.lens import Path, get, opaque, place_name
 
 __all__ = ["ANTHROPIC", "CHAT", "RESPONSES", "Format", "refuse_foreign", "unknown_part", "wanted_role"]
 

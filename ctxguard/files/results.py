@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast, ove
 from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config, load_context_config
 from ctxguard.content.bounding import bound, show
 from ctxguard.content.detection import detect
-from ctxguard.content.encoding import decode, find_encoding
 from ctxguard.content.fitting import measure
 from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError
+from ctxguard.files.encodings import decode, find_encoding
+from ctxguard.settings import instance, opened
 from ctxguard.tokens import find_counter
-from ctxguard.validation import instance, opened
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store

@@ -9,11 +9,11 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
+from ctxguard.adapting.message_view import is_list
+from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError, ConfigError
-from ctxguard.lens import is_list
 from ctxguard.prefix_memory import PrefixMemory
-from ctxguard.read_cache import ReadCache
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind
 from ctxguard.errors import ConfigError, TokenizerError
-from ctxguard.text_cache import TextCache
+from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
     "ArtifactCounter",

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.media import audio_tokens, file_tokens, image_size, image_tokens
 from ctxguard.tokens import EstimateCounter
+from ctxguard.tokens.media import audio_tokens, file_tokens, image_size, image_tokens
 
 __all__ = [
     "GONE",

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.config import ContextConfig, load_context_config
 from ctxguard.content.bounding import show
-from ctxguard.content.encoding import find_encoding
-from ctxguard.content.files import (
+from ctxguard.content.fitting import fit
+from ctxguard.content.processors.tables import find_delimiter, write_row
+from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.errors import ConfigError
+from ctxguard.files.documents import converted, default_cache_dir
+from ctxguard.files.encodings import find_encoding
+from ctxguard.files.images import BinaryContent, fit_image
+from ctxguard.files.opening import (
     FileMetadata,
     RefusedError,
     detect_file,
@@ -22,12 +28,6 @@ from ctxguard.content.files import (
     read_source,
     spelled,
 )
-from ctxguard.content.fitting import fit
-from ctxguard.content.processors.documents import converted, default_cache_dir
-from ctxguard.content.processors.images import BinaryContent, fit_image
-from ctxguard.content.processors.tables import find_delimiter, write_row
-from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
-from ctxguard.errors import ConfigError
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, requ
 def _read_spreadsheet(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
-    from ctxguard.content.processors.spreadsheets import read_sheets
+    from ctxguard.files.spreadsheets import read_sheets
 
     limits = file_limits(request.config) if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)

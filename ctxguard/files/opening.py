@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.content.detection import detect
-from ctxguard.content.encoding import decode, find_encoding
 from ctxguard.content.views import FileType, Source
+from ctxguard.files.encodings import decode, find_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

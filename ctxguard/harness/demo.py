@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ctxguard.adapters import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.harness.sessions import Session, parse_records, parse_session
 from ctxguard.report import Decision, Report
 from ctxguard.stabilizer import Stabilizer

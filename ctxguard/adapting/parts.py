@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from ctxguard.adapting.formats import unknown_part
+from ctxguard.adapting.message_view import Path, Slot, audio, file, get, image, is_record, members, text_of, wanted_text
 from ctxguard.artifacts import Part, PartKind
-from ctxguard.formats import unknown_part
-from ctxguard.lens import Path, Slot, audio, file, get, image, is_record, members, text_of, wanted_text
 
 __all__ = [
     "Dialect",

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from ctxguard.content.files import RefusedError
+from ctxguard.files.opening import RefusedError
 
 if TYPE_CHECKING:
     import io
@@ -74,7 +74,7 @@ def _digest(file: BinaryIO) -> str:
 def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     file.seek(0)
     os.lseek(file.fileno(), 0, os.SEEK_SET)
-    command = [sys.executable, "-P", "-m", "ctxguard.content.worker", *arguments]
+    command = [sys.executable, "-P", "-m", "ctxguard.files.worker", *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - our own module; the document is data on its standard input
             command, stdin=file, capture_output=True, timeout=timeout, check=False

@@ -221,7 +221,7 @@ class Report:
         return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
 
     def _repr_html_(self) -> str:
-        from ctxguard.report_html import report_html
+        from ctxguard.report.html import report_html
 
         return report_html(self)
 

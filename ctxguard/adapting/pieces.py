@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ctxguard.adapting.message_view import are_same
 from ctxguard.artifacts import Artifact
-from ctxguard.lens import are_same
 
 __all__ = ["Piece", "pieces", "rejoined"]
 

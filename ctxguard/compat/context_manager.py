@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.adapters import finished
+from ctxguard.adapting.adapter import finished
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.compaction.native import read_native, write_native
+from ctxguard.compat.metrics import ContextMetrics
 from ctxguard.config import ContextConfig
 from ctxguard.content.compression import MessageCompressor
 from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
 from ctxguard.draft import Draft, Stage
 from ctxguard.errors import ConfigError
-from ctxguard.metrics import ContextMetrics
 from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
     CheckpointManager,
@@ -29,7 +30,6 @@ from ctxguard.stages import (
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
-from ctxguard.validation import instance
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
+from ctxguard.adapting.message_view import are_same
 from ctxguard.errors import HistoryError
-from ctxguard.lens import are_same
 from ctxguard.prefix_memory import PrefixMemory, Remembered
 
 __all__ = ["ReadCache", "RunCache"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ctxguard.adapting.message_view import GONE, Path, Slot, get, is_record, misread, sealed, text_of
 from ctxguard.artifacts import Part, PartKind
-from ctxguard.lens import GONE, Path, Slot, get, is_record, misread, sealed, text_of
 
 __all__ = ["SPOKEN", "spoken_changes", "spoken_slots"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ctxguard.content.reader import FileExtractionResult
+    from ctxguard.files.reader import FileExtractionResult
 
 __all__ = ["read"]
 
@@ -54,7 +54,7 @@ def read(
 ) -> None:
     """Show a bounded view of any file: its type's structure kept, its size told."""
     from ctxguard.config import load_context_config
-    from ctxguard.content.reader import read_file
+    from ctxguard.files.reader import read_file
 
     if lines is not None and rows is not None:
         raise typer.BadParameter("--lines and --rows exclude each other; name the one to show")
@@ -92,7 +92,7 @@ def _range(text: str | None, option: str) -> tuple[int, int] | None:
 
 
 def _print(content: object) -> None:
-    from ctxguard.content.processors.images import BinaryContent
+    from ctxguard.files.images import BinaryContent
 
     if isinstance(content, BinaryContent):
         size = f"{content.width}x{content.height} pixels, {len(content.data)} bytes"

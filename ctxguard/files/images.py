@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from ctxguard.content.files import RefusedError
+from ctxguard.files.opening import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
