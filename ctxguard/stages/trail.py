@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -120,14 +120,17 @@ def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, s
 
 def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
     """Return the place of the result of each call: by id where it has one, else in order."""
-    waiting: dict[str | None, list[int]] = {}
+    by_id: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
-        waiting.setdefault(call.id, []).append(number)
+        by_id.setdefault(call.id, deque()).append(number)
+    in_order = deque(range(len(first.calls)))
     places: dict[int, int] = {}
     for place, result in enumerate(results):
-        numbers = waiting.get(result.answers) or next((queue for queue in waiting.values() if queue), [])
+        while in_order and in_order[0] in places:
+            in_order.popleft()
+        numbers = by_id.get(result.answers) or in_order
         if numbers:
-            places[numbers.pop(0)] = place
+            places[numbers.popleft()] = place
     return places
 
 
