@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OnOverflow", "StableWindow"]
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.5
+_TARGET: Final = 0.4
 _TRAIL: Final = 0.6
 """Share of what a cut leaves that the trail may take."""
 _BOUNDED: Final = "BoundToolOutput"
@@ -46,7 +46,7 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1; None means 0.5.
+        target: share of the room that a cut frees down to, above 0 and at most 1; None means 0.4.
         trail: share of the room that the trail may take, from 0 (none) to below `target`, of which it is a part; None
             means 0.6 of the target.
         digests: whether outputs and arguments become digests before exchanges leave.
