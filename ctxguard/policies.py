@@ -24,6 +24,7 @@ from ctxguard.stages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ctxguard.checks import Check
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
@@ -150,7 +151,7 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     from ctxguard.pii import DIGITS
 
     return [
-        RepairExchanges(),
+        RepairExchanges(keep_bare=True),
         ExpireLifetimes(),
         MaskPII(DIGITS if rules is None else rules),
         FillBudget(),
@@ -158,16 +159,23 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     ]
 
 
-def pattern_stages(*, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256) -> list[Stage]:
-    """Return the chain of the context stabilizer pattern: mask, drop verbose tool outputs, fill from the oldest.
+def pattern_stages(
+    *,
+    rules: Detector | Sequence[Detector] | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    verbose_output: int = 256,
+) -> list[Stage]:
+    """Return the chain of the context stabilizer pattern: expire, mask, drop verbose outputs, fill from the oldest.
 
     Args:
         rules: what counts as personal data; None means the standard set with the plain SSN shape.
-        verbose_output: tool outputs above it go, in tokens.
+        lifetimes: by kind or tool name, see `ExpireLifetimes`.
+        verbose_output: tokens above which a tool output goes.
     """
     from ctxguard.pii import SSN, STANDARD
 
     return [
+        ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
         FillBudget(order="oldest", strict=True),
@@ -184,6 +192,10 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "pattern": pattern_stages,
 }
 """The chains by name. Each takes its own settings by keyword."""
+_TRANSCRIPTS: Final = ("long_session", "pattern")
+"""Policies for plain transcripts, whose tool outputs name no calls."""
+_OTHER_DEFAULTS: Final[dict[str, dict[str, object]]] = {"pattern": {"keep_recent": 1, "keep_task": False}}
+"""What a policy sets for the stabilizer: the pattern keeps the system prompt and the newest message, nothing else."""
 
 
 def from_policy(policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
@@ -212,7 +224,16 @@ def from_policy(policy: str, *, budget: int | str, **settings: object) -> Stabil
         )
     chain = stages_of(**{name: value for name, value in settings.items() if name in own})
     rest = {name: value for name, value in settings.items() if name in general and name not in own}
+    rest = {**_OTHER_DEFAULTS.get(policy, {}), **rest}
+    if policy in _TRANSCRIPTS:
+        rest.setdefault("checks", _transcript_checks())
     return Stabilizer(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
+
+
+def _transcript_checks() -> tuple[Check, ...]:
+    from ctxguard.checks import ALL_CHECKS, CallsArePaired
+
+    return tuple(CallsArePaired(allow_bare=True) if isinstance(c, CallsArePaired) else c for c in ALL_CHECKS)
 
 
 def from_config(path: str | Path | None = None, **settings: object) -> Stabilizer:
@@ -238,4 +259,4 @@ def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact
     Raises:
         BudgetExceededError: the system prompt and the newest message do not fit.
     """
-    return Stabilizer(budget, stages=pattern_stages(), keep_recent=1, keep_task=False).stabilize(history).artifacts
+    return from_policy("pattern", budget=budget).stabilize(history).artifacts

@@ -30,6 +30,8 @@ class RepairExchanges:
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
             are on the provider's side).
+        keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
+            have no calls to pair with.
 
     Raises:
         ConfigError: `on_broken` is none of these.
@@ -37,10 +39,11 @@ class RepairExchanges:
 
     name = "RepairExchanges"
 
-    def __init__(self, *, on_broken: OnBroken = "repair") -> None:
+    def __init__(self, *, on_broken: OnBroken = "repair", keep_bare: bool = False) -> None:
         if on_broken not in ("repair", "raise", "ignore"):
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
+        self.keep_bare = keep_bare
         self._well_formed: PrefixMemory[None] = PrefixMemory()
         self._mended: PrefixMemory[_Settled] = PrefixMemory()
 
@@ -52,7 +55,7 @@ class RepairExchanges:
         if found is None and self._is_well_formed(draft):
             return draft
         if self.on_broken == "raise":
-            _refuse_broken(draft.artifacts)
+            _refuse_broken(draft.artifacts, keep_bare=self.keep_bare)
             return draft
         return self._repaired(draft, found)
 
@@ -69,22 +72,22 @@ class RepairExchanges:
         """Mend what is new since the last call of the session, and all where a result came late."""
         artifacts = draft.artifacts
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
-        before = found.value if found and found.length <= last else _Settled()
+        before = found.value if found and found.length <= last else _Settled(keep_bare=self.keep_bare)
         settled = before.followed(artifacts[:last])
         if settled is None:
-            before = _Settled()
+            before = _Settled(keep_bare=self.keep_bare)
             settled = before.followed(artifacts[:last])
         ended = settled and settled.followed(artifacts, is_end=True)
         if settled is None or ended is None:
-            everything = _Repair(artifacts, pair(artifacts))
+            everything = _Repair(artifacts, pair(artifacts), keep_bare=self.keep_bare)
             return draft.revise(everything.mend(), action="repaired", reason=everything.reasons)
         self._mended.keep(artifacts, replace(settled, result=ended.mended), length=last, after=found)
         begins_with = before.result if ended.goes_on_from(before) else ()
         return draft.revise(ended.mended, action="repaired", reason=ended.reasons, begins_with=begins_with)
 
 
-def _refuse_broken(artifacts: tuple[Artifact, ...]) -> None:
-    repair = _Repair(artifacts, pair(artifacts))
+def _refuse_broken(artifacts: tuple[Artifact, ...], *, keep_bare: bool) -> None:
+    repair = _Repair(artifacts, pair(artifacts), keep_bare=keep_bare)
     faults = tuple(repair.findings())
     if faults:
         raise PairingError(faults)
@@ -100,6 +103,7 @@ class _Settled:
         reasons: why, by `id()`.
         pairing: what of it is still unanswered, and where its last turn began.
         result: the whole mended history of the call that settled it.
+        keep_bare: as for `RepairExchanges`.
     """
 
     length: int = 0
@@ -107,6 +111,7 @@ class _Settled:
     reasons: Mapping[int, str] = field(default_factory=dict)
     pairing: Pairing = field(default_factory=Pairing)
     result: tuple[Artifact, ...] = ()
+    keep_bare: bool = False
 
     def followed(self, artifacts: tuple[Artifact, ...], *, is_end: bool = False) -> _Settled | None:
         """Return what the beginning and what follows it become; None where that may change the beginning.
@@ -121,10 +126,11 @@ class _Settled:
             return None
         if begin and any(artifacts[p].answers is not None for p in found.orphans):
             return None  # it may be a second result
-        repair = _Repair(artifacts, found, begin, is_end=is_end)
+        repair = _Repair(artifacts, found, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = self.mended + tuple(repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
-        return _Settled(len(artifacts), mended, {**self.reasons, **repair.reasons}, pairing)
+        reasons = {**self.reasons, **repair.reasons}
+        return _Settled(len(artifacts), mended, reasons, pairing, keep_bare=self.keep_bare)
 
     def goes_on_from(self, before: _Settled) -> bool:
         """Tell whether what an earlier call's history became stands at the beginning of this."""
@@ -136,9 +142,18 @@ class _Settled:
 class _Repair:
     """Work out what a history becomes, from a position on."""
 
-    def __init__(self, artifacts: tuple[Artifact, ...], found: Pairing, begin: int = 0, *, is_end: bool = True) -> None:
+    def __init__(
+        self,
+        artifacts: tuple[Artifact, ...],
+        found: Pairing,
+        begin: int = 0,
+        *,
+        is_end: bool = True,
+        keep_bare: bool = False,
+    ) -> None:
         self.artifacts = artifacts
         self.found = found
+        self.orphans = [p for p in found.orphans if not (keep_bare and _is_bare(artifacts[p]))]
         self.begin = begin
         self.results: dict[int, list[int]] = {}
         for position, (owner, _) in found.owner.items():
@@ -172,14 +187,14 @@ class _Repair:
 
     def findings(self) -> list[str]:
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
-        lines += [f"result @ artifacts[{p}] answers no call" for p in self.found.orphans]
+        lines += [f"result @ artifacts[{p}] answers no call" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
         lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
         lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
         return lines
 
     def mend(self) -> list[Artifact]:
-        gone = dict.fromkeys(self.found.orphans, "answers no call")
+        gone = dict.fromkeys(self.orphans, "answers no call")
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
@@ -229,6 +244,12 @@ class _Repair:
         for artifact in stand_ins:
             self.reasons[id(artifact)] = "the call had no result"
         return stand_ins
+
+
+def _is_bare(result: Artifact) -> bool:
+    """Tell a tool output of a plain transcript from a provider's message that lacks its id."""
+    source = result.source
+    return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def _remembered(artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:

@@ -226,7 +226,7 @@ class SQLiteStore(OfOneProcess):
             session.connection.close()
 
     def __del__(self) -> None:
-        try:
+        try:  # noqa: SIM105 - `suppress` itself may be gone by then
             self.close()
         except Exception:  # noqa: BLE001, S110 - `__init__` failed, or Python is shutting down
             pass
