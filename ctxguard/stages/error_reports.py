@@ -93,9 +93,9 @@ def _natives(source: object) -> Iterator[object]:
         return
     yield message
     inside = _field(message, "parts") or _field(message, "content")
-    numbers = getattr(source, "numbers", None)
-    if isinstance(inside, list | tuple) and numbers is not None:
-        yield from (inside[number] for number in numbers if 0 <= number < len(inside))
+    indexes = getattr(source, "indexes", None)
+    if isinstance(inside, list | tuple) and indexes is not None:
+        yield from (inside[index] for index in indexes if 0 <= index < len(inside))
 
 
 def _is_flagged(native: object) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.config import CompressionLevel
@@ -13,12 +13,12 @@ from ctxguard.content.bounding import bound
 from ctxguard.content.detection import detect
 from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
-from ctxguard.content.view_cache import ViewCache
 from ctxguard.content.views import FileType
+from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.stages.each import EachFollower
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
-    from ctxguard.draft import Draft
     from ctxguard.tokens import TokenCounter
 
 __all__ = ["CompressionLevel", "ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"]
@@ -101,7 +101,7 @@ class _Recipe:
     counter: TokenCounter
 
     def view(self, text: str) -> str:
-        return _VIEWS.view(text, self, lambda: self._compressed(text))
+        return self._compressed(text)
 
     def _compressed(self, text: str) -> str:
         count, strength = self.counter.count, self.strength
@@ -154,31 +154,34 @@ class MessageCompressor:
         )
         self._counter = counter
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft with its long messages compressed."""
-        artifacts = self._all(draft.artifacts, draft.counter.counter)
-        return draft.revise(artifacts, action="bounded", reason=f"compressed at level {self.level}")
+        return follow(self, draft)
+
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return what compresses one conversation, each message when it is first seen."""
+        reason = f"compressed at level {self.level}"
+        return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
     def compress(self, artifacts: Sequence[Artifact]) -> list[Artifact]:
         """Return the artifacts with long ones compressed; the others are the same objects."""
-        return self._all(artifacts, self._own_counter)
+        return list(map(self._compressor(self._own_counter), artifacts))
 
     @cached_property
     def _own_counter(self) -> TokenCounter:
         return find_counter(self._counter)
 
-    def _all(self, artifacts: Sequence[Artifact], counter: TokenCounter) -> list[Artifact]:
-        if self._strength is None:
-            return list(artifacts)
-        return [_one(artifact, tool, self._strength, counter) for artifact, tool in _with_tools(artifacts)]
+    def _compressor(self, counter: TokenCounter) -> Callable[[Artifact], Artifact]:
+        """Return what compresses the messages of one history, in their order."""
+        names: dict[str | None, str] = {}
 
+        def compressed(artifact: Artifact) -> Artifact:
+            names.update((call.id, call.name) for call in artifact.calls)  # ids may repeat: the latest call counts
+            if self._strength is None:
+                return artifact
+            return _one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)
 
-def _with_tools(artifacts: Sequence[Artifact]) -> Iterator[tuple[Artifact, str]]:
-    """Yield each artifact with the name of the tool it comes from; ids may repeat, and the latest call counts."""
-    names: dict[str | None, str] = {}
-    for artifact in artifacts:
-        names.update((call.id, call.name) for call in artifact.calls)
-        yield artifact, artifact.name or names.get(artifact.answers) or ""
+        return compressed
 
 
 def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
@@ -186,16 +189,7 @@ def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCount
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
     recipe = _Recipe(strength, is_agent, None if is_agent else _hint(tool), counter)
-    known = artifact.memo.get(recipe, artifact)
-    if known is artifact:
-        edited = artifact.edit(lambda slot, text: recipe.view(text) if slot == "content" else text)
-        known = None if edited is artifact else edited
-        artifact.memo.keep(recipe, known)
-    return artifact if known is None else cast("Artifact", known)
-
-
-_VIEWS: Final = ViewCache(16_000_000)
-"""Compressed texts; the cache changes speed, never results."""
+    return artifact.edit(lambda slot, text: recipe.view(text) if slot == "content" else text)
 
 
 def _hint(tool: str) -> FileType | None:

@@ -12,8 +12,7 @@ from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
 from ctxguard import Artifact, Stabilizer
-from ctxguard.adapting.read_cache import ReadCache, RunCache
-from ctxguard.errors import HistoryError
+from ctxguard.adapting.read_cache import ReadCache
 from ctxguard_openai import OpenAIAdapter, stabilize_messages
 
 
@@ -86,7 +85,7 @@ def test_whatever_is_changed_in_place_is_read_anew():
 @pytest.mark.parametrize("spelled", [None, frozenset({"args"})])
 def test_what_equals_and_is_written_otherwise_is_read_anew(was, now, spelled):
     reads = []
-    cache = ReadCache(lambda m: reads.append(m) or Artifact("user", repr(m)), spelled=spelled)
+    cache = ReadCache(lambda m: reads.append(m) or Artifact("user", repr(m)), exact=spelled)
     for message in ({"args": {"dry": was}}, Model(text="t", args={"dry": [was]})):
         cache.read([message])
         holder = message["args"] if isinstance(message, dict) else message.args
@@ -193,48 +192,54 @@ def test_objects_that_hold_more_than_their_dict_are_read_anew_once_changed():
     assert "Labelled" in cache.read([Labelled("x")])[0].text
 
 
-def runs_of_two():
+def pairs_of(items):
+    return [tuple(items[n : n + 2]) for n in range(0, len(items), 2)]
+
+
+def cache_of_pairs():
     reads = []
 
-    def cut(items):
-        return (tuple(items[n : n + 2]) for n in range(0, len(items), 2))
+    def read(pair):
+        reads.append(pair)
+        return Artifact("user", " ".join(item["text"] for item in pair))
 
-    def read(run):
-        if any(item["text"] is None for item in run):
-            raise HistoryError("no text")
-        reads.append(run)
-        return Artifact("user", " ".join(item["text"] for item in run))
-
-    return RunCache(cut, read, most=3), reads
+    return ReadCache(read, key=lambda pair: tuple(map(id, pair)), size=3), reads
 
 
-def test_runs_of_the_same_items_are_read_once():
-    cache, reads = runs_of_two()
+def test_messages_made_of_the_same_objects_are_read_once():
+    cache, reads = cache_of_pairs()
     items = [{"text": str(n)} for n in range(4)]
-    first = cache.read(items)
+    first = cache.read(pairs_of(items))
     assert [artifact.text for artifact in first] == ["0 1", "2 3"]
-    assert all(now is was for now, was in zip(cache.read([*items, {"text": "4"}]), first, strict=False))
+    assert all(now is was for now, was in zip(cache.read(pairs_of([*items, {"text": "4"}])), first, strict=False))
     assert len(reads) == 3
 
 
-def test_a_run_with_another_or_a_changed_item_is_read_anew():
-    cache, _ = runs_of_two()
+def test_a_message_made_of_another_or_a_changed_object_is_read_anew():
+    cache, _ = cache_of_pairs()
     items = [{"text": "a"}, {"text": "b"}]
-    cache.read(items)
+    cache.read(pairs_of(items))
     items[1]["text"] = "c"
-    assert cache.read(items)[0].text == "a c"
-    assert cache.read([items[0], {"text": "d"}])[0].text == "a d"
-    assert cache.read(items)[0].text == "a c"
+    assert cache.read(pairs_of(items))[0].text == "a c"
+    assert cache.read(pairs_of([items[0], {"text": "d"}]))[0].text == "a d"
+    assert cache.read(pairs_of(items))[0].text == "a c"
 
 
-def test_more_runs_than_are_remembered_are_read_all_the_same():
-    cache, _ = runs_of_two()
-    items = [{"text": str(n)} for n in range(20)]
-    for _ in range(2):
-        assert [artifact.text for artifact in cache.read(items)] == [f"{n} {n + 1}" for n in range(0, 20, 2)]
+def test_more_messages_than_are_remembered_are_read_all_the_same():
+    cache, reads = cache_of_pairs()
+    histories = [[{"text": f"{m} {n}"} for n in range(8)] for m in range(3)]
+    for history in histories * 2:
+        assert [a.text for a in cache.read(pairs_of(history))] == [
+            f"{a['text']} {b['text']}" for a, b in pairs_of(history)
+        ]
+    assert len(reads) > 12, "some were forgotten"
 
 
-def test_an_item_at_fault_is_named_by_its_place_in_the_history():
-    cache, _ = runs_of_two()
-    with pytest.raises(HistoryError, match=r"^message 3: no text$"):
-        cache.read([{"text": "a"}, {"text": "b"}, {"text": "c"}, {"text": None}])
+def test_two_histories_in_turn_are_remembered_both():
+    cache, reads = counting()
+    one, two = [{"a": 1}], [{"b": 2}]
+    for _ in range(3):
+        cache.read(one)
+        cache.read(two)
+        one.append({"a": len(one)})
+    assert len(reads) == 4

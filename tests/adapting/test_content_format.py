@@ -4,51 +4,51 @@ from __future__ import annotations
 
 import pytest
 
-from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
+from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, text_reader, with_titles
 from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
 
-DIALECT = Dialect(
+FORMAT = ContentFormat(
     {
-        None: text_part("text"),
-        "text": text_part("text"),
-        "thought": text_part("words", "reasoning"),
-        "image": image_part,
-        "sound": audio_part,
-        "file": named_part(file_part),
+        None: text_reader("text"),
+        "text": text_reader("text"),
+        "thought": text_reader("words", "reasoning"),
+        "image": read_image,
+        "sound": read_audio,
+        "file": with_titles(read_file),
     },
-    of="block",
+    noun="block",
 )
 
 
 def test_pieces_stand_in_order_with_their_places():
     content = ["a", {"type": "thought", "words": "b"}, {"text": "c"}]
-    assert DIALECT.slots(content, ("content",)) == [
+    assert FORMAT.read(content, ("content",)) == [
         (("content", 0), Part("text", "a")),
         (("content", 1, "words"), Part("reasoning", "b")),
         (("content", 2, "text"), Part("text", "c")),
     ]
-    assert DIALECT.slots("a", ("content",)) == [(("content",), Part("text", "a"))]
-    assert DIALECT.slots(None, ("content",)) == DIALECT.slots("", ("content",)) == []
+    assert FORMAT.read("a", ("content",)) == [(("content",), Part("text", "a"))]
+    assert FORMAT.read(None, ("content",)) == FORMAT.read("", ("content",)) == []
 
 
 @pytest.mark.parametrize("kind", ["hologram", 5, {"name": "text"}])
 def test_a_type_that_nobody_knows_is_counted_and_has_no_place(kind):
-    ((path, part),) = DIALECT.slots([{"type": kind, "text": "a"}], ())
+    ((path, part),) = FORMAT.read([{"type": kind, "text": "a"}], ())
     assert (path, part.kind, part.text) == ((), "opaque", None)
     assert part.tokens
 
 
 def test_another_rule_may_hold_for_what_is_unknown():
-    lenient = Dialect({}, unknown=text_part("text"))
-    assert lenient.slots([{"type": "hologram", "text": "a"}], ()) == [((0, "text"), Part("text", "a"))]
+    lenient = ContentFormat({}, unknown=text_reader("text"))
+    assert lenient.read([{"type": "hologram", "text": "a"}], ()) == [((0, "text"), Part("text", "a"))]
 
 
 def test_a_text_that_is_none_is_named_with_its_place():
-    with pytest.raises(HistoryError, match=r"^content\[0\]\.words is a text, not list$"):
-        DIALECT.slots([{"type": "thought", "words": []}], ("content",))
-    with pytest.raises(HistoryError, match=r"^content is a text or a list of blocks, not int$"):
-        DIALECT.slots(5, ("content",))
+    with pytest.raises(HistoryError, match=r"^content\[0\].words must be a text, not list$"):
+        FORMAT.read([{"type": "thought", "words": []}], ("content",))
+    with pytest.raises(HistoryError, match=r"^content must be a text or a list of blocks, not int$"):
+        FORMAT.read(5, ("content",))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_text_that_is_none_is_named_with_its_place():
 )
 def test_media_are_counted_by_their_data_wherever_it_stands(held):
     for kind in ("sound", "file"):
-        ((_, link),) = DIALECT.slots([{"type": kind, "url": "u"}], ())
-        ((path, part),) = DIALECT.slots([{"type": kind, **held}], ())
+        ((_, link),) = FORMAT.read([{"type": kind, "url": "u"}], ())
+        ((path, part),) = FORMAT.read([{"type": kind, **held}], ())
         assert path == ()
         assert part.tokens
         assert part != link
@@ -70,10 +70,10 @@ def test_media_are_counted_by_their_data_wherever_it_stands(held):
     [{"image_url": "u", "detail": "low"}, {"image_url": {"url": "u", "detail": "low"}}, {"url": "u", "detail": "low"}],
 )
 def test_an_image_in_low_detail_costs_the_same_in_every_spelling(image):
-    ((_, part),) = DIALECT.slots([{"type": "image", **image}], ())
+    ((_, part),) = FORMAT.read([{"type": "image", **image}], ())
     assert part == Part("image", tokens=85)
 
 
 def test_names_stand_behind_what_they_name():
-    slots = DIALECT.slots([{"type": "file", "url": "u", "title": "t", "context": None}], ())
+    slots = FORMAT.read([{"type": "file", "url": "u", "title": "t", "context": None}], ())
     assert [(path, part.text) for path, part in slots] == [((), None), ((0, "title"), "t")]
