@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,7 @@ from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
 from ctxguard.policies import POLICIES, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
-from ctxguard.session import Context, Run, Runs, Session
+from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from ctxguard.session import NativeAdapter
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stabilized:
-    """Hold the result: the context and the report on how it came about."""
-
-    artifacts: list[Artifact]
-    report: Report
-
-    def _repr_html_(self) -> str:
-        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
-        return (
-            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
-        )
 
 
 OnFailure = Literal["report", "raise"]
@@ -202,9 +188,9 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        run = self.new_run(tools=tools, overhead=overhead, window=window)
+        run = self._run(self.stages, tools, overhead, window)
         run.extend(_require_iterable(artifacts))
-        return drive(self.judged(run, dry=True), answer=refuse).report
+        return drive(self._judged(run, dry=True), answer=refuse).report
 
     def session(
         self,
@@ -222,7 +208,7 @@ class Stabilizer:
             window: the model's context window in tokens, where the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
-        return Session(self, adapter, tools, overhead, window)
+        return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, the reserve taken off.
@@ -256,27 +242,19 @@ class Stabilizer:
         key = (self.stages, blank)
         run = self._runs.take(history, key) or Run(self.stages, blank, key)
         run.extend(history[len(run.given) :])
-        result = yield from self.judged(run)
+        result = yield from self._judged(run)
         self._runs.keep(run)
         return replace(result, artifacts=_of_caller(result.artifacts, run, history))
 
-    def new_run(
+    def _run(
         self,
-        *,
-        stages: Sequence[Stage] | None = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        overhead: int = 0,
-        window: int | None = None,
+        stages: Sequence[Stage],
+        tools: Sequence[Mapping[str, object]] | None,
+        overhead: int,
+        window: int | None,
     ) -> Run:
-        """Return a run of a chain, for one conversation, that has taken in nothing.
-
-        Args:
-            stages: the chain; None means that of the stabilizer.
-            tools: see `stabilize`.
-            overhead: see `stabilize`.
-            window: see `stabilize`.
-        """
-        return Run(self.stages if stages is None else stages, self._blank(tools, overhead, window))
+        """Return a run of a chain, for one conversation, that has taken in nothing."""
+        return Run(stages, self._blank(tools, overhead, window))
 
     def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
         return Draft(
@@ -289,7 +267,7 @@ class Stabilizer:
             calibrate=self.calibrate,
         )
 
-    def judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
         """Run a chain over what a run has taken in so far, and judge the result by the checks."""
         draft, cut = yield from run.stabilized(dry=dry)
         tokens = draft.tokens

@@ -9,10 +9,9 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.pii.detectors import Rules, detectors_of
-from ctxguard.pii.masking import Masker
-from ctxguard.pii.rules import RuleSet
+from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
-from ctxguard.pii.standard import SSN, STANDARD
 
 __all__ = ["DEFAULT", "find_pii", "mask_pii", "validate_no_pii"]
 

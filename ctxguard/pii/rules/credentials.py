@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.pii.rules import shipped
+from ctxguard.pii.rules.rule import shipped
+from ctxguard.pii.rules.words import token
 
 __all__ = ["CREDENTIAL_RULES"]
 
-_HERE: Final = "ctxguard.pii.validators:"
+_HERE: Final = "ctxguard.pii.detect.validate:"
 _A: Final = "[A-Za-z0-9]"
 _W: Final = "[A-Za-z0-9_-]"
 _H: Final = "[0-9a-f]"
@@ -126,15 +127,15 @@ _FORMS: Final = (
     ("base64-jwt", r"ZXlK[A-Za-z0-9]{60,2000}"),
     ("rapidapi", rf"{_A}{{10}}msh{_A}{{15}}p1{_A}{{6}}jsn{_A}{{12}}"),
 )
-_WORD: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _PREFIXES: Final = (
     "api|access|account|auth|encryption|master|private|service|license|secret|subscription|signing|shared"
 )
+# Words before `token` that make it a place in a list or the name of a request: who goes on from there needs it.
 _NO_PLACE: Final = "".join(
     rf"(?<!{word})(?<!{word}[_-])"
     for word in ("page", "continuation", "sync", "resume", "request", "change", "lock", "idempotency")
 )
-"""Words before `token` that make it a place in a list or the name of a request: who goes on from there needs it."""
+# Word in the text, label, the name it is part of, and who judges what is assigned to it.
 _NAMED: Final = (
     ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
     ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
@@ -148,53 +149,40 @@ _NAMED: Final = (
         "named_secret",
     ),
 )
-"""Word in the text, label, the name it is part of, and who judges what is assigned to it."""
+# `: "`, ` = '`, `\": \"` and ` is `.
 _ASSIGNED: Final = (
     r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
     r"|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
 )
-"""`: "`, ` = '`, `\\": \\"` and ` is `."""
 
 CREDENTIAL_RULES: Final = (
-    *(shipped(f"key-{name}", "SECRET", form, kind="token", validate=_HERE + "generated") for name, form in _FORMS),
+    *(shipped(f"key-{name}", "SECRET", token(form), validate=_HERE + "generated") for name, form in _FORMS),
     shipped(
         "jwt",
         "SECRET",
-        rf"eyJ{_W}{{14,8000}}\.eyJ{_W}{{10,8000}}(?:\.{_W}{{0,2000}})?",
-        kind="token",
+        token(rf"eyJ{_W}{{14,8000}}\.eyJ{_W}{{10,8000}}(?:\.{_W}{{0,2000}})?"),
     ),
     shipped(
         "private-key",
         "PRIVATE_KEY",
         r"-----BEGIN [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\s\S]){0,20000}"
         r"(?:-----END [A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?-----)?",
-        anchor="-----BEGIN ",
-        lead="",
     ),
     shipped(
         "url-credentials",
         "URL_CREDENTIALS",
         r"://(?P<value>[^\s/@:\"'<>\x00$%{}]{0,64}:[^\s/@\"'<>\x00{}$]{1,128}@[A-Za-z0-9.\[-]{1,253})",
-        anchor="://",
-        lead="",
     ),
-    *(
-        shipped(
-            f"hugging-face-{anchor}",
-            "SECRET",
-            rf"(?<![A-Za-z0-9_-]){anchor}{_A}{{34,37}}(?![A-Za-z0-9_-])",
-            anchor=anchor,
-            lead="",
-            validate=_HERE + "generated",
-        )
-        for anchor in ("hf_", "api_org_")
+    shipped(
+        "hugging-face",
+        "SECRET",
+        rf"(?<![A-Za-z0-9_-])(?:hf_|api_org_){_A}{{34,37}}(?![A-Za-z0-9_-])",
+        validate=_HERE + "generated",
     ),
     shipped(
         "azure-client-secret",
         "SECRET",
         r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
-        anchor="q~",
-        lead=_WORD + "~.",
         validate=_HERE + "generated",
     ),
     shipped(
@@ -202,79 +190,59 @@ CREDENTIAL_RULES: Final = (
         "PASSWORD",
         r"curl(?=\s)[^\n]{0,200}?\s(?:-u|--user)(?:[ =][\"']?|[\"'])"
         r"(?P<value>[^\s:\"'$<>{}]{1,64}:[^\s\"'$<>{}]{3,128})",
-        anchor="curl",
-        lead="",
     ),
     shipped(
         "config-password",
         "PASSWORD",
         r"(?i)password[\"']\s{0,4}value=[\"'](?P<value>[^\"'\n]{6,200})[\"']",
-        anchor="password",
-        lead="",
         validate=_HERE + "secret_value",
     ),
     shipped(
         "sidekiq",
         "SECRET",
         r"(?i)__CONTRIBSYS__COM\\?[\"']?[:=|> ]{1,4}[\"']?(?P<value>[a-f0-9]{8}:[a-f0-9]{8})(?![A-Za-z0-9])",
-        anchor="__contribsys__com",
-        lead="",
     ),
     shipped(
         "teams-webhook",
         "SECRET",
         r"webhook\.office\.com/(?P<value>webhookb2/[A-Za-z0-9@-]{73}/IncomingWebhook/[A-Za-z0-9/-]{30,140})",
-        anchor="webhook.office.com/",
-        lead="",
     ),
     shipped(
         "openshift",
         "SECRET",
         rf"(?<![A-Za-z0-9])sha256~{_W}{{43}}(?![A-Za-z0-9_-])",
-        anchor="sha256~",
-        lead="",
         validate=_HERE + "generated",
     ),
     shipped(
         "gitlab-session",
         "SECRET",
         r"_gitlab_session=(?P<value>[0-9a-z]{32})(?![A-Za-z0-9])",
-        anchor="_gitlab_session=",
-        lead="",
     ),
     shipped(
         "slack-webhook",
         "SECRET",
         r"hooks\.slack\.com/(?P<value>(?:services|workflows|triggers)/[A-Za-z0-9+/]{40,60})",
-        anchor="hooks.slack.com/",
-        lead="",
     ),
     shipped(
         "azure-account-key",
         "SECRET",
         r"(?i)AccountKey=(?P<value>[A-Za-z0-9+/]{86}==)",
-        anchor="accountkey=",
-        lead="",
     ),
     shipped(
         "http-authorization",
         "SECRET",
         r"(?i)authorization\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?"
         r"(?:bearer|basic|token|apikey) (?P<value>[A-Za-z0-9_.~+/=-]{8,2000})",
-        anchor="authorization",
-        lead="",
         validate=_HERE + "generated",
     ),
     *(
         shipped(
-            f"named-{anchor}",
+            f"named-{name}",
             label,
             rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\{joint}]{{6,200}}(?<![.,:!?]))",
-            anchor=anchor,
-            lead=_WORD,
             validate=_HERE + check,
         )
-        for anchor, label, words, check in _NAMED
+        for name, label, words, check in _NAMED
         for joint in ("" if label == "PASSWORD" else "&",)
     ),
 )

@@ -1,20 +1,16 @@
 """Time grows with the text and no faster, engines agree, and rules from elsewhere fit in."""
 
-import re
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from naive import naive
 from strategies_for_text import texts
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
-from ctxguard.pii.engine import Engine
-from ctxguard.pii.gates import NUMBERS, Gate, gatekeeper, plain_gatekeeper
-from ctxguard.pii.prepared import Prepared, any_of
-from ctxguard.pii.shapes import Seen
-from ctxguard.pii.words import LEFT
+from ctxguard.pii.detect.match import Engine
+from ctxguard.pii.rules.words import LEFT
 
 ENGINES = {}
 HOSTILE = [
@@ -86,49 +82,33 @@ def test_work_grows_no_faster_than_hostile_text(piece):
 
 
 def test_what_is_remembered_stays_bounded(monkeypatch):
-    for module in ("engine", "prepared"):
-        monkeypatch.setattr(f"ctxguard.pii.{module}.MEMO", 60)
+    monkeypatch.setattr("ctxguard.pii.detect.match._MEMO", 60)
     engine = Engine(STANDARD.rules, frozenset(), ())
-    together, most = set(), 0
     for number in range(0, 20_000, 7):
         engine.find(f"phone {'1 ' * (number % 90)}{number:06d}-{number} w{number}")
-        together.update(engine._surroundings._remembered)
-        most = max(most, sum(len(one.known) for one in together))
-        assert len(engine._fits) <= 60
-    assert 30 < most <= 60
+    assert 30 < engine._fits.cache_info().currsize <= 60
 
 
-GATES = (
-    Gate("anchor", "key"),
-    Gate("anchor", ""),
-    Gate("shape", "A0-a", "A0-a"),
-    Gate("shape", "000000", "000000[ A]"),
-    Gate("hex", "hh:h", "hh:h{1,2}[.h]"),
-    NUMBERS,
-)
+@settings(max_examples=400, deadline=None)
+@given(texts)
+def test_the_engine_finds_what_plain_matching_finds(text):
+    for rules in (STANDARD, DIGITS | SSN):
+        expected = naive(rules, text)
+        assert rules.find(text) == expected
+        assert rules.scan(text) == expected
 
 
-@given(st.one_of(st.text(max_size=60), texts))
-def test_each_gatekeeper_opens_every_gate_that_a_match_needs(text):
-    seen = Seen(text)
-    needed = [
-        *([0] if "key" in seen.lowered else ()),
-        1,
-        *([2] if "A0-a" in seen.shape else ()),
-        *([3] if re.search("000000[ A]", seen.shape) else ()),
-        *([4] if re.search("hh:h{1,2}[.h]", seen.hexed) else ()),
-        *([5] if re.search("0[0 .()/-]{5}", seen.shape) else ()),
-    ]
-    for opened in (gatekeeper(GATES)(seen), plain_gatekeeper(GATES)(seen)):
-        assert len(opened) == len(set(opened))
-        assert set(needed) <= set(opened)
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_the_engine_finds_in_hostile_text_what_plain_matching_finds(piece):
+    text = piece * (600 // len(piece))
+    assert STANDARD.find(text) == naive(STANDARD, text)
 
 
 @given(texts)
 def test_findings_are_the_same_with_and_without_re2(text):
     if "plain" not in ENGINES:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ctxguard.pii.engine.gatekeeper", plain_gatekeeper)
+            patch.setattr("importlib.util.find_spec", lambda name: None)
             ENGINES["plain"] = Engine(STANDARD.rules, frozenset(), ())
     assert ENGINES["plain"].find(text) == STANDARD.find(text)
 
@@ -198,19 +178,8 @@ def test_a_gitleaks_configuration_that_is_not_there_is_told(tmp_path):
         load_gitleaks(tmp_path)
 
 
-@given(st.lists(st.sampled_from(["0", "000", "0000", " ", "-", ".", "/", "(", ")", "+", "a", "A", "$"]), max_size=14))
-def test_one_expression_says_whether_any_number_rule_fits(pieces):
-    shape = "".join(pieces)
-    numbers = [Prepared(rule, 0) for rule in STANDARD.rules if rule.kind == "number"]
-    fits_any = any_of(numbers)
-
-    for start in range(len(shape)):
-        one_by_one = any(prepared.pattern.match(shape, start) for prepared in numbers)
-        assert (fits_any.match(shape, start) is not None) is one_by_one
-
-
 def test_rules_that_count_their_groups_are_tried_one_by_one():
-    rules = (Rule("pairs", "PAIRS", r"(\d\d)([-/])\d\d\2\d\d", kind="number"), *STANDARD.rules)
+    rules = (Rule("pairs", "PAIRS", r"(\d\d)([-/])\d\d\2\d\d"), *STANDARD.rules)
 
     assert [span.label for span in RuleSet("own", rules).find("code 12/34/56 and 12/34-56")] == ["PAIRS"]
 
@@ -224,8 +193,8 @@ def test_rules_that_count_their_groups_are_tried_one_by_one():
         (rf"{LEFT}(?:\d{{3}}|x)[|)]?-\d{{4}}", "code 123-1234"),
     ],
 )
-def test_a_number_rule_with_flags_or_alternatives_is_found_by_both_paths(pattern, text):
-    own = RuleSet("own", (Rule("code", "CODE", pattern, kind="number"),))
+def test_a_number_rule_with_flags_or_alternatives_is_found(pattern, text):
+    own = RuleSet("own", (Rule("code", "CODE", pattern),))
 
     for rules in (own, STANDARD | own):
         assert [span.start for span in rules.find(text)] == [len("code ") + text.count("$")]
@@ -240,26 +209,3 @@ def test_a_token_with_a_dot_in_it_is_found_after_dots(before):
 
     assert [(span.start, span.label) for span in found] == [(len(before), "SECRET")]
     assert found == STANDARD.scan(before + token)
-
-
-def test_numbers_whose_words_are_seldom_are_passed_over_where_no_such_word_stands():
-    badge = Rule(
-        "badge", "BADGE", r"\d{6}", kind="number", context="badge|ausweis|工牌", needs_context=True, rare_context=True
-    )
-    rules = RuleSet("own", (badge,))
-
-    for text in (
-        "BADGE: 123456",
-        "badge no 123456, 654321",
-        "工牌 123456",
-        "é 123456 badge",
-        "Ausweis\n123456",
-        "123456",
-    ):
-        assert rules.find(text) == rules.scan(text)
-    assert [len(rules.find(text)) for text in ("BADGE: 123456", "工牌: 123456", "é badge 123456", "123456")] == [
-        1,
-        1,
-        1,
-        0,
-    ]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ctxguard.pii.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
+from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
+from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import PSEUDONYM
-from ctxguard.pii.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.settings import check_text
 
 __all__ = ["Restored", "UnmaskStream", "restore", "restore_arguments"]

@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "CONNECTOR",
     "DRAWING",
+    "GLUE",
     "IDENTITY",
     "LEFT",
     "PHONE_JOIN",
@@ -16,6 +17,7 @@ __all__ = [
     "QUIET_THING",
     "RIGHT",
     "SINCE_DIGITS",
+    "token",
     "word",
 ]
 
@@ -36,9 +38,19 @@ def word(words: str) -> str:
     return rf"(?<![a-z]){_WHOSE}(?:{words}){_NUMBER}(?![a-z])"
 
 
-LEFT: Final = r"(?<!\w)(?<!\w[-.])(?<!\$)"
+def token(form: str) -> str:
+    """Return the expression of a key or token: at the edges of its characters, a digit among its first, not a UUID."""
+    return (
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+        rf"(?:{form})(?![A-Za-z0-9_-])"
+    )
+
+
+GLUE: Final = "0-9A-Za-z_À-ÿ"
+"""Letters and digits that a number next to them is part of. Scripts without spaces between words would glue."""
+LEFT: Final = rf"(?<![{GLUE}])(?<![{GLUE}][-.])(?<!\$)"
 """A number begins here: not glued to a letter, a digit or a hyphenated word, and no price."""
-RIGHT: Final = r"(?!\w)(?![-.]\w)"
+RIGHT: Final = rf"(?![{GLUE}])(?![-.][{GLUE}])"
 """A number ends here."""
 CONNECTOR: Final = (
     r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
@@ -57,8 +69,8 @@ _THINGS: Final = (
 _THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -]?(?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|s)?"
 _PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
 _NO_PERSON: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL)
+# Looks ahead first: else all those looks behind, at every character, would take half of the time.
 _ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
-"""Looks ahead first: else all those looks behind, at every character, would take half of the time."""
 _UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 DRAWING: Final = (
     r"\A(?=(?>[\s\S]*\d)[\s,.a-z-]{0,4}\Z)[\s\S]*?"

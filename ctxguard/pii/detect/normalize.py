@@ -16,7 +16,6 @@ from html import unescape
 from typing import Final
 
 from ctxguard.pii.placeholders import Trust, blank_placeholders
-from ctxguard.pii.shapes import Seen
 from ctxguard.pii.spans import Span
 
 __all__ = ["View", "view_of"]
@@ -27,26 +26,46 @@ _INVISIBLE: Final = (
 )
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+# Of the same length as the blanks it becomes; else the letter would be glued to what follows.
 _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
-"""Of the same length as the blanks it becomes; else the letter would be glued to what follows."""
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
 _NAMES: Final = "nbsp|commat|period|hyphen|dash|plus|colon|sol|lowbar|lpar|rpar"
+# JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it.
 _ESCAPES: Final = (
     ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
     ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
     ("&", re.compile(rf"&(?:#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});")),
 )
-"""JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it."""
+# What follows the sign of an escape; nothing follows an invisible character.
 _ESCAPED: Final = (
     r"(?:(?<=\\)u(?P<u>[0-9a-fA-F]{4})|(?<=\\)x(?P<x>[0-9a-fA-F]{2})|(?<=%)(?P<url>[2-7][0-9a-fA-F])"
     rf"|(?<=&)(?P<name>#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});|(?<![\\%&]))"
 )
-"""What follows the sign of an escape; nothing follows an invisible character."""
 
 
-class View(Seen):
-    """Hold a text as rules read it, placeholders in it blanked; its offsets are those of the original."""
+class View:
+    """Hold a text as rules read it, placeholders in it blanked, and the forms in which literals are looked for.
+
+    Args:
+        text: the normalized text, as long as the original.
+
+    Attributes:
+        text: the text.
+        plain: the text in Latin-1, with `?` for what has no place there.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.plain = text.encode("latin-1", "replace")
+        self._forms: dict[bytes, str] = {}
+
+    def form(self, table: bytes) -> str:
+        """Return the text with every character replaced by a table; of the same length, so that places are the same."""
+        form = self._forms.get(table)
+        if form is None:
+            form = self._forms[table] = self.plain.translate(table).decode("latin-1")
+        return form
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Return spans of this view as spans of the original text."""

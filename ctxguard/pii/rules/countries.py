@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.errors import ConfigError
-from ctxguard.pii.rules import Rule, RuleSet, shipped
-from ctxguard.pii.words import IDENTITY, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, word
+from ctxguard.pii.rules.rule import Rule, shipped
+from ctxguard.pii.rules.words import IDENTITY, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, word
 
-__all__ = ["COUNTRIES", "COUNTRY_RULES", "country_rules"]
+__all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
 
-_STDNUM: Final = "ctxguard.pii.validators:stdnum:"
+_STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
 _START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
 _END: Final = r"(?![A-Za-z0-9_-])"
 
@@ -24,10 +23,8 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
-        kind="number",
         validate=_STDNUM + module,
         context=words,
-        needs_context=True,
         score=0.8,
     )
 
@@ -38,39 +35,25 @@ def _written(name: str, label: str, pattern: str, module: str, *, quiet: str = Q
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
-        kind="number",
         validate=_STDNUM + module,
         quiet=quiet,
         score=0.7,
     )
 
 
-def _letters(
-    name: str,
-    label: str,
-    pattern: str,
-    shape: str,
-    gate: str,
-    module: str,
-    *,
-    lead: str | None = None,
-    quiet: str = QUIET_NUMBER,
-) -> Rule:
-    """Make a rule for a form with letters in it; `shape` begins with the literal that finds it fast."""
+def _letters(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_NUMBER) -> Rule:
+    """Make a rule for a form with letters in it."""
     return shipped(
         name,
         label,
         rf"{_START}{pattern}{_END}",
-        shape=shape,
-        gate=gate,
-        lead=lead,
         validate=_STDNUM + module,
         quiet=quiet,
         score=0.8,
     )
 
 
-_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
+RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "US": (
         _digits(
             "us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", word("ein|tin") + r"|employer.{0,3}id|federal tax|tax.?id"
@@ -98,28 +81,18 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", quiet=QUIET_NUMBER),
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
-        *(
-            shipped(
-                name,
-                "UK_NINO",
-                rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]|QQ){digits}[A-D]{_END}",
-                shape=shape,
-                gate=shape.removesuffix(" ?A"),
-                quiet=QUIET_NUMBER,
-                score=0.8,
-            )
-            for name, digits, shape in (
-                ("uk-nino", r"\d{6}", "AA000000A"),
-                ("uk-nino-spaced", r" \d{2} \d{2} \d{2} ", "AA 00 00 00 A"),
-                ("uk-nino-split", r" \d{6} ?", "AA 000000 ?A"),
-            )
+        shipped(
+            "uk-nino",
+            "UK_NINO",
+            rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]|QQ)"
+            rf"(?:\d{{6}}| \d{{2}} \d{{2}} \d{{2}} | \d{{6}} ?)[A-D]{_END}",
+            quiet=QUIET_NUMBER,
+            score=0.8,
         ),
         shipped(
             "uk-nino-small",
             "UK_NINO",
             rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
-            shape="aa 00 00 00 a",
-            gate="aa 00 00 00 a",
             score=0.7,
         ),
     ),
@@ -132,14 +105,12 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             word("tin") + r"|steuer|\bid-?nr|tax",
         ),
         _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
-        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "AA ?000000000", "000000000", "de.vat"),
+        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "de.vat"),
         shipped(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
             rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
-            shape="00000000A000",
-            gate="00000000A000",
-            validate="ctxguard.pii.validators:german_insurance",
+            validate="ctxguard.pii.detect.validate:german_insurance",
             score=0.7,
         ),
     ),
@@ -156,18 +127,14 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", word("nif") + r"|spi\b|fiscal"),
     ),
     "ES": (
-        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "00000000-?[Aa]", "00000000", "es.dni"),
-        _letters(
-            "es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "0000000-?[Aa]", "0000000", "es.nie", lead="XYZxyz-"
-        ),
+        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "es.dni"),
+        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "es.nie"),
     ),
     "IT": (
         _letters(
             "it-fiscal-code",
             "IT_FISCAL_CODE",
             r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]",
-            "AAAAAA00A00A000A",
-            "AAAAAA00A00A000A",
             "it.codicefiscale",
             quiet=QUIET_THING,
         ),
@@ -196,13 +163,11 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "in_.aadhaar",
             word("uid(?:ai)?") + rf"|aadh?a+r|आधार|{IDENTITY}",
         ),
-        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "AAAAA0000A", "AAAAA0000A", "in_.pan"),
+        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "in_.pan"),
         _letters(
             "in-gstin",
             "IN_GSTIN",
             r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]",
-            "00AAAAA0000A",
-            "00AAAAA0000A",
             "in_.gstin",
         ),
     ),
@@ -230,38 +195,11 @@ _BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "cn-id",
             "CN_ID",
             rf"{_START}\d{{17}}[\dXx]{_END}",
-            shape="00000000000000000[0Aa]",
-            gate="00000000000000000",
-            validate="ctxguard.pii.validators:chinese_id",
+            validate="ctxguard.pii.detect.validate:chinese_id",
             score=0.9,
         ),
     ),
 }
-COUNTRIES: Final = tuple(_BY_COUNTRY)
+COUNTRIES: Final = tuple(RULES_BY_COUNTRY)
 """Countries with rules of their own, ISO 3166 in two letters."""
-COUNTRY_RULES: Final = tuple(rule for rules in _BY_COUNTRY.values() for rule in rules)
-
-
-def country_rules(*countries: str) -> RuleSet:
-    """Return the national identity numbers of some countries as a rule set.
-
-    Args:
-        countries: ISO 3166, two letters.
-
-    Raises:
-        ConfigError: there are no rules for a country, or none is named.
-    """
-    if not countries:
-        raise ConfigError(f"name one or more of {', '.join(COUNTRIES)}", setting="countries")
-    for country in countries:
-        if not isinstance(country, str) or country not in _BY_COUNTRY:
-            raise ConfigError(_unknown(country), setting="countries")
-    return RuleSet("+".join(countries), tuple(rule for country in countries for rule in _BY_COUNTRY[country]))
-
-
-def _unknown(country: object) -> str:
-    if isinstance(country, list | tuple | set | frozenset):
-        return f"countries come one by one: country_rules({', '.join(map(repr, country))})"
-    if isinstance(country, str) and country.strip().upper() in _BY_COUNTRY:
-        return f"no rules for {country}; write {country.strip().upper()}"
-    return f"no rules for {country}; there are for {', '.join(COUNTRIES)}"
+COUNTRY_RULES: Final = tuple(rule for rules in RULES_BY_COUNTRY.values() for rule in rules)

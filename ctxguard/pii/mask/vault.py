@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.mask.pseudonyms import Original, normalized, pseudonym
 from ctxguard.pii.placeholders import PSEUDONYM
-from ctxguard.pii.pseudonyms import Original, normalized, pseudonym
 from ctxguard.pii.settings import seconds
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ctxguard.stores import Store
 
-__all__ = ["KEY_VARIABLE", "SessionVault", "Vault", "new_key"]
+__all__ = ["KEY_VARIABLE", "SessionVault", "Vault", "new_key", "session_vault"]
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32
@@ -168,6 +168,19 @@ class Vault:
         )
 
 
+def session_vault(vault: object) -> SessionVault | None:
+    """Return the vault of a session, or None.
+
+    Raises:
+        ConfigError: it is the vault of all sessions, or not a vault.
+    """
+    if vault is None or isinstance(vault, SessionVault):
+        return vault
+    raise ConfigError(
+        f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')", setting="vault"
+    )
+
+
 class _Box:
     """Seal and open with one key."""
 
@@ -217,7 +230,6 @@ class SessionVault:
         self._originals: dict[str, Original | None] = {}
         self._counts: dict[str, int] = {}
         self._damaged: dict[str, VaultError] = {}
-        self.version = 0
 
     def __repr__(self) -> str:
         return f"SessionVault({len(self._originals)} placeholders)"
@@ -257,7 +269,6 @@ class SessionVault:
                 name = self._placeholders.pop(key)
                 self._vault.erase(self._namespace, name)
                 self._originals[name] = None
-            self.version += 1
             return len(gone)
 
     def reload(self, namespace: str) -> None:
@@ -268,7 +279,6 @@ class SessionVault:
             self._is_loaded = False
             self._placeholders, self._originals = {}, {}
             self._counts, self._damaged = {}, {}
-            self.version += 1
 
     def _allocated(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.pseudonyms import normalized
+from ctxguard.pii.mask.pseudonyms import normalized
 
 __all__ = ["Strategies", "Strategy", "hashed", "known_strategies", "partly_shown", "strategy_of"]
 

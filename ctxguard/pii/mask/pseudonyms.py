@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from ctxguard.pii.fold import view_of
+from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.placeholders import LITERAL
 
 __all__ = ["MemoryPseudonyms", "Original", "Pseudonyms", "normalized", "pseudonym"]
@@ -108,11 +108,6 @@ class MemoryPseudonyms:
     def original(self, placeholder: str) -> Original | None:
         """Return what a placeholder stands for, or None where it was never given."""
         return self._originals.get(placeholder)
-
-    def catch_up(self, other: MemoryPseudonyms, count: int) -> None:
-        """Take over what another that began alike gave further on, up to its first `count` placeholders."""
-        for key, placeholder, original in other._given[len(self) : count]:
-            self._give(key, placeholder, original)
 
     def back_to(self, count: int) -> None:
         """Take back all but the first `count` placeholders."""

@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -52,18 +51,18 @@ _ISSUER: Final = re.compile(
     r"|(?:352[89]|35[3-8]\d)\d{12,15}\Z|(?:2131|1800)\d{11}\Z"  # JCB
     r"|220[0-4]\d{12,15}\Z"  # Mir
 )
+# Maestro and RuPay: one long number in ten begins so, hence only in groups, or after a word.
 _DEBIT_ISSUER: Final = re.compile(r"(?:50\d\d|5[6-9]\d\d|6\d{3})\d{8,15}\Z")
-"""Maestro and RuPay: one long number in ten begins so, hence only in groups, or after a word."""
 _DATE: Final = re.compile(
     r"(?:(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
     r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
 )
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 _DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
+# What a list of changes begins its entries with: a version and its day.
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
-"""What a list of changes begins its entries with: a version and its day."""
+# Bytes of a dump: no number is written in six pairs.
 _PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")
-"""Bytes of a dump: no number is written in six pairs."""
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
 _COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
@@ -75,13 +74,13 @@ _FILE_ENDINGS: Final = frozenset(
     | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "po"}
     | {"xlsx", "docx", "mp3", "mp4", "heic"}
 )
+# A US social security number or a postal code of nine digits.
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
-"""A US social security number or a postal code of nine digits."""
+# Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby.
 _NATIONAL_DIGITS: Final = 9
-"""Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby."""
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
+# Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
-"""Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350)."""
 _REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
 
 
@@ -90,7 +89,6 @@ def _digits(value: str) -> str:
     return value.encode("ascii", "ignore").translate(None, _NOT_DIGITS).decode()
 
 
-@lru_cache(maxsize=4096)
 def stdnum(value: str, module: str) -> bool:
     """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`; not one digit repeated."""
     from importlib import import_module
@@ -128,7 +126,6 @@ def card_on_two_lines(value: str) -> bool:
     return card(_digits(value))
 
 
-@lru_cache(maxsize=4096)
 def iban_length(value: str) -> int:
     """Return how many characters from the first are an IBAN (ISO 13616, mod 97), 0 where none."""
     from stdnum import iban
@@ -218,7 +215,6 @@ def mac(value: str) -> bool:
     return len(separators) == 1 and len(set(digits)) > 1 and not ("." in separators and digits.isdigit())
 
 
-@lru_cache(maxsize=4096)
 def email(value: str) -> bool:
     """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
 
@@ -238,7 +234,6 @@ def _is_named_after_host(domain: str) -> bool:
     return len(labels) > 2 and labels[-2] in _COMMON_DOMAINS
 
 
-@lru_cache(maxsize=4096)
 def nanp_phone(value: str) -> bool:
     """Tell whether area and exchange fit the North American plan, or are those that people make up (555, 123-456-7890).
 
@@ -266,7 +261,6 @@ def _is_range(value: str) -> bool:
     return 0 < int(last) - int(first) < little
 
 
-@lru_cache(maxsize=4096)
 def international_phone(value: str, wanted: str = "valid") -> int:
     """Return how many characters after a `+` are a phone number of that country, 0 where none.
 
@@ -306,7 +300,6 @@ def _has_possible_length(digits: str) -> bool:
     return False
 
 
-@lru_cache(maxsize=4096)
 def national_phone(value: str, regions: str) -> int:
     """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
     if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
@@ -316,13 +309,11 @@ def national_phone(value: str, regions: str) -> int:
     return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
 
 
-@lru_cache(maxsize=4096)
 def plain_phone(value: str, regions: str) -> bool:
     """Tell whether digits without separators are a phone number: with its country code, or in one of the regions."""
     return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
 
 
-@lru_cache(maxsize=4096)
 def phone_of(value: str, region: str) -> bool:
     """Tell whether a number as it is written in one region is a phone number there."""
     return _is_valid_in(value, [region])
@@ -390,14 +381,12 @@ def random_enough(value: str) -> bool:
     return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
 
 
+# A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
+# Or the name of a resource (`arn:`).
 _CODE: Final = re.compile(
     r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
     r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://|arn:"
 )
-"""A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
-
-Or the name of a resource (`arn:`).
-"""
 
 
 def named_secret(value: str) -> bool:

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import DetectorError
-from ctxguard.pii.joining import touched
-from ctxguard.pii.json_text import (
+from ctxguard.pii.mask.hiding import Hiding
+from ctxguard.pii.mask.json_text import (
     JsonToken,
     all_in_strings,
     holds_json,
@@ -21,16 +21,14 @@ from ctxguard.pii.json_text import (
     json_tokens,
     kept_apart,
     rewrite_json,
+    touched,
     touching,
 )
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
+from ctxguard.pii.mask.unmask import Restored, UnmaskStream, restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
-from ctxguard.pii.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Span
-from ctxguard.pii.unmasking import Restored, UnmaskStream, restore, restore_arguments
-
-if TYPE_CHECKING:
-    from ctxguard.pii.masking import Masker
 
 __all__ = ["MaskSession"]
 
@@ -43,19 +41,16 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 class MaskSession:
     """Mask the texts of one conversation in their order, and give values back. Get one from `Masker.session`."""
 
-    def __init__(self, masker: Masker) -> None:
+    def __init__(self, masker: Hiding) -> None:
         self._masker = masker
-        self._remembered = masker.remembered()
-        self._steps = masker.steps
-        self._step = None if self._steps is None else self._steps.first
-        self._is_streamed = False
+        self._memory = MemoryPseudonyms(is_found=masker.is_found)
         self._gives = True
         self._may_escape = self._escapes = masker.escape and not masker.is_stateless
         self._literals: frozenset[str] = frozenset()
         self._spelled: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"MaskSession({self._masker!r})"
+        return f"MaskSession({len(self._memory)} placeholders)"
 
     def text(self, text: str) -> str:
         """Return a text masked; one that is JSON as a whole stays JSON.
@@ -136,58 +131,27 @@ class MaskSession:
         Args:
             arguments: True for streamed tool-call arguments, False for text.
         """
-        self._is_streamed = True
         return UnmaskStream(self._pseudonyms, arguments=arguments)
-
-    @cached_property
-    def _memory(self) -> MemoryPseudonyms:
-        return MemoryPseudonyms(is_found=self._masker.is_found)
 
     @property
     def _pseudonyms(self) -> Pseudonyms:
-        """What gives placeholders; one in memory first learns what the steps walked so far gave."""
-        if self._masker.vault is not None:
-            return self._masker.vault
-        if self._step is not None:
-            self._memory.catch_up(self._step.pseudonyms, self._step.count)
-        return self._memory
+        return self._memory if self._masker.vault is None else self._masker.vault
 
     def _become(self, text: str, *, escapes: bool) -> str:
         check_text(text)
-        step = self._step
-        known = None if step is None else step.following.get((text, escapes))
-        if known is not None:
-            self._step = known
-            self._literals = known.literals
-            if self._is_streamed:
-                self._memory.catch_up(known.pseudonyms, known.count)
-            return known.masked
-        masked = self._remembered_or_made(text, escapes=escapes)
-        if step is not None and self._steps is not None:
-            self._memory.catch_up(step.pseudonyms, step.count)
-            self._step = self._steps.after(step, (text, escapes), masked, self._memory, self._literals)
-        return masked
-
-    def _remembered_or_made(self, text: str, *, escapes: bool) -> str:
-        """Mask a text; what other sessions remember of it counts only where neither hangs on what was spelled."""
-        shared = escapes or not self._literals
-        masked = self._remembered[escapes].get(text) if shared else None
-        if masked is None:
-            self._spelled = set()
-            masked = self._made(text, escapes=escapes)
-            if shared and not self._spelled:
-                self._remembered[escapes].put(text, masked)
-            self._literals |= self._spelled
+        self._spelled = set()
+        masked = self._made(text, escapes=escapes)
+        self._literals |= self._spelled
         return masked
 
     def _made(self, text: str, *, escapes: bool) -> str:
         """Mask a text; where that fails, take back the placeholders that were given for it."""
         self._escapes = escapes
+        given = len(self._memory)
         try:
             return self._masked(text)
         except BaseException:
-            if self._step is not None:
-                self._memory.back_to(self._step.count)
+            self._memory.back_to(given)
             raise
         finally:
             self._escapes = self._may_escape

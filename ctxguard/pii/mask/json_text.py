@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from ctxguard.pii.detect.match import WINDOW
 from ctxguard.pii.spans import Span
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "json_tokens",
     "kept_apart",
     "rewrite_json",
+    "touched",
     "touching",
 ]
 
@@ -31,6 +34,10 @@ _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
 _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
 _SCOPES: Final = frozenset("{[")
+_BORDER: Final = "\n" * WINDOW
+"""As wide as the words before a candidate reach: no text is read in the light of the one before."""
+_AT_ONCE: Final = 2_000
+"""Texts that are joined at most, so that a large JSON text is not there twice."""
 _OPENERS: Final = frozenset('{["')
 
 
@@ -166,6 +173,31 @@ def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
     """Return the first of some sorted findings in the text that holds a character of a token; None where none does."""
     place = bisect_right(spans, token.start, key=_END)
     return spans[place] if place < len(spans) and spans[place].start < token.end else None
+
+
+def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+    """Return the texts in which a rule may find something; in all others none does.
+
+    Args:
+        texts: short texts.
+        find: finds by rules that find the same in a text that stands alone and in one between blank lines.
+    """
+    waiting = list(dict.fromkeys(texts))
+    found: set[str] = set()
+    for first in range(0, len(waiting), _AT_ONCE):
+        found |= _touched(waiting[first : first + _AT_ONCE], find)
+    return found
+
+
+def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+    spans = find(_BORDER.join(texts))
+    if not spans:
+        return set()
+    starts = list(accumulate((len(text) + len(_BORDER) for text in texts), initial=0))
+    touches: set[str] = set()
+    for span in spans:
+        touches.update(texts[bisect_right(starts, span.start) - 1 : bisect_left(starts, span.end)])
+    return touches
 
 
 def _encoded(value: str) -> str:
