@@ -34,7 +34,9 @@ def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
         ImportError: neither framework is installed.
     """
     if not re.fullmatch(r"[\w-]+:\S+", name):
-        raise ConfigError(f"a model is named provider:model, such as 'openai:gpt-5-mini', not {name!r}", setting="model")
+        raise ConfigError(
+            f"a model is named provider:model, such as 'openai:gpt-5-mini', not {name!r}", setting="model"
+        )
     framework = next((known for known in ("pydantic_ai", "langchain") if find_spec(known)), None)
     if framework is None:
         raise ImportError("a model name needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'")

@@ -47,9 +47,11 @@ class StableWindow:
     name = "StableWindow"
 
     def __init__(self, *, target: float = 0.6, reserve: float = 0.0) -> None:
-        if not 0 < target <= 1:
-            raise ConfigError(f"target is a share of the budget above 0 and at most 1, not {target}", setting="target")
-        if not 0 <= reserve < 1:
+        if not isinstance(target, int | float) or not 0 < target <= 1:
+            raise ConfigError(
+                f"target is a share of the budget above 0 and at most 1, not {target!r}", setting="target"
+            )
+        if not isinstance(reserve, int | float) or not 0 <= reserve < 1:
             raise ConfigError(f"reserve is a share of at least 0 and below 1, not {reserve}", setting="reserve")
         self.target = target
         self.reserve = reserve
