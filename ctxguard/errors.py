@@ -54,7 +54,8 @@ class CtxguardError(Exception):
 
 def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
     """Return an error as it was, without calling its `__init__`, whose arguments are gone."""
-    error = kind.__new__(kind, *args)
+    new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
+    error = new(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
     return error
