@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
-from ctxguard.policies import POLICIES, WindowOptions, agent_stages
+from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
@@ -135,7 +135,7 @@ class Stabilizer:
             )
         chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
-        return cls(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
+        return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
