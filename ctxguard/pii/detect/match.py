@@ -75,14 +75,13 @@ class Engine:
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
-        self._texts = tuple(one for one in self._matchers if not one.is_number)
         self._numbers = tuple(one for one in self._matchers if one.is_number)
         contexts = dict.fromkeys(one.context.pattern for one in self._matchers if one.context is not None)
-        places = {pattern: place for place, pattern in enumerate(contexts, len(self._texts))}
+        places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
         for one in self._matchers:
             one.context_place = None if one.context is None else places[one.context.pattern]
         words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
-        self._prefilter = Prefilter([*(one.anchor for one in self._texts), *words])
+        self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
@@ -110,12 +109,12 @@ class Engine:
         return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
-        allowed = {None, *opened}
-        for place in sorted(opened):
-            if place < len(self._texts) and self._texts[place].context_place in allowed:
-                yield from self._texts[place].candidates(view)
+        for one in self._tried(opened):
+            if not one.is_number:
+                yield from one.candidates(view)
         if not self._numbers:
             return
+        allowed = {None, *opened}
         shape = view.form(SHAPE.table)
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
@@ -126,12 +125,16 @@ class Engine:
 
     def _everywhere(self, view: View, opened: set[int]) -> Iterator[Candidate]:
         shape = view.form(SHAPE.table)
-        for one in self._numbers:
-            if one.context_place is None or one.context_place in opened:
-                yield from one.everywhere(shape)
+        for one in self._tried(opened):
+            yield from one.everywhere(shape if one.is_number else view.text)
+
+    def _tried(self, opened: set[int]) -> Iterator[Matcher]:
+        """Walk the rules whose literals and words a text holds."""
         for place in sorted(opened):
-            if place < len(self._texts):
-                yield from self._texts[place].everywhere(view.text)
+            if place < len(self._matchers):
+                one = self._matchers[place]
+                if one.context_place is None or one.context_place in opened:
+                    yield one
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""
