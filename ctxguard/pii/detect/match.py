@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.detect.normalize import View, view_of
+from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
@@ -102,11 +102,15 @@ class Engine:
         return self._found(text, self._everywhere)
 
     def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
-        view = view_of(text, self._can_write)
-        found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
-        for pattern, label in self._deny:
-            found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
-        return _chosen(view, found) if found else ()
+        spans: tuple[Span, ...] = ()
+        for view in views_of(text, self._can_write):
+            found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+            for pattern, label in self._deny:
+                found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
+            if found:
+                kept = _chosen(view, found)
+                spans = resolve((*spans, *kept)) if spans else kept
+        return spans
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
         for one in self._tried(opened):
