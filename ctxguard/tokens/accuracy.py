@@ -1,0 +1,106 @@
+"""How far off the counts of a model family are, as measured on recorded requests, and what is kept free for it.
+
+`python benchmarks/usage.py --table` writes `MEASURED` from the requests whose reported input tokens were recorded; a
+test holds the table to them. The margin of a family is what covers 99 of 100 of its recorded requests, media and
+tools of the provider left out, but never less than what 100 requests could show (`_LEAST`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ctxguard.tokens.families import Family
+
+__all__ = ["MEASURED", "NO_MODEL", "Margin", "Measured", "accuracy_of", "margin_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """Hold what is kept free of a budget because the count is an estimate.
+
+    Attributes:
+        share: of what is counted.
+        flat: tokens beside that.
+    """
+
+    share: float = 0.0
+    flat: int = 0
+
+    def tokens(self, counted: int) -> int:
+        """Return the tokens to keep free beside so many counted ones."""
+        return math.ceil(self.share * counted) + self.flat if counted else 0
+
+    def within(self, budget: int) -> int:
+        """Return the tokens to keep free of a budget, so that what is counted and its margin fit into it."""
+        return math.ceil((self.share * budget + self.flat) / (1 + self.share)) if self.share or self.flat else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold how far off the counts of a family were.
+
+    Attributes:
+        requests: recorded requests that were counted, media and the provider's own tools left out.
+        within: share of them within 5% or 10 tokens of what was reported.
+        under: share of them that were counted too low by more than 5% and 20 tokens.
+        bias: what was counted in all, as a share of what was reported in all.
+        margin: what covers 99 of 100 of them.
+    """
+
+    requests: int
+    within: float
+    under: float
+    bias: float
+    margin: Margin
+
+    def __str__(self) -> str:
+        if abs(self.bias - 1) < 0.005:
+            side = "errs to neither side"
+        else:
+            side = f"errs on the {'high' if self.bias > 1 else 'low'} side by {abs(self.bias - 1):.0%} in the sum"
+        return f"within 5% or 10 tokens for {self.within:.0%} of {self.requests} recorded requests, {side}"
+
+
+MEASURED: Final[dict[str, Measured]] = {}
+NO_MODEL: Final = "no model is named, so this is no provider's count"
+_FEW: Final = 20
+"""Recorded requests of a family below which its margin is widened."""
+_ESTIMATED: Final = 0.12
+"""Share that the estimate by byte classes adds to a margin: its error against o200k_base on prose, code and JSON."""
+_WIDE: Final = Margin(0.15, 30)
+"""What is kept free where nothing was recorded."""
+
+
+def accuracy_of(family: Family, *, is_measured: bool) -> str:
+    """Return one phrase on how far off the counts of a family may be.
+
+    Args:
+        family: of the model.
+        is_measured: whether texts are counted with a vocabulary, as in what was measured, and not by byte classes.
+    """
+    measured = MEASURED.get(family.name)
+    if measured is not None:
+        said = str(measured) if is_measured else f"by byte classes, which adds about 12%; with a vocabulary {measured}"
+        return f"estimated: {said}"
+    if family.inherits is not None:
+        return f"not measured: no requests were recorded; counted like {family.inherits}"
+    return "not measured: no requests were recorded"
+
+
+def margin_of(counter: object) -> Margin:
+    """Return the margin of a counter: none where no model is named or the provider itself counts."""
+    given = getattr(counter, "margin", None)
+    if isinstance(given, Margin):
+        return given
+    family: Family | None = getattr(counter, "family", None)
+    if family is None:
+        return Margin()
+    measured = MEASURED.get(family.name)
+    margin = _WIDE if measured is None else measured.margin
+    if measured is not None and measured.requests < _FEW:
+        margin = Margin(margin.share + 0.05, margin.flat + 10)
+    is_exact = getattr(getattr(counter, "base", None), "exact", False)
+    return margin if is_exact else Margin(margin.share + _ESTIMATED, margin.flat)
