@@ -73,6 +73,7 @@ class Media:
         detail: the `detail` that the request asks for.
         length: characters of the base64 that is sent; 0 for a link.
         pages: pages of a document; None where they cannot be counted.
+        characters: characters of text in a document; None where they cannot be counted.
         seconds: length of audio or video; None where it cannot be told.
     """
 
@@ -81,6 +82,7 @@ class Media:
     detail: str = "auto"
     length: int = 0
     pages: int | None = None
+    characters: int | None = None
     seconds: float | None = None
 
 

@@ -12,7 +12,7 @@ from ctxguard.tokens.costs import Costs, ToolCosts
 from ctxguard.tokens.counters import TokenCounter, valid_count
 from ctxguard.tokens.families import ANY_CLAUDE, GENERIC
 from ctxguard.tokens.media import media_tokens
-from ctxguard.tokens.schemas import Function, functions_of, sent_tools, server_tool_of
+from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["MESSAGE_TOKENS", "REPLY_TOKENS", "ArtifactCounter", "ToolCount"]
@@ -30,7 +30,7 @@ class ToolCount:
     Attributes:
         schemas: the functions as the model sees them.
         hidden: the prompts that the provider adds for them.
-        uncounted: tools that the provider runs, and of which nothing is known.
+        uncounted: tools that the provider runs and whose results it bills with the same request, or that are not known.
     """
 
     schemas: int = 0
@@ -156,8 +156,14 @@ class ArtifactCounter:
         return ToolCount(
             schemas=costs.functions(functions, self.text),
             hidden=costs.hidden(functions, choice) + sum(prompt or 0 for prompt in prompts),
-            uncounted=tuple(kind for kind, prompt in zip(kinds, prompts, strict=True) if prompt is None),
+            uncounted=tuple(k for k, prompt in zip(kinds, prompts, strict=True) if prompt is None or brings_in(k)),
         )
+
+    def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:
+        """Return what tools cost that stand among the messages: a block of their own, with the prompt of late tools."""
+        counted = self.count_tools(tools)
+        late = self.costs.tools.late
+        return counted if late is None or not counted.schemas else replace(counted, hidden=late)
 
     def _tool_costs(self, tools: Sequence[Mapping[str, object]]) -> ToolCosts:
         """Return what tools cost; where no model is named, the form that they are sent in names the provider."""

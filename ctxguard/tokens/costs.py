@@ -15,8 +15,8 @@ from ctxguard.tokens.schemas import Function, as_json, as_typescript, as_words, 
 __all__ = ["Costs", "CountText", "Pages", "Rendering", "SchemaCosts", "ToolCosts"]
 
 CountText: TypeAlias = Callable[[str], int]
-Rendering: TypeAlias = Literal["typescript", "json", "words"]
-"""How the model sees a function: as TypeScript, as JSON, or as its names, types and descriptions alone."""
+Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]
+"""How the model sees a function: as TypeScript, as JSON, without empty parameters, or as its words alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class ToolCosts:
         once: the hidden prompt that comes with any function.
         once_flat: the same where functions come as the Responses API takes them; None means `once`.
         once_forced: the same where `tool_choice` demands a call; None means `once`.
+        late: the same for functions that are brought in among the messages; None means `once`.
         each: added for every function.
         seen_if_none: whether functions are sent to the model when `tool_choice` is `none`.
         server: hidden prompts of tools that the provider runs, by the beginning of their type.
@@ -39,6 +40,7 @@ class ToolCosts:
     once: int = 0
     once_flat: int | None = None
     once_forced: int | None = None
+    late: int | None = None
     each: int = 0
     seen_if_none: bool = True
     server: Mapping[str, int] = field(default_factory=dict)
@@ -50,9 +52,11 @@ class ToolCosts:
             return 0
         if self.rendering == "typescript":
             tokens = count(as_typescript(seen))
+        elif self.rendering == "words":
+            tokens = sum(count(as_words(function)) for function in seen)
         else:
-            write = as_json if self.rendering == "json" else as_words
-            tokens = sum(count(write(function)) for function in seen)
+            is_sparse = self.rendering == "sparse"
+            tokens = sum(count(as_json(function, is_sparse=is_sparse)) for function in seen)
         return max(0, round(tokens * self.share) + self.each * len(seen))
 
     def hidden(self, functions: Iterable[Function], choice: str) -> int:
@@ -89,15 +93,15 @@ class SchemaCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """Hold what a document costs, in tokens.
+    """Hold what a document costs.
 
     Attributes:
-        each: of one page.
-        chars: characters of base64 that are taken for a page where the pages cannot be counted.
+        each: tokens of one page as an image.
+        characters: characters of its text for one token; 0 where the text is not billed.
     """
 
     each: int
-    chars: int = 80_000
+    characters: float = 5.0
 
 
 ImageRule: TypeAlias = Literal["tiles", "patches", "area", "gemini", "fixed"]

@@ -56,6 +56,8 @@ _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin;
     parallel=6,
     document=20,
     empty_system=223,
+    sealed=0.139,
+    sealed_from=750,
     tools=ToolCosts(
         rendering="typescript",
         once=7,
@@ -63,7 +65,7 @@ _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin;
         server={"web_search": 290, "file_search": 840, "computer": 500},
     ),
     schema=SchemaCosts(once=2, share=0.85),
-    pages=Pages(each=700),
+    pages=Pages(each=215),  # fitted: 10 requests; text and an image of each page
     audio=10,
 )
 _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and o4-mini
@@ -72,17 +74,16 @@ _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and 
     call=11,
     empty_system=0,
     parallel=0,
-    sealed=0.139,
-    sealed_from=750,
     tools=ToolCosts(
         rendering="typescript",
         once=85,
         once_flat=3,
+        late=105,
         each=-1,
-        server={"tool_search": 480, "code_interpreter": 1_320, "web_search": 9_300, "mcp": 1_100},
+        server={"tool_search": 550, "code_interpreter": 1_320, "web_search": 9_300, "mcp": 1_100},
     ),
     image_scale=(70, 140),  # [oai-images]
-    pages=Pages(each=900),
+    pages=Pages(each=215),
 )
 _PATCHES_MINI: Final = replace(_REASONING, image="patches", image_scale=(1.62,))  # [oai-images]
 _PATCHES_NANO: Final = replace(_REASONING, image="patches", image_scale=(2.46,))  # [oai-images]
@@ -101,21 +102,21 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
         once=492,
         once_forced=585,
         server={
-            "tool_search_tool": 100,
+            "tool_search_tool": 190,
             "web_search": 2_200,
             "web_fetch": 5_000,
             "code_execution": 4_600,
             "advisor": 2_300,
         },
     ),
-    schema=SchemaCosts(once=112, share=1.25),
+    schema=SchemaCosts(once=125, share=1.25),
     image="area",
     image_scale=(750, 1_568, 1_600),  # [vision]
-    pages=Pages(each=2_250),  # [pdf]
+    pages=Pages(each=1_590, characters=4.0),  # fitted: 6 requests; [pdf] has 1,500 to 3,000 a page
 )
 _CLAUDE_NEW: Final = replace(  # fitted: 14 requests of Opus 4.7 and later; the rest is inherited from Claude 4
     _CLAUDE,
-    tools=replace(_CLAUDE.tools, once=370, once_forced=460),
+    tools=replace(_CLAUDE.tools, once=385, once_forced=475, server={**_CLAUDE.tools.server, "tool_search_tool": 270}),
     image_scale=(750, 2_576, 4_784),
 )
 _CLAUDE_3: Final = replace(_CLAUDE, tools=ToolCosts(once=346, once_forced=313))  # [tool-use]
@@ -128,21 +129,24 @@ _GEMINI: Final = Costs(  # fitted: 155 requests of Gemini 2.0 to 3.6
     call_names=1,
     name=0,
     sealed=0.0,
-    tools=ToolCosts(share=0.85, server={"": 0}),
+    tools=ToolCosts(share=0.8, server={"": 0}),
     schema=SchemaCosts(share=0),
     image="gemini",
     image_scale=(258, 258),  # [gemini]
-    pages=Pages(each=258),  # [gemini]
+    pages=Pages(each=258, characters=0),  # [gemini]
     audio=32,  # [gemini]
     video=263,  # [gemini]
 )
-_GEMINI_2_0: Final = replace(_GEMINI, tools=ToolCosts(rendering="words", share=0.8, server={"": 0}))
+_GEMINI_2_0: Final = replace(_GEMINI, result=0, call=0, call_names=0, tools=ToolCosts(rendering="words", share=0.8, server={"": 0}))
 _GEMINI_3: Final = replace(
     _GEMINI,
+    result=-3,  # the punctuation of its JSON costs nothing
+    call=0,
+    call_names=0,
     sealed=0.21,
-    tools=ToolCosts(share=1.0, server={"codeExecution": 240, "googleSearch": 90, "fileSearch": 88, "": 0}),
+    tools=ToolCosts(rendering="sparse", share=0.97, server={"codeExecution": 240, "googleSearch": 90, "fileSearch": 88, "": 0}),
     image_scale=(1_090, 0),  # [gemini], media resolution
-    pages=Pages(each=540),
+    pages=Pages(each=540, characters=0),
     video=70,
 )
 _MISTRAL: Final = Costs(  # fitted: 13 requests; the framing is mistral-common's
@@ -164,8 +168,8 @@ _HARMONY: Final = replace(  # fitted: 8 requests of gpt-oss: its own system prom
 _LLAMA_3: Final = Costs(reply=30, message=5, system=5, tools=ToolCosts(once=200, seen_if_none=False))
 _LLAMA_4: Final = replace(_LLAMA_3, reply=4, tools=ToolCosts(once=655, seen_if_none=False))
 _QWEN: Final = Costs(reply=3, message=5, system=5, tools=ToolCosts(once=130))
-_DEEPSEEK: Final = Costs(reply=1, message=2, system=1, tools=ToolCosts(once=260))
-_DEEPSEEK_4: Final = replace(_DEEPSEEK, reply=74)
+_DEEPSEEK: Final = Costs(reply=1, message=2, system=1, tools=ToolCosts())
+_DEEPSEEK_4: Final = replace(_DEEPSEEK, reply=74, tools=ToolCosts(once=230))
 _GLM: Final = Costs(reply=3, message=3, system=3, tools=ToolCosts(once=120), schema=SchemaCosts(share=0))
 _GLM_5: Final = replace(_GLM, reply=9)
 ANY_CLAUDE: Final = _CLAUDE
@@ -187,7 +191,7 @@ FAMILIES: Final = (
         "gpt-4.1-mini",
         r"gpt-4\.1-(mini|nano)",
         "o200k_base",
-        replace(_GPT_4O, image="patches", image_scale=(2.46,)),
+        replace(_GPT_4O, image="patches", image_scale=(1.62,)),
         own_vocabulary=True,
     ),
     Family("gpt-4.1", r"gpt-4\.1", "o200k_base", _GPT_4O, own_vocabulary=True),
@@ -198,7 +202,7 @@ FAMILIES: Final = (
     Family("gpt-4", r"gpt-4|gpt-3\.5|gpt-35", "cl100k_base", _GPT_4O, own_vocabulary=True),
     Family("claude-3", r"claude-(3|2|instant)", "o200k_base", _CLAUDE_3, scale=1.1, inherits="claude-4"),
     Family("claude-4", r"claude-(opus-|sonnet-|haiku-)?4([.-][0-6](?!\d)|-\d{6,}|$|-[a-z])", "o200k_base", _CLAUDE, scale=1.1),
-    Family("claude-4.7", r"claude", "o200k_base", _CLAUDE_NEW, scale=1.43),
+    Family("claude-4.7", r"claude", "o200k_base", _CLAUDE_NEW, scale=1.38),
     Family("gemini-2.0", r"gemini-(1|2\.0)", "o200k_base", _GEMINI_2_0),
     Family("gemini-2.5", r"gemini-2", "o200k_base", _GEMINI),
     Family("gemini-3", r"gemini", "o200k_base", _GEMINI_3),

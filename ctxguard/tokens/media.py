@@ -11,6 +11,7 @@ import binascii
 import io
 import math
 import re
+import zlib
 from functools import lru_cache
 from typing import Final
 
@@ -32,6 +33,10 @@ UNKNOWN_SIDE: Final = 1024
 """Side in pixels assumed of an image that cannot be looked at (a link)."""
 PAGE_TOKENS: Final = 1_500
 PAGE_BYTES: Final = 60_000
+PAGE_CHARS: Final = 80_000
+"""Characters of base64 that are taken for a page where pages cannot be counted."""
+UNKNOWN_PAGE: Final = 2_500
+"""Characters of text assumed on a page that cannot be looked at."""
 AUDIO_TOKENS_PER_SECOND: Final = 10
 WAV_BYTES_PER_SECOND: Final = 48_000
 MP3_BYTES_PER_SECOND: Final = 16_000
@@ -46,10 +51,17 @@ def media_tokens(media: Media, costs: Costs) -> int:
     if media.kind == "image":
         return _image_by_rule(media, costs)
     if media.kind == "file":
-        pages = media.pages or max(1, math.ceil(media.length / costs.pages.chars))
-        return pages * costs.pages.each
+        return _document(media, costs)
     rate = costs.audio if media.kind == "audio" else costs.video
     return math.ceil(_seconds(media) * rate)
+
+
+def _document(media: Media, costs: Costs) -> int:
+    """Return the tokens of a document: its pages as images, and their text where the provider bills it."""
+    pages = media.pages or max(1, math.ceil(media.length / PAGE_CHARS))
+    characters = pages * UNKNOWN_PAGE if media.characters is None else media.characters
+    text = characters / costs.pages.characters if costs.pages.characters else 0
+    return pages * costs.pages.each + math.ceil(text)
 
 
 def _seconds(media: Media) -> float:
@@ -165,16 +177,39 @@ def document_part(url: str) -> Part:
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
     if head.startswith(("data:text/", "data:application/json")):
         return Part("text", _decoded(payload).decode("utf-8", "replace"))
-    return Part("file", media=Media("file", length=len(payload), pages=_pdf_pages(payload)))
+    pages, characters = _pdf(payload)
+    return Part("file", media=Media("file", length=len(payload), pages=pages, characters=characters))
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
+_STREAM: Final = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
+_SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
+_MOST_BYTES: Final = 20_000_000
 
 
 @lru_cache(maxsize=64)
-def _pdf_pages(payload: str) -> int | None:
-    """Return the pages of a PDF as its page objects tell; None where it is no PDF or they are compressed."""
-    return len(_PAGE.findall(_decoded(payload))) or None
+def _pdf(payload: str) -> tuple[int | None, int | None]:
+    """Return pages and characters of a PDF by its page objects and the strings that its contents show.
+
+    Both are None where it is no PDF; where objects are compressed, so are its pages.
+    """
+    data = _decoded(payload)
+    if not data.startswith(b"%PDF"):
+        return None, None
+    streams = (match[1] for match in _STREAM.finditer(data[:_MOST_BYTES]))
+    return len(_PAGE.findall(data)) or None, sum(map(_shown_characters, streams))
+
+
+def _shown_characters(stream: bytes) -> int:
+    """Return the characters that a content stream shows; hexadecimal strings have two bytes a character."""
+    try:
+        contents = zlib.decompressobj().decompress(stream, _MOST_BYTES)
+    except zlib.error:
+        contents = stream
+    if b"TJ" not in contents and b"Tj" not in contents:
+        return 0
+    shown = _SHOWN.finditer(contents)
+    return sum(len(match[0]) - 2 if match[1] is None else len(match[1]) // 4 for match in shown)
 
 
 def _wav_seconds(data: str) -> float | None:

@@ -30,7 +30,8 @@ class Body:
         tools: the tools as they are sent.
         choice: the `tool_choice`, as one word: `auto`, `none`, `required`, or `named` for a certain tool.
         schema: the schema that the reply must follow; None where there is none.
-        found: names of deferred functions that a search of an earlier step has brought in.
+        found: names of deferred functions that a search of an earlier step has found.
+        brought: tools that stand among the messages, a list for each place.
         thinks: whether the request asks for thinking.
         documents: how many documents are sent as text.
         empty_system: whether the system prompt is an empty text.
@@ -42,6 +43,7 @@ class Body:
     choice: str = "auto"
     schema: Native | None = None
     found: frozenset[str] = frozenset()
+    brought: tuple[tuple[Native, ...], ...] = ()
     thinks: bool = False
     documents: int = 0
     empty_system: bool = False
@@ -63,7 +65,14 @@ def read_body(body: Native, *, api: Api) -> Body:
     if not isinstance(body, Mapping):
         raise ConfigError(f"a request body is a JSON object, not {type(body).__name__}", setting="body")
     read = _READERS[api](body)
-    return replace(read, unseen=tuple(_unseen(read.artifacts)))
+    stored = [f"what {key} refers to" for key in _STORED if body.get(key)]
+    if _mapping(body.get("reasoning")).get("mode") == "pro":
+        stored.append("the drafts of reasoning mode pro")
+    return replace(read, unseen=(*stored, *_unseen(read.artifacts)))
+
+
+_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content")
+"""Fields of requests that go on from what the provider holds."""
 
 
 def _unseen(artifacts: Iterable[Artifact]) -> Iterator[str]:
@@ -75,7 +84,9 @@ def _unseen(artifacts: Iterable[Artifact]) -> Iterator[str]:
 
 
 def _chat(body: Native) -> Body:
-    artifacts = [_chat_message(message) for message in _members(body, "messages")]
+    messages = _members(body, "messages")
+    last = max((number for number, message in enumerate(messages) if message.get("role") == "user"), default=0)
+    artifacts = [_chat_message(message, is_over=number < last) for number, message in enumerate(messages)]
     form = _mapping(body.get("response_format"))
     schema = _mapping(form.get("json_schema"))
     return Body(
@@ -83,13 +94,15 @@ def _chat(body: Native) -> Body:
     )
 
 
-def _chat_message(message: Native) -> Artifact:
+def _chat_message(message: Native, *, is_over: bool) -> Artifact:
+    """Return a message; reasoning from before the last user message is dropped by the templates of open models."""
     role = _text(message.get("role"))
     calls = [_mapping(call.get("function")) for call in _records(message.get("tool_calls"))]
     if old := _mapping(message.get("function_call")):
         calls.append(old)
     content = _content(message.get("content"), _chat_part)
-    if thought := _text(message.get("reasoning_content")) or _text(message.get("reasoning")):
+    thought = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    if thought and not is_over:
         content = (*_as_parts(content), Part("reasoning", thought))
     name = _text(message.get("name")) or None
     return Artifact(_kind(role), content, calls=tuple(map(_call, calls)), name=name)
@@ -114,6 +127,8 @@ def _chat_part(part: Native) -> Iterator[Part]:
 def _responses(body: Native) -> Body:
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else _records(given)
+    compacted = max((n for n, item in enumerate(items) if item.get("type") == "compaction"), default=0)
+    items = items[compacted:]
     keeps_all = _mapping(body.get("reasoning")).get("context") == "all_turns"
     last = 0 if keeps_all else max((n for n, item in enumerate(items) if item.get("role") == "user"), default=0)
     artifacts = [a for number, item in enumerate(items) for a in _responses_item(item, is_over=number < last)]
@@ -121,21 +136,30 @@ def _responses(body: Native) -> Body:
     if isinstance(instructions, str) and instructions:
         artifacts.insert(0, Artifact(Kind.SYSTEM, instructions))
     form = _mapping(_mapping(body.get("text")).get("format"))
-    brought = [tool for item in items for tool in _records(item.get("tools"))]
-    names = frozenset(name for tool in brought for name in _tool_names(tool))
+    brought = tuple(tuple(_brought(item)) for item in items if item.get("type") in _BRINGING)
+    has_searched = bool(brought)
+    tools = _tools(body)
     return Body(
         tuple(artifacts),
-        (*_tools(body), *({**tool, "defer_loading": None} for tool in brought)),
+        tuple(tool for tool in tools if not (has_searched and _is_hosted_search(tool))),
         _choice(body.get("tool_choice")),
         _mapping(form.get("schema")) or None,
-        found=names,
+        brought=brought,
         empty_system=instructions == "",
     )
 
 
-def _tool_names(tool: Native) -> Iterator[str]:
-    yield _text(tool.get("name"))
-    yield from (_text(inner.get("name")) for inner in _records(tool.get("tools")))
+_BRINGING: Final = ("additional_tools", "tool_search_output")
+
+
+def _brought(item: Native) -> Iterator[Native]:
+    """Yield the tools that an item brings in; the model sees them from there on."""
+    for tool in _records(item.get("tools")):
+        yield {**tool, "defer_loading": False}
+
+
+def _is_hosted_search(tool: Native) -> bool:
+    return tool.get("type") == "tool_search" and tool.get("execution") != "client"
 
 
 def _responses_item(item: Native, *, is_over: bool) -> Iterator[Artifact]:
@@ -150,7 +174,13 @@ def _responses_item(item: Native, *, is_over: bool) -> Iterator[Artifact]:
     elif kind == "reasoning":
         if not is_over:
             yield Artifact(Kind.ASSISTANT, tuple(_thoughts(item)))
-    elif kind not in ("additional_tools", "tool_search_output"):  # their tools are counted as tools
+    elif kind == "tool_search_call":
+        yield Artifact(Kind.ASSISTANT, calls=(ToolCall("tool_search", _json(item.get("arguments") or {})),))
+    elif kind == "tool_search_output":
+        yield Artifact(Kind.TOOL)
+    elif kind == "compaction":
+        yield Artifact(Kind.ASSISTANT, (_sealed(_text(item.get("encrypted_content"))),))
+    elif kind not in _BRINGING:
         yield Artifact(Kind.ASSISTANT, (Part("opaque", _json(item)),))
 
 
@@ -158,9 +188,13 @@ def _thoughts(item: Native) -> Iterator[Part]:
     """Yield what a reasoning item costs: the sealed reasoning, which its summary only retells."""
     sealed = _text(item.get("encrypted_content"))
     if sealed:
-        yield Part("reasoning", media=Media("sealed", length=len(sealed)))
+        yield _sealed(sealed)
     else:
         yield from (Part("reasoning", _text(part.get("text"))) for part in _records(item.get("content")))
+
+
+def _sealed(data: str) -> Part:
+    return Part("reasoning", media=Media("sealed", length=len(data)))
 
 
 def _responses_part(part: Native) -> Iterator[Part]:
@@ -190,7 +224,7 @@ def _anthropic(body: Native) -> Body:
         _choice(body.get("tool_choice")),
         _mapping(form.get("schema")) or None,
         found=frozenset(_referenced(body.get("messages"))),
-        thinks=thinking in ("enabled", "adaptive"),
+        thinks=thinking == "enabled",
         documents=sum(1 for message in messages for _ in _text_documents(message)),
     )
 
@@ -248,7 +282,7 @@ def _anthropic_part(block: Native) -> Iterator[Part]:
     elif kind == "thinking":
         yield Part("reasoning", _text(block.get("thinking")))
     elif kind == "redacted_thinking":
-        yield Part("reasoning", media=Media("sealed", length=len(_text(block.get("data")))))
+        yield _sealed(_text(block.get("data")))
     else:
         yield _said(block)
 
@@ -262,8 +296,10 @@ def _source_url(source: Native) -> str:
 def _gemini(body: Native) -> Body:
     system = _mapping(body.get("systemInstruction") or body.get("system_instruction"))
     artifacts = [Artifact(Kind.SYSTEM, _content(system.get("parts"), _gemini_part))] if system else []
-    for content in _members(body, "contents"):
-        artifacts += _gemini_content(content)
+    contents = _members(body, "contents")
+    last = max((number for number, content in enumerate(contents) if _gemini_asks(content)), default=0)
+    for number, content in enumerate(contents):
+        artifacts += _gemini_content(content, is_over=number < last)
     tools = body.get("tools")
     given = [tools] if isinstance(tools, Mapping) else _records(tools)
     settings = _mapping(body.get("generationConfig") or body.get("generation_config"))
@@ -273,8 +309,16 @@ def _gemini(body: Native) -> Body:
     return Body(tuple(artifacts), tuple(given), choice, schema or None)
 
 
-def _gemini_content(content: Native) -> Iterator[Artifact]:
+def _gemini_asks(content: Native) -> bool:
+    """Tell whether a user said or sent something here, so that the signed thoughts before it are not billed."""
     parts = _records(content.get("parts"))
+    return content.get("role", "user") == "user" and not all(_either(part, *_CALLS[1]) for part in parts)
+
+
+def _gemini_content(content: Native, *, is_over: bool) -> Iterator[Artifact]:
+    parts = _records(content.get("parts"))
+    if is_over:
+        parts = [{key: part[key] for key in part if key not in _SIGNATURES} for part in parts]
     calls = [_mapping(_either(part, "functionCall", "function_call")) for part in parts]
     made = tuple(ToolCall(_text(call.get("name")), _json(call.get("args") or {})) for call in calls if call)
     for part in parts:
@@ -288,9 +332,9 @@ def _gemini_content(content: Native) -> Iterator[Artifact]:
 
 
 def _gemini_part(part: Native) -> Iterator[Part]:
-    signature = _text(_either(part, "thoughtSignature", "thought_signature"))
+    signature = _text(_either(part, *_SIGNATURES))
     if signature.startswith(_BILLED):
-        yield Part("reasoning", media=Media("sealed", length=len(signature)))
+        yield _sealed(signature)
     blob = _mapping(_either(part, "inlineData", "inline_data"))
     if blob:
         yield _gemini_blob(_text(_either(blob, "mimeType", "mime_type")), _text(blob.get("data")))
@@ -299,11 +343,12 @@ def _gemini_part(part: Native) -> Iterator[Part]:
     elif part.get("text") is not None:
         yield Part("reasoning" if part.get("thought") else "text", _text(part.get("text")))
     elif not any(_either(part, *names) for names in _CALLS):
-        rest = {key: value for key, value in part.items() if key not in ("thoughtSignature", "thought_signature")}
+        rest = {key: value for key, value in part.items() if key not in _SIGNATURES}
         if rest:
             yield Part("opaque", _json(rest))
 
 
+_SIGNATURES: Final = ("thoughtSignature", "thought_signature")
 _BILLED: Final = "E"
 """How signatures of the Gemini API begin (field 2 of its message); those of Vertex AI are not billed (fitted)."""
 _CALLS: Final = (("functionCall", "function_call"), ("functionResponse", "function_response"))

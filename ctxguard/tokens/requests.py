@@ -62,6 +62,9 @@ def count_request(
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
     parts = Counter({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
     parts["hidden prompts"] = tools.hidden + _prompts(read, count)
+    for late in map(count.brought_tools, read.brought):
+        parts["tools"] += late.schemas
+        parts["hidden prompts"] += late.hidden
     for artifact in read.artifacts:
         inside = _inside(artifact, count)
         parts.update(inside)

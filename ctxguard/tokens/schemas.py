@@ -13,7 +13,7 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["Function", "as_json", "as_typescript", "as_words", "compact", "functions_of", "server_tool_of", "sent_tools"]
+__all__ = ["Function", "as_json", "as_typescript", "as_words", "brings_in", "compact", "functions_of", "server_tool_of", "sent_tools"]
 
 Native = Mapping[str, object]
 _PARAMETERS: Final = (
@@ -91,13 +91,13 @@ def functions_of(tool: Native) -> Iterator[Function]:
     elif isinstance(tool.get("function"), Mapping):
         yield _function(tool["function"], is_flat=False)  # type: ignore[arg-type]  # the line above saw to it
     elif server_tool_of(tool) is None and tool:
-        yield _function(tool, is_flat=tool.get("type") == "function")
+        yield _function(tool, is_flat=tool.get("type") in ("function", "tool_search"))
 
 
 def _function(native: Native, *, is_flat: bool) -> Function:
     parameters = next((native[key] for key in _PARAMETERS if isinstance(native.get(key), Mapping)), {})
     return Function(
-        str(native.get("name") or ""),
+        str(native.get("name") or native.get("type") or ""),
         str(native.get("description") or ""),
         parameters,  # type: ignore[arg-type]  # a mapping, by the line above
         deferred=native.get("defer_loading") is True,
@@ -108,6 +108,8 @@ def _function(native: Native, *, is_flat: bool) -> Function:
 def server_tool_of(tool: Native) -> str | None:
     """Return the name of a tool that the provider runs itself, such as `web_search`; None for a function."""
     kind = tool.get("type")
+    if kind == "tool_search" and "parameters" in tool:  # the client runs it, and the model sees it as a function
+        return None
     if isinstance(kind, str) and kind not in ("function", "custom", "namespace", "object"):
         return kind
     if "name" in tool or "function" in tool or any(key in tool for key in _DECLARATIONS):
@@ -176,16 +178,17 @@ def _type(schema: object, definitions: Native, depth: int) -> str:
     return "number" if kind in ("integer", "number") else str(kind or "any")
 
 
-def as_json(function: Function) -> str:
-    """Return a function as JSON, without the fields that no provider shows to the model."""
-    shown = {"name": function.name, "description": function.description, "parameters": _shown(function.parameters)}
+def as_json(function: Function, *, is_sparse: bool = False) -> str:
+    """Return a function as JSON.
+
+    Args:
+        function: to be written.
+        is_sparse: leave out the parameters of a function that has none.
+    """
+    shown: dict[str, object] = {"name": function.name, "description": function.description}
+    if function.parameters.get("properties") or not is_sparse:
+        shown["parameters"] = function.parameters
     return json.dumps(shown, ensure_ascii=False, default=str)
-
-
-def _shown(schema: object) -> object:
-    if isinstance(schema, Mapping):
-        return {key: _shown(value) for key, value in schema.items() if key not in ("$schema",)}
-    return [_shown(value) for value in schema] if isinstance(schema, list) else schema
 
 
 def as_words(function: Function) -> str:
@@ -212,6 +215,29 @@ def _words(schema: object) -> Iterator[str]:
     elif isinstance(schema, list):
         for value in schema:
             yield from _words(value)
+
+
+_BRINGING_IN: Final = (
+    "web_search",
+    "web_fetch",
+    "file_search",
+    "code_",
+    "mcp",
+    "computer",
+    "openrouter:",
+    "google",
+    "url",
+    "fileSearch",
+    "codeExecution",
+    "image_generation",
+    "advisor",
+    "x_search",
+)
+
+
+def brings_in(kind: str) -> bool:
+    """Tell whether a tool of the provider adds its results to the very request that it is sent with."""
+    return kind.startswith(_BRINGING_IN)
 
 
 def compact(value: object) -> str:
