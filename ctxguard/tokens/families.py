@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.tokens.costs import Costs, Pages, SchemaCosts, ToolCosts
+from ctxguard.tokens.vocabularies import TEKKEN
 
 __all__ = ["ANY_CLAUDE", "FAMILIES", "GENERIC", "UNKNOWN", "Family", "family_of", "plain_name"]
 
@@ -37,7 +38,9 @@ class Family:
         scale: tokens of the family for each token of that vocabulary; 1.0 where it is the family's own.
         costs: what it charges beside the text.
         own_vocabulary: whether `encoding` is the family's own.
-        inherits: the family whose figures stand in for its own, where too few of its requests were recorded.
+        kin: name of the families that share its figures, and whose recorded requests tell how far off they are; None
+            means that it stands alone.
+        inherits: the family whose figures stand in for its own, where none of its requests were recorded.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Family:
     costs: Costs
     scale: float = 1.0
     own_vocabulary: bool = False
+    kin: str | None = None
     inherits: str | None = None
 
 
@@ -140,7 +144,7 @@ _GEMINI: Final = Costs(  # fitted: 155 requests of Gemini 2.0 to 3.6
 _GEMINI_2_0: Final = replace(_GEMINI, result=0, call=0, call_names=0, tools=ToolCosts(rendering="words", share=0.8, server={"": 0}))
 _GEMINI_3: Final = replace(
     _GEMINI,
-    result=-3,  # the punctuation of its JSON costs nothing
+    result=-6,  # the punctuation of its JSON costs nothing
     call=0,
     call_names=0,
     sealed=0.21,
@@ -176,37 +180,44 @@ ANY_CLAUDE: Final = _CLAUDE
 """Where no model is named and tools come in Anthropic's form."""
 UNKNOWN: Final = Family("unknown", "", "o200k_base", Costs(), scale=1.1, inherits="OpenAI")
 
+
+
+def _openai(name: str, models: str, costs: Costs, *, kin: str, encoding: str = "o200k_base") -> Family:
+    return Family(name, models, encoding, costs, own_vocabulary=True, kin=kin)
+
+
+_BIG_MINI: Final = replace(_GPT_4O, image_scale=(2_833, 5_667))  # [oai-images]
+_GPT_4_1_MINI: Final = replace(_GPT_4O, image="patches", image_scale=(1.62,))  # [oai-images]
+_GPT_4_1_NANO: Final = replace(_GPT_4O, image="patches", image_scale=(2.46,))  # [oai-images]
+_O_SERIES: Final = replace(_REASONING, image_scale=(75, 150))  # [oai-images]
 FAMILIES: Final = (
-    Family("gpt-oss", r"gpt-oss", "o200k_base", _HARMONY, own_vocabulary=True),
-    Family("gpt-4o", r"gpt-4o-search", "o200k_base", _REASONING, own_vocabulary=True),
+    _openai("gpt-oss", r"gpt-oss", _HARMONY, kin="gpt-oss"),
+    _openai("gpt-4o-search", r"gpt-4o-search", _REASONING, kin="gpt-4o"),
+    _openai("gpt-4o-mini", r"gpt-4o-mini", _BIG_MINI, kin="gpt-4o"),
+    _openai("gpt-4o", r"gpt-4o|chatgpt-4o|gpt-4\.5|gpt-realtime", _GPT_4O, kin="gpt-4o"),
+    _openai("gpt-4.1-mini", r"gpt-4\.1-mini", _GPT_4_1_MINI, kin="gpt-4o"),
+    _openai("gpt-4.1-nano", r"gpt-4\.1-nano", _GPT_4_1_NANO, kin="gpt-4o"),
+    _openai("gpt-4.1", r"gpt-4\.1", _GPT_4O, kin="gpt-4o"),
+    _openai("gpt-5-mini", r"gpt-5[.\d]*-mini|o4-mini", _PATCHES_MINI, kin="gpt-5"),
+    _openai("gpt-5-nano", r"gpt-5[.\d]*-nano", _PATCHES_NANO, kin="gpt-5"),
+    _openai("gpt-5", r"gpt-5|computer-use|codex", _REASONING, kin="gpt-5"),
+    _openai("o-series", r"o\d", _O_SERIES, kin="gpt-5"),
+    _openai("gpt-4", r"gpt-4|gpt-3\.5|gpt-35", _GPT_4O, kin="gpt-4o", encoding="cl100k_base"),
+    Family("claude-3", r"claude-(3|2|instant)", "o200k_base", _CLAUDE_3, scale=1.16, inherits="claude-4"),
     Family(
-        "gpt-4o-mini",
-        r"gpt-4o-mini",
-        "o200k_base",
-        replace(_GPT_4O, image_scale=(2_833, 5_667)),  # [oai-images]
-        own_vocabulary=True,
+        "claude-4", r"claude-(opus-|sonnet-|haiku-)?4([.-][0-6](?!\d)|-\d{6,}|$|-[a-z])", "o200k_base", _CLAUDE, scale=1.16
     ),
-    Family("gpt-4o", r"gpt-4o|chatgpt-4o|gpt-4\.5|gpt-realtime", "o200k_base", _GPT_4O, own_vocabulary=True),
-    Family(
-        "gpt-4.1-mini",
-        r"gpt-4\.1-(mini|nano)",
-        "o200k_base",
-        replace(_GPT_4O, image="patches", image_scale=(1.62,)),
-        own_vocabulary=True,
-    ),
-    Family("gpt-4.1", r"gpt-4\.1", "o200k_base", _GPT_4O, own_vocabulary=True),
-    Family("gpt-5-mini", r"gpt-5[.\d]*-mini|o4-mini", "o200k_base", _PATCHES_MINI, own_vocabulary=True),
-    Family("gpt-5-nano", r"gpt-5[.\d]*-nano", "o200k_base", _PATCHES_NANO, own_vocabulary=True),
-    Family("gpt-5", r"gpt-5|computer-use|codex", "o200k_base", _REASONING, own_vocabulary=True),
-    Family("o-series", r"o\d", "o200k_base", replace(_REASONING, image_scale=(75, 150)), own_vocabulary=True),
-    Family("gpt-4", r"gpt-4|gpt-3\.5|gpt-35", "cl100k_base", _GPT_4O, own_vocabulary=True),
-    Family("claude-3", r"claude-(3|2|instant)", "o200k_base", _CLAUDE_3, scale=1.1, inherits="claude-4"),
-    Family("claude-4", r"claude-(opus-|sonnet-|haiku-)?4([.-][0-6](?!\d)|-\d{6,}|$|-[a-z])", "o200k_base", _CLAUDE, scale=1.1),
-    Family("claude-4.7", r"claude", "o200k_base", _CLAUDE_NEW, scale=1.38),
+    Family("claude-4.7", r"claude", "o200k_base", _CLAUDE_NEW, scale=1.45),
     Family("gemini-2.0", r"gemini-(1|2\.0)", "o200k_base", _GEMINI_2_0),
     Family("gemini-2.5", r"gemini-2", "o200k_base", _GEMINI),
     Family("gemini-3", r"gemini", "o200k_base", _GEMINI_3),
-    Family("mistral", r"(mistral|magistral|pixtral|codestral|devstral|ministral|open-mi)", "tekken", _MISTRAL, own_vocabulary=True),
+    Family(
+        "mistral",
+        r"(mistral|magistral|pixtral|codestral|devstral|ministral|open-mi)",
+        TEKKEN,
+        _MISTRAL,
+        own_vocabulary=True,
+    ),
     Family("llama-4", r"(meta-)?llama-?4", "o200k_base", _LLAMA_4),
     Family("llama-3", r"(meta-)?llama", "o200k_base", _LLAMA_3),
     Family("qwen", r"qw(en|q)", "o200k_base", _QWEN),

@@ -14,7 +14,7 @@ from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.media import audio_media, document_part, image_media
 
-__all__ = ["APIS", "Api", "Body", "read_body"]
+__all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
 
 Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 APIS: Final[tuple[Api, ...]] = ("chat", "responses", "anthropic", "gemini")
@@ -69,6 +69,28 @@ def read_body(body: Native, *, api: Api) -> Body:
     if _mapping(body.get("reasoning")).get("mode") == "pro":
         stored.append("the drafts of reasoning mode pro")
     return replace(read, unseen=(*stored, *_unseen(read.artifacts)))
+
+
+def detect_api(body: Native) -> Api:
+    """Return the API that a request body is meant for, by its fields.
+
+    Raises:
+        ConfigError: it is none of the four.
+    """
+    if isinstance(body.get("contents"), list):
+        return "gemini"
+    if "input" in body:
+        return "responses"
+    if not isinstance(body.get("messages"), list):
+        raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
+    blocks = (block for message in _records(body["messages"]) for block in _records(message.get("content")))
+    is_anthropic = (
+        "system" in body
+        or any("input_schema" in tool for tool in _tools(body))
+        or any(block.get("type") in ("tool_use", "tool_result", "thinking", "document") for block in blocks)
+        or _text(body.get("model")).startswith("claude")
+    )
+    return "anthropic" if is_anthropic else "chat"
 
 
 _STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content")
