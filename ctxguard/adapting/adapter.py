@@ -16,7 +16,6 @@ from ctxguard.errors import AdapterError, ConfigError
 from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
 if TYPE_CHECKING:
     from ctxguard.draft import Stage
@@ -133,7 +132,7 @@ def _begun(
     if not isinstance(instructions, str | None):
         raise ConfigError(f"instructions are a text, not {type(instructions).__name__}", setting="instructions")
     artifacts = adapter.read(native)
-    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+    overhead = stabilizer.counter.beside(instructions)
     return finished(stabilizer, adapter, artifacts, keep_thinking=keep_thinking), artifacts, overhead
 
 

@@ -9,12 +9,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from ctxguard.errors import ConfigError
 
 if TYPE_CHECKING:
     from ctxguard.tokens.families import Family
 
-__all__ = ["MEASURED", "NO_MODEL", "Margin", "Measured", "accuracy_of", "margin_of"]
+__all__ = [
+    "MEASURED",
+    "NO_MODEL",
+    "Margin",
+    "Measured",
+    "MarginSetting",
+    "accuracy_of",
+    "kept_free",
+    "margin_of",
+    "valid_margin",
+]
+
+
+MarginSetting: TypeAlias = float | Literal["measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,10 @@ class Margin:
     def tokens(self, counted: int) -> int:
         """Return the tokens to keep free beside so many counted ones."""
         return math.ceil(self.share * counted) + self.flat if counted else 0
+
+    def narrowed(self) -> Margin:
+        """Return what is left of it once the provider's own counts have set the scale: a third."""
+        return Margin(self.share / 3, self.flat // 3)
 
     def within(self, budget: int) -> int:
         """Return the tokens to keep free of a budget, so that what is counted and its margin fit into it."""
@@ -89,6 +108,34 @@ _ESTIMATED: Final = 0.12
 """Share that the estimate by byte classes adds to a margin: its error against o200k_base on prose, code and JSON."""
 _WIDE: Final = Margin(0.15, 30)
 """What is kept free where nothing was recorded."""
+
+
+def valid_margin(margin: object) -> MarginSetting:
+    """Return the setting of a margin: `measured`, or a share of the budget from 0 to below 1.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if margin == "measured":
+        return "measured"
+    if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 <= margin < 1:
+        raise ConfigError(f"margin is 'measured' or a share of at least 0 and below 1, not {margin!r}", setting="margin")
+    return float(margin)
+
+
+def kept_free(counter: object, setting: MarginSetting, budget: int, *, is_calibrated: bool) -> int:
+    """Return the tokens of a budget to keep free because a count is an estimate.
+
+    Args:
+        counter: counts the texts; it knows the model's family where a model was named.
+        setting: `measured`, or a share of the budget.
+        budget: tokens that everything sent may take.
+        is_calibrated: whether the history says what the provider counted: then only what is new is uncertain.
+    """
+    if setting != "measured":
+        return math.ceil(setting * budget)
+    margin = margin_of(counter)
+    return margin.narrowed().within(budget) if is_calibrated else margin.within(budget)
 
 
 def accuracy_of(family: Family, *, is_measured: bool) -> str:

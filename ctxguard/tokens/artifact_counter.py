@@ -60,6 +60,7 @@ class ArtifactCounter:
         self.counter = counter
         self.costs: Costs = getattr(counter, "costs", GENERIC)
         self._knows_model = hasattr(counter, "costs")
+        self._remembers = not getattr(counter, "learns", False)
         self._framing = {Kind.SYSTEM: self.costs.system, Kind.TOOL: self.costs.result}
         self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
 
@@ -67,6 +68,8 @@ class ArtifactCounter:
         """Return the tokens of a text, without framing."""
         if not text:
             return 0
+        if not self._remembers:
+            return self.counter.count(text)
         count = self.cache.get(text)
         if count is None:
             count = self.counter.count(text)
@@ -82,13 +85,14 @@ class ArtifactCounter:
         """
         if artifact.token_count is not None:
             return artifact.token_count
-        tokens: int | None = artifact.memo.get(self.counter)  # type: ignore[assignment]  # only counts stand there
+        tokens: int | None = artifact.memo.get(self.counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
         if tokens is None:
             origin = artifact.origin
             tokens = self.measured(artifact)
             if origin is not None and origin.token_count is not None:
                 tokens = -(-origin.token_count * tokens // max(self.measured(origin), 1))
-            artifact.memo.keep(self.counter, tokens)
+            if self._remembers:
+                artifact.memo.keep(self.counter, tokens)
         return tokens
 
     def measured(self, artifact: Artifact) -> int:
@@ -147,6 +151,10 @@ class ArtifactCounter:
             found: names of deferred functions that a search has brought in.
         """
         sent = sent_tools(tools)
+        by_provider = getattr(self.counter, "tool_tokens", None)
+        known = by_provider(sent) if sent and by_provider is not None else None
+        if isinstance(known, int):
+            return ToolCount(schemas=known)
         functions = [_found(function, found) for tool in sent for function in functions_of(tool)]
         costs = self._tool_costs(sent)
         if choice == "none" and not costs.seen_if_none:

@@ -82,7 +82,7 @@ _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and 
         rendering="typescript",
         once=85,
         once_flat=3,
-        late=105,
+        late=97,
         each=-1,
         server={"tool_search": 550, "code_interpreter": 1_320, "web_search": 9_300, "mcp": 1_100},
     ),

@@ -65,10 +65,25 @@ def read_body(body: Native, *, api: Api) -> Body:
     if not isinstance(body, Mapping):
         raise ConfigError(f"a request body is a JSON object, not {type(body).__name__}", setting="body")
     read = _READERS[api](body)
-    stored = [f"what {key} refers to" for key in _STORED if body.get(key)]
+    unseen = (*_beyond(body), *_unseen(read.artifacts))
+    return replace(read, unseen=unseen) if unseen else read
+
+
+_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset")
+"""Fields of requests that go on from what the provider holds."""
+
+
+def _beyond(body: Native) -> Iterator[str]:
+    """Yield what the provider adds to a request, and nothing in it tells how much."""
+    yield from (f"what {key} refers to" for key in _STORED if body.get(key))
     if _mapping(body.get("reasoning")).get("mode") == "pro":
-        stored.append("the drafts of reasoning mode pro")
-    return replace(read, unseen=(*stored, *_unseen(read.artifacts)))
+        yield "the drafts of reasoning mode pro"
+    if _mapping(body.get("context_management")).get("edits"):
+        yield "the prompts of context_management"
+    if _mapping(body.get("output_config")).get("task_budget"):
+        yield "the prompt of task_budget"
+    if body.get("models"):
+        yield "the costs of another model that models may choose"
 
 
 def detect_api(body: Native) -> Api:
@@ -91,10 +106,6 @@ def detect_api(body: Native) -> Api:
         or _text(body.get("model")).startswith("claude")
     )
     return "anthropic" if is_anthropic else "chat"
-
-
-_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content")
-"""Fields of requests that go on from what the provider holds."""
 
 
 def _unseen(artifacts: Iterable[Artifact]) -> Iterator[str]:
