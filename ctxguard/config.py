@@ -166,7 +166,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 class ContextConfig(_Settings):
-    """Hold every setting. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
+    """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
 
     Attributes:
         max_tokens_per_file: tokens the view of one file may have.
@@ -270,7 +270,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
     Args:
         path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
             `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
-            `strategy`, `compaction` and `truncation`, which others use too, count where no other name stands beside.
+            `strategy`, `compaction` and `truncation`, which others use too, count only in a file of nothing else.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is unknown or out of range.
@@ -440,9 +440,9 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _home(name: str, model: type[BaseModel]) -> str:
-    """Return where a setting that stands outside of its section belongs; the empty text where it is of none."""
+    """Return the section a misplaced setting belongs to, or the empty string."""
     section = next((s for s, own in _SECTIONS.items() if name in own.model_fields), None)
-    return f"; it stands in the section {section!r}" if section and model is ContextConfig else ""
+    return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

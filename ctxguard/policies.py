@@ -120,7 +120,7 @@ def browser_stages(
         lifetimes: see `agent_stages`.
         store: see `agent_stages`.
     """
-    from ctxguard.content import MessageCompressor
+    from ctxguard.stages.message_compressor import MessageCompressor
 
     *first, bound = _prepared(rules, masker, lifetimes, 0.25, store)
     return [*first, MessageCompressor(level), bound, StableWindow(target=target), OrderByAuthority()]

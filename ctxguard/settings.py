@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OfOneProcess:
-    """Refuse to be copied and pickled in one line: what holds locks and open stores belongs to its process."""
+    """Refuse to be copied and pickled in one line: locks and open stores belong to one process."""
 
     __slots__ = ()
 

@@ -1,31 +1,32 @@
 """The one loop: stages make a draft, checks judge it, the report tells what happened.
 
 The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` run it by the two drivers of `ctxguard.drivers`.
+`Stabilizer.astabilize` run it by the two drivers in `ctxguard.draft`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Stage, stage_name
-from ctxguard.drivers import Ask, adrive, drive, refuse
-from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
+from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
 from ctxguard.report import CheckResult, Report
-from ctxguard.session import Intake
+from ctxguard.session import Context, Run, Runs, Session
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
 
 if TYPE_CHECKING:
+    from ctxguard.adapting import Adapter
     from ctxguard.checks import Check, ProviderProfile
 
-__all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
+__all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Stabilizer:
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
-        self._intake = Intake()
+        self._runs = Runs()
 
     @classmethod
     def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
@@ -169,8 +170,7 @@ class Stabilizer:
             HistoryError: an item is no artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
-        flow = self._flow(artifacts, tools, overhead, window)
-        return drive(flow)
+        return drive(self._flow(artifacts, tools, overhead, window))
 
     async def astabilize(
         self,
@@ -181,8 +181,7 @@ class Stabilizer:
         window: int | None = None,
     ) -> Stabilized:
         """Do what `stabilize` does where summarizers or stores are async."""
-        flow = self._flow(artifacts, tools, overhead, window)
-        return await adrive(flow)
+        return await adrive(self._flow(artifacts, tools, overhead, window))
 
     def plan(
         self,
@@ -196,19 +195,39 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        flow = self._flow(artifacts, tools, overhead, window, dry=True)
-        return drive(flow, answer=refuse).report
+        run = self.new_run(tools=tools, overhead=overhead, window=window)
+        run.extend(_require_iterable(artifacts))
+        return drive(self.judged(run, dry=True), answer=refuse).report
 
-    def budget_for(self, window: int | None = None, *, history: Sequence[Artifact] = ()) -> int:
-        """Return the budget in tokens, the reserve and the margin taken off.
+    def session(
+        self,
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+        adapter: Adapter[list[object]] | None = None,
+    ) -> Session:
+        """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
 
         Args:
+            tools: tool schemas that are sent along, to be counted.
+            overhead: tokens sent beside artifacts and tools.
             window: the model's context window in tokens, where the budget is a share of it.
-            history: narrows the margin where it says what the provider counted.
+            adapter: reads and writes native messages; None means the installed one that knows the first message.
+        """
+        return Session(self, adapter, tools, overhead, window)
+
+    def budget_for(self, window: int | None = None) -> int:
+        """Return the budget in tokens, the reserve and the margin taken off.
 
         Raises:
             ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
         """
+        full, kept, _ = self._share_out(window)
+        return full - kept
+
+    def _share_out(self, window: int | None) -> tuple[int, int, int]:
+        """Return the budget without the reserve, its margin, and what of that calibration gives back."""
         if isinstance(self.budget, int):
             tokens = self.budget
         elif window is None:
@@ -222,8 +241,7 @@ class Stabilizer:
         if tokens <= self.reserve:
             raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
         tokens -= self.reserve
-        reported = self.calibrate and any(artifact.reported is not None for artifact in history)
-        return max(1, tokens - kept_free(self.counter.counter, self.margin, tokens, is_calibrated=reported))
+        return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
 
     def _flow(
         self,
@@ -231,56 +249,102 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None,
         overhead: int,
         window: int | None,
-        *,
-        dry: bool = False,
     ) -> Generator[Ask, object, Stabilized]:
-        history, begins_with = self._intake.take(artifacts)
-        details = {} if dry else (yield from _counted_by_provider(self.counter.counter, history, tools))
-        budget = self.budget_for(window, history=history)
-        draft = Draft(
-            artifacts=history,
-            budget=budget,
+        history = tuple(_require_iterable(artifacts))
+        yield from self._ask_provider((), tools)
+        blank = self._blank(tools, overhead, window)
+        key = (self.stages, blank)
+        run = self._runs.take(history, key) or Run(self.stages, blank, key)
+        run.extend(history[len(run.given) :])
+        result = yield from self.judged(run)
+        self._runs.keep(run)
+        return replace(result, artifacts=_of_caller(result.artifacts, run, history))
+
+    def new_run(
+        self,
+        *,
+        adapter: Adapter[list[object]] | None = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Run:
+        """Return a run of the chain, for one conversation, that has taken in nothing."""
+        from ctxguard.adapting.adapter import chain_for
+
+        return Run(
+            self.stages if adapter is None else chain_for(self, adapter).stages, self._blank(tools, overhead, window)
+        )
+
+    def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
+        full, kept, regained = self._share_out(window)
+        return Draft(
+            artifacts=(),
+            budget=full - kept,
+            regained=regained,
             counter=self.counter,
-            history=history,
-            grown=(history, begins_with),
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
             calibrate=self.calibrate,
-            dry=dry,
-            details=details,
         )
-        for stage in self.stages:
-            before = len(draft.changes)
-            outcome = stage(draft)
-            draft = (yield from outcome) if isinstance(outcome, Generator) else outcome
-            draft = _named(_drafted(draft, stage), before, stage)
+
+    def _ask_provider(
+        self, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None
+    ) -> Generator[Ask, object, str | None]:
+        """Have the provider count what is new, where the caller chose its counter; return what the report says of it."""
+        counter = self.counter.counter
+        if not isinstance(counter, ProviderCounter):
+            return None
+        new = counter.unknown(history, tools)
+        if not new:
+            return None
+        try:
+            yield Ask(counter.fetch, (new,), counter.timeout)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate stands in
+            counter.give_up(new)
+            why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+            return f"{len(new)} new items were estimated: {why}"
+        return f"{len(new)} new items were counted by the provider"
+
+    def judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+        """Run a chain over what a run has taken in so far, and judge the result by the checks."""
+        asked = None if dry else (yield from self._ask_provider(run.history, None))
+        draft, cut = yield from run.stabilized(dry=dry)
+        if asked is not None:
+            draft = replace(draft, details={**draft.details, "count_tokens": asked})
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft, tokens)
         results = tuple(CheckResult(check.name, tuple(check(draft))) for check in self.checks)
-        report = Report(draft, tokens_after=tokens, checks=results)
+        report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
 
 
-def _counted_by_provider(
-    counter: TokenCounter, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None
-) -> Generator[Ask, object, dict[str, object]]:
-    """Have the provider count what is new, where the caller chose its counter; return what the report says of it."""
-    if not isinstance(counter, ProviderCounter):
-        return {}
-    new = counter.unknown(history, tools)
-    if not new:
-        return {}
+def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
     try:
-        yield Ask(counter.fetch, (new,), counter.timeout)
-    except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate stands in
-        counter.give_up(new)
-        why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
-        return {"count_tokens": f"{len(new)} new items were estimated: {why}"}
-    return {"count_tokens": f"{len(new)} new items were counted by the provider"}
+        iter(artifacts)
+    except TypeError:
+        raise HistoryError(f"expected a list of artifacts, got {type(artifacts).__name__}") from None
+    return artifacts
+
+
+def _of_caller(artifacts: list[Artifact], run: Run, history: Sequence[Artifact]) -> list[Artifact]:
+    """Return the result in terms of the caller's own objects, where the run was found by equality.
+
+    Parsed requests are new objects in each call; what was worked out for their equals holds for them.
+    """
+    if all(map(is_, run.given, history)):
+        return artifacts
+    own = {id(known): artifact for known, artifact in zip(run.history, history, strict=True) if known is not artifact}
+    return [_in_place_of(artifact, own.get(id(artifact.root))) for artifact in artifacts]
+
+
+def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
+    if own is None:
+        return artifact
+    return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
 
 
 def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
@@ -301,26 +365,6 @@ def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
     if origin is None or origin.token_count is None or artifact.token_count is not None:
         return artifact
     return replace(artifact, token_count=counter.artifact(artifact))
-
-
-def _drafted(outcome: object, stage: Stage) -> Draft:
-    if isinstance(outcome, Draft):
-        return outcome
-    if isinstance(outcome, Coroutine):
-        outcome.close()
-    raise ConfigError(
-        f"the stage {stage_name(stage)} gave {type(outcome).__name__}, not a Draft; it returns draft.revise(…), "
-        "and yields Ask(function, args) for what is async",
-        setting="stages",
-    )
-
-
-def _named(draft: Draft, before: int, stage: Stage) -> Draft:
-    if len(draft.changes) == before:
-        return draft
-    name = stage_name(stage)
-    changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[before:])
-    return replace(draft, changes=draft.changes[:before] + changes)
 
 
 def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:

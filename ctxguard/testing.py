@@ -25,8 +25,9 @@ except ImportError as error:  # pragma: no cover - hypothesis is always there wh
     raise ImportError("ctxguard.testing needs Hypothesis: pip install 'ctxguard-stabilizer[testing]'") from error
 
 from ctxguard.adapting.adapter import Adapter, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, ToolCall, pair
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError, BudgetExceededError
+from ctxguard.history import pair
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 

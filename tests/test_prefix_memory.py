@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
+from ctxguard.adapting.prefix_memory import PrefixMemory
 from ctxguard.compaction import HistoryCompactor
 from ctxguard.pii import CallableDetector
 from ctxguard.policies import POLICIES
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.session import Intake
 from ctxguard.stages import (
     BoundToolOutput,

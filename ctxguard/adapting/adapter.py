@@ -13,7 +13,6 @@ from ctxguard.adapting.message_view import is_list
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError, ConfigError
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
@@ -28,9 +27,9 @@ __all__ = [
     "ReadCache",
     "adapter_names",
     "astabilize_native",
+    "chain_for",
     "detect_adapter",
     "find_adapter",
-    "finished",
     "first_seen",
     "stabilize_native",
     "tool_step",
@@ -46,8 +45,6 @@ _EARLY_SHARE: Final = 0.8
 """What an output gets when the tool returns, of what it would get by itself: schemas and system prompt come later."""
 _STEP_TOKENS: Final = 200
 """Tokens that the call of a step and its framing may take."""
-_SIGNED: Final[PrefixMemory[bool]] = PrefixMemory()
-"""Whether histories hold signed thinking."""
 OF_OBJECTS: Final = ("langchain", "pydantic-ai")
 """Adapters of objects that are no dicts: they read no files."""
 
@@ -133,7 +130,7 @@ def _begun(
         raise ConfigError(f"instructions are a text, not {type(instructions).__name__}", setting="instructions")
     artifacts = adapter.read(native)
     overhead = stabilizer.counter.beside(instructions)
-    return finished(stabilizer, adapter, artifacts, keep_thinking=keep_thinking), artifacts, overhead
+    return chain_for(stabilizer, adapter, keep_thinking=keep_thinking), artifacts, overhead
 
 
 def wanted_stabilizer(given: object) -> Stabilizer:
@@ -162,44 +159,25 @@ def wanted_vault(given: object) -> SessionVault:
     return vault
 
 
-def finished(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native] | None,
-    artifacts: Sequence[Artifact],
-    *,
-    keep_thinking: bool = False,
-) -> Stabilizer:
-    """Return the stabilizer with what a native history needs behind its chain; it shares the caches.
+def chain_for(stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False) -> Stabilizer:
+    """Return the stabilizer with what a native history needs behind its chain; it shares what is remembered.
 
-    That is `DropStaleThinking` where the history holds signed thinking, and the adapter's own last stage.
+    That is `DropStaleThinking`, for signed thinking, and the adapter's own last stage.
 
     Args:
         stabilizer: with the chain.
         adapter: that read the history; None where it came as artifacts.
-        artifacts: the history.
         keep_thinking: leave signed thinking from before a cut in.
     """
-    last: Stage | None = getattr(adapter, "last_stage", None)
-    behind = [] if last is None else [last]
-    if not keep_thinking and _holds_signed(artifacts):
-        from ctxguard.stages import DropStaleThinking
+    from ctxguard.stages import DropStaleThinking
 
-        behind.insert(0, DropStaleThinking())
+    last: Stage | None = getattr(adapter, "last_stage", None)
+    behind = [*([] if keep_thinking else [DropStaleThinking()]), *([] if last is None else [last])]
     if not behind:
         return stabilizer
     chain = copy.copy(stabilizer)
     chain.stages = (*stabilizer.stages, *behind)
     return chain
-
-
-def _holds_signed(artifacts: Sequence[Artifact]) -> bool:
-    found = _SIGNED.find(artifacts)
-    begin, signed = (found.length, found.value) if found else (0, False)
-    contents = (artifact.content for artifact in artifacts[begin:])
-    signed = signed or any(part.signed for content in contents if type(content) is tuple for part in content)
-    if begin < len(artifacts):
-        _SIGNED.keep(artifacts, signed, after=found)
-    return signed
 
 
 def first_seen(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stabilizer:

@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from ctxguard.adapting.message_view import are_same
+from ctxguard.adapting.prefix_memory import PrefixMemory, Remembered
 from ctxguard.errors import HistoryError
-from ctxguard.prefix_memory import PrefixMemory, Remembered
 
 __all__ = ["ReadCache", "RunCache"]
 

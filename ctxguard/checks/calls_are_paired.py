@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from ctxguard.artifacts import Kind, pair, whole_until
+from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
+from ctxguard.history import pair, whole_until
 from ctxguard.report import Finding
 
 __all__ = ["CallsArePaired"]

@@ -20,7 +20,7 @@ Message = TypeVar("Message", bound=Mapping[str, object])
 def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-3.5-turbo") -> int:
     """Return about how many tokens a list of OpenAI messages takes.
 
-    With the model's vocabulary at hand: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
+    If the model's tokenizer is installed: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
     content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Leave 10 to
     20% of room when you compare it with a limit; other families than GPT count differently.
 
@@ -29,11 +29,11 @@ def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-
         model: name of the model, to choose the vocabulary.
 
     Raises:
-        HistoryError: an item is no dict.
+        HistoryError: an item is not a dict.
     """
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise HistoryError(f"a dict is wanted, not {type(message).__name__}", position=position)
+            raise HistoryError(f"expected a dict, got {type(message).__name__}", position=position)
     counter = _counter(model)
     if counter is None:
         return sum(len(text) for message in messages for text in _texts(message)) // CHARS_PER_TOKEN

@@ -87,7 +87,7 @@ def _range(text: str | None, option: str) -> tuple[int, int] | None:
     except ValueError:
         span = (0, 0)
     if span[0] < 1 or span[1] < span[0]:
-        raise typer.BadParameter(f"{text!r} is no range; write A:B with A from 1 and B not below A", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not a range; write A:B with 1 <= A <= B", param_hint=option)
     return span
 
 

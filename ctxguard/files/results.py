@@ -62,7 +62,7 @@ class _Folder:
         try:
             with (self.path / f"{key}.txt").open("xb") as out:
                 out.write(value)
-        except FileExistsError:  # the key is made from the value: what stands there is the same
+        except FileExistsError:  # the key is derived from the value: the file holds the same
             return value
         return value
 
@@ -246,7 +246,7 @@ def recall(
     workspace: Path | str | None = None,
     max_tokens: int = 2_000,
 ) -> str:
-    """Return lines of a saved result, within a token limit; one line that says so where there is no such result.
+    """Return lines of a saved result, within a token limit, or one line saying that there is no such result.
 
     JSON that was saved in few long lines is read by the lines of its indented form.
 
@@ -319,7 +319,8 @@ def preview_limits(truncation: TruncationConfig) -> Limits:
         lines=truncation.max_lines,
         line_length=truncation.max_line_length,
         depth=truncation.json_max_depth,
-        items=truncation.json_array_head + truncation.json_array_tail + 1,
+        items_head=truncation.json_array_head,
+        items_tail=truncation.json_array_tail,
         keys=truncation.json_max_keys,
         string=truncation.json_max_string,
         columns=truncation.max_columns,

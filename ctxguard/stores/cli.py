@@ -42,7 +42,7 @@ def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
 
 
 def _without_password(place: str) -> str:
-    """Leave out what stands before the last @: it may be a URL with a typing error."""
+    """Leave out everything before the last @: a mistyped URL may hold a password."""
     before, sign, after = place.rpartition("@")
     return f"…@{after}" if before else sign + after
 
@@ -74,7 +74,7 @@ def list_records(
 @app.command("show")
 def show_record(
     place: Place,
-    namespace: Annotated[str, typer.Argument(help="Where the record stands; `ls STORE` lists them.")],
+    namespace: Annotated[str, typer.Argument(help="Namespace of the record; `ls STORE` lists them.")],
     key: Annotated[str, typer.Argument(help="Its key; `ls STORE namespace` lists them.")],
 ) -> None:
     """Write the value of a record to standard output, byte for byte."""

@@ -123,19 +123,21 @@ def valid_margin(margin: object) -> MarginSetting:
     return float(margin)
 
 
-def kept_free(counter: object, setting: MarginSetting, budget: int, *, is_calibrated: bool) -> int:
-    """Return the tokens of a budget to keep free because a count is an estimate.
+def kept_free(counter: object, setting: MarginSetting, budget: int) -> tuple[int, int]:
+    """Return the tokens of a budget to keep free because a count is an estimate, and how many of them come back.
+
+    They come back once the history says what the provider counted: then only what is new is uncertain.
 
     Args:
         counter: counts the texts; it knows the model's family where a model was named.
-        setting: `measured`, or a share of the budget.
+        setting: `measured`, or a share of the budget, which stays free whatever the history says.
         budget: tokens that everything sent may take.
-        is_calibrated: whether the history says what the provider counted: then only what is new is uncertain.
     """
     if setting != "measured":
-        return math.ceil(setting * budget)
+        return min(math.ceil(setting * budget), budget - 1), 0
     margin = margin_of(counter)
-    return margin.narrowed().within(budget) if is_calibrated else margin.within(budget)
+    kept = min(margin.within(budget), budget - 1)
+    return kept, max(0, kept - margin.narrowed().within(budget))
 
 
 def accuracy_of(family: Family, *, is_measured: bool) -> str:

@@ -309,7 +309,7 @@ def test_a_file_of_50_mb_is_refused_unread(prompts: Path) -> None:
 def test_a_large_template_of_anything_is_read(prompts: Path, unit: str) -> None:
     """A search that went back at every brace would need hours here."""
     text = unit * (MAX_SIZE // 32 // len(unit))
-    with pytest.raises(PromptError, match="is no directive") if "include" in unit else nullcontext():
+    with pytest.raises(PromptError, match="is not a directive") if "include" in unit else nullcontext():
         assert load(prompts, text) == text
 
 
@@ -329,7 +329,7 @@ def test_a_large_template_of_anything_is_read(prompts: Path, unit: str) -> None:
     ],
 )
 def test_a_directive_that_is_none_is_refused_by_its_line(prompts: Path, text: str) -> None:
-    with pytest.raises(PromptError, match=r"t\.md:3: .* is no directive; write"):
+    with pytest.raises(PromptError, match=r"t\.md:3: .* is not a directive; write"):
         load(prompts, f"\n\n{text}")
 
 
@@ -354,7 +354,7 @@ def test_a_name_that_no_file_has_is_not_found(prompts: Path, name: str) -> None:
 
 def test_what_is_no_utf_8_is_refused_and_a_byte_order_mark_is_not_text(prompts: Path) -> None:
     (prompts / "t.md").write_bytes(b"caf\xe9")
-    with pytest.raises(PromptError, match=r"t\.md: byte 3 is no UTF-8"):
+    with pytest.raises(PromptError, match=r"t\.md: byte 3 is not UTF-8"):
         get_prompt("t")
     (prompts / "t.md").write_bytes(b"\xef\xbb\xbfcaf\xc3\xa9")
     assert get_prompt("t") == "café"
@@ -390,9 +390,9 @@ def test_check_finds_every_problem_once(prompts: Path, secret: Path) -> None:
     for expected in (
         "a.md:1: no template 'gone.md'",
         "a.md:2: '../secret.md' is outside",
-        "c.md:1: '{% if %}' is no directive",
+        "c.md:1: '{% if %}' is not a directive",
         "d.md:1: includes go in a circle: d.md -> d.md",
-        "latin.md: byte 0 is no UTF-8",
+        "latin.md: byte 0 is not UTF-8",
         "shared/unused.md: unused",
         "shared/deep/unused.md: unused",
     ):
@@ -410,9 +410,9 @@ def test_check_finds_every_problem_of_a_template_with_a_misspelt_directive(promp
     )
     problems = check_prompts(prompts, EstimateCounter()).problems
     assert [problem.partition(";")[0].partition(" in the")[0] for problem in problems] == [
-        "a.md:1: \"{% inlude 'x.md' %}\" is no directive",
+        "a.md:1: \"{% inlude 'x.md' %}\" is not a directive",
         "a.md:2: no template 'gone.md'",
-        "a.md:4: '{% include shared/used.md %}' is no directive",
+        "a.md:4: '{% include shared/used.md %}' is not a directive",
     ]
 
 
@@ -436,7 +436,7 @@ def test_the_command_exits_0_1_and_2(prompts: Path) -> None:
 
 # The documentation.
 
-PAGE = Path(__file__).parent.parent / "docs" / "prompts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "prompts.md"
 
 
 def test_the_page_on_prompts_is_true(prompts: Path) -> None:

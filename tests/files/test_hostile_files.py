@@ -18,6 +18,7 @@ import pytest
 
 from ctxguard.config import ContextConfig
 from ctxguard.content import bound, read_file
+from ctxguard.files.opening import RegularFile, open_file
 from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count
@@ -222,9 +223,28 @@ def test_archives_that_cannot_be_listed_are_refused_by_name(write, name, start):
     refused(read(write(name, start + bytes(500))), "unpack it first")
 
 
-@pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="this system has no /proc")
-def test_file_that_would_have_to_be_waited_for_is_refused():
-    refused(read("/proc/kmsg"), "waiting", "permi", "permitted")
+@pytest.fixture
+def waiting_file():
+    """A file whose data would have to be waited for, as that of /proc/kmsg is while there is none."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with io.BufferedReader(RegularFile(reading)) as file:
+        yield file
+    os.close(writing)
+
+
+@pytest.mark.parametrize("name", ["a", "a.txt", "a.csv", "a.json", "a.pdf", "a.xlsx", "a.png", "a.zip", "a.bin"])
+def test_file_that_would_have_to_be_waited_for_is_refused(monkeypatch, waiting_file, write, name):
+    opened, metadata = open_file(write(name, b""), None)
+    opened.close()
+    monkeypatch.setattr("ctxguard.files.reader.open_file", lambda *_: (waiting_file, metadata))
+    refused(read(name), "waiting")
+
+
+@pytest.mark.parametrize("read_all", [False, True])
+def test_what_would_have_to_be_waited_for_is_never_none(waiting_file, read_all):
+    with pytest.raises(BlockingIOError):
+        waiting_file.read(*[] if read_all else [10])
 
 
 def test_file_that_grows_while_it_is_read_is_bounded(tmp_path):

@@ -15,7 +15,20 @@ if TYPE_CHECKING:
 
     from ctxguard.content.views import Limits
 
-__all__ = ["MARK", "Cuts", "Number", "Sizes", "Tree", "head_and_tail", "mark_key", "render", "share_out", "shrink"]
+__all__ = [
+    "MARK",
+    "Cuts",
+    "Number",
+    "Sizes",
+    "Tree",
+    "head_and_tail",
+    "mark_key",
+    "most_entries",
+    "render",
+    "share_out",
+    "shrink",
+    "split_limit",
+]
 
 MARK = "…"
 """Key of the entry that says what an object does not show; doubled until the object has no such key."""
@@ -192,31 +205,47 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
 
 def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
     """Choose how many items to show from the head and from the tail."""
-    allowed = _allowed(len(node), job.limits.items)
-    if not node or (allowed == len(node) and job.sizes.of(node, room) <= room):
+    most = most_entries(len(node) - sum(map(_is_mark, node)), job.limits)
+    if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, room) <= room:
         return len(node), 0
-    return head_and_tail(len(node), room - 2, allowed, lambda index: job.sizes.of(node[index], max(8, room)))
+    return head_and_tail(len(node), room - 2, most, lambda index: job.sizes.of(node[index], max(8, room)))
 
 
-def _allowed(count: int, limit: int | None) -> int:
-    """Return how many entries may be shown, one less than the limit where one is needed to say so."""
-    return count if limit is None or count <= limit else max(0, limit - 1)
+def _is_mark(entry: Tree) -> bool:
+    """Tell what an earlier view wrote, which counts toward no limit: a view of a view is itself."""
+    return isinstance(entry, str) and entry.startswith(MARK)
 
 
-def head_and_tail(count: int, room: int, allowed: int, size: Callable[[int], int]) -> tuple[int, int]:
+def most_entries(count: int, limits: Limits) -> tuple[int, int]:
+    """Return how many items of an array of this length may be shown from its head and from its tail."""
+    head, tail = limits.items_head, limits.items_tail
+    if head is not None and tail is not None and head + tail < count:
+        return head, tail
+    return split_limit(count, limits.items)
+
+
+def split_limit(count: int, limit: int | None) -> tuple[int, int]:
+    """Split a limit on entries between head and tail, two to one."""
+    if limit is None or limit >= count:
+        return count, 0
+    return limit - limit // 3, limit // 3
+
+
+def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[int], int]) -> tuple[int, int]:
     """Return how many entries to show from the head and from the tail: two to one, at least three where there is room.
 
     Args:
         count: entries there are.
         room: characters for all; an entry is taken to need no more than a third of it.
-        allowed: entries that may be shown.
+        most: entries that may be shown from the head and from the tail; all from the head means from either.
         size: gives the characters of an entry by its index.
     """
-    most = max(24, room // 3)
+    widest = max(24, room // 3)
+    most_head, most_tail = (count, count) if most[0] >= count else most
     head, tail, left = 0, 0, room - _MARKER_ROOM
-    while head + tail < allowed:
-        from_tail = tail < head // 2
-        left -= min(size(count - 1 - tail if from_tail else head), most) + 1
+    while head + tail < min(count, most_head + most_tail):
+        from_tail = head >= most_head or (tail < most_tail and tail < head // 2)
+        left -= min(size(count - 1 - tail if from_tail else head), widest) + 1
         if left < 0:
             break
         head, tail = (head, tail + 1) if from_tail else (head + 1, tail)
@@ -244,17 +273,18 @@ def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> T
 def _chosen_keys(node: dict[str, Tree], room: int, job: _Job) -> list[str]:
     """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
     keys = list(node)
-    allowed = _allowed(len(keys), job.limits.keys)
-    if allowed == len(keys) and job.sizes.of(node, room) <= room:
+    marks = sum(map(_is_mark, keys))
+    most = split_limit(len(keys) - marks, job.limits.keys)
+    if sum(most) + marks >= len(keys) and job.sizes.of(node, room) <= room:
         return keys
     room -= 2
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
         head, tail = head_and_tail(
-            len(keys), room, allowed, lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, room))
+            len(keys), room, most, lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, room))
         )
         return [*keys[:head], *keys[len(keys) - tail :]]
-    return _keys_that_fit(node, keys[:allowed], room, job.sizes)
+    return _keys_that_fit(node, keys[: sum(most)], room, job.sizes)
 
 
 def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int, sizes: Sizes) -> list[str]:

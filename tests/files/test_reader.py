@@ -54,9 +54,9 @@ def test_thresholds_of_the_configuration_hold_even_where_tokens_would_fit(write)
     assert lines.content.count("\n") <= 200
     assert lines.truncation_info.lines_total == 300
     array = json.loads(read(write("a.json", json.dumps(list(range(60))))).content)
-    assert len(array) == 50
+    assert sum(isinstance(item, int) for item in array) == 50
     record = json.loads(read(write("b.json", json.dumps({f"k{n}": n for n in range(60)}))).content)
-    assert len(record) == 50
+    assert sum(isinstance(value, int) for value in record.values()) == 50
     deep = read(write("c.json", json.dumps({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}})))
     assert '"e":"… object of 1 keys"' in deep.content
     string = json.loads(read(write("d.json", json.dumps({"a": "x" * 600}))).content)
@@ -110,7 +110,6 @@ def test_single_byte_text_is_read_without_replacement_signs(write):
 @pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp", "gb18030", "cp1251", "latin-1", "utf-16", "utf-8-sig"])
 @pytest.mark.parametrize("times", [30, 40_000])
 def test_text_of_any_script_and_size_is_read_as_it_was_written(write, encoding, times):
-    pytest.importorskip("charset_normalizer", reason="the extra `files` is not installed")
     words = {
         "shift_jis": "これは日本語のテキストです。とても長い文章を読みます。",
         "euc_jp": "これは日本語のテキストです。とても長い文章を読みます。",

@@ -1,4 +1,4 @@
-"""Show plain text: head and tail, cut at line breaks where there are any, long lines shortened."""
+"""Show plain text: head and tail, cut at line breaks if possible, long lines shortened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["TextShape", "shorten", "shorten_lines"]
+__all__ = ["TextProcessor", "shorten", "shorten_lines"]
 
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
@@ -32,7 +32,7 @@ def shorten_lines(text: str, length: int | None) -> str:
     return re.sub(rf"[^\n]{{{length + 1},}}", lambda match: shorten(match[0], length), text)
 
 
-class TextShape:
+class TextProcessor:
     """Show the head and the tail of a text.
 
     Args:
@@ -58,7 +58,7 @@ class TextShape:
         tail = self._tail(min(free - len(head), len(text) - len(head)))
         return self._joined(head, tail)
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the marker with the handle, then without."""
         return _resorts(self._source, f"{self._total} lines")
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxguard.content.processors.trees import Number, Sizes, Tree, shrink
+from ctxguard.content.processors.tree import Number, Sizes, Tree, shrink
 from ctxguard.content.views import NO_LIMITS, Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     import yaml
 
-__all__ = ["YamlShape", "parse_yaml"]
+__all__ = ["YamlProcessor", "parse_yaml"]
 
 _SAMPLE = 65_536
 _MAX_NESTING = 400
 
 
-class YamlShape:
+class YamlProcessor:
     """Show a YAML text; comments, anchors and tags of the whole are not kept.
 
     Args:
@@ -63,7 +63,7 @@ class YamlShape:
         marker = self._marker(cuts.top_shown, cuts.top_total)
         return View(_dumped(documents) + marker, cut=True, info=info)
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the marker after an empty container of the same kind, then only that."""
         empty = "[]" if isinstance(self._tree, list) else "{}"
         return f"{empty} {self._marker(0, len(self._tree))}", empty
@@ -79,7 +79,7 @@ def parse_yaml(text: str) -> list[Tree]:
     """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded, no tags.
 
     Raises:
-        ValueError: it is not YAML, nested deeper than 400, or uses keys that are no scalars.
+        ValueError: it is not YAML, nested deeper than 400, or uses keys that are not scalars.
     """
     import yaml
 
@@ -178,7 +178,7 @@ class _Builder:
 
 @lru_cache(maxsize=1)
 def _patterns() -> dict[str, list[re.Pattern[str]]]:
-    """Return the patterns of what is no text though it is not quoted (numbers, dates, null), by its first character."""
+    """Return the patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
     import yaml
 
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.texts import shorten
+from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Record", "Table", "TableShape", "find_delimiter", "read_table", "write_row"]
+__all__ = ["Record", "Table", "TableProcessor", "find_delimiter", "read_table", "write_row"]
 
 _WHOLE = 600_000
 _WINDOW = 131_072
@@ -63,7 +63,7 @@ class Table:
     first: int | None = None
 
 
-class TableShape:
+class TableProcessor:
     """Show a table.
 
     The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
@@ -92,16 +92,15 @@ class TableShape:
         head, tail = self._fill(free, frame)
         shown = len(head) + len(tail)
         missing = shown < self._total
-        changed = frame.columns < self._columns or self._shortened([*head, *tail], frame)
-        changed = changed or self._head_line(frame) != self._header.raw
-        if not missing and not changed:
+        cells = self._shortened([*head, *tail], frame)
+        if not missing and not cells and self._head_line(frame) == self._header.raw:
             return View(self._text, cut=False, info=self._info(shown, frame, 0))
         lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
         lines.append(self._marker(len(head), len(tail), frame))
         lines.extend(self._line(row, frame) for row in tail)
-        return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, changed))
+        return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, cells))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the first column's name with the total, then only the handle or the total."""
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
         first = write_row([name], self._delimiter)
@@ -131,7 +130,7 @@ class TableShape:
     def _fill(self, room: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
         limits, ends = self._limits, self._table.tail or self._rows
         most_head, most_tail = limits.rows_head, limits.rows_tail
-        if most_head is None or most_tail is None or self._total <= most_head + most_tail + 1:
+        if most_head is None or most_tail is None or self._total <= most_head + most_tail:
             most_head = most_tail = self._total
         head: list[Record] = []
         tail: list[Record] = []
@@ -151,7 +150,7 @@ class TableShape:
         limits = self._limits
         if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
             return False
-        if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0) + 1:
+        if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0):
             return False
         return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
@@ -189,7 +188,7 @@ class TableShape:
             rows_total=self._total,
             columns_shown=frame.columns,
             columns_total=self._columns,
-            cells_truncated=int(cells),
+            cells_truncated=cells,
             totals_exact=self._table.exact,
         )
 
@@ -198,7 +197,7 @@ def _rows(first: int, count: int) -> str:
     return f"{first}" if count == 1 else f"{first}-{first + count - 1}"
 
 
-def read_table(source: Source, limits: Limits) -> TableShape:
+def read_table(source: Source, limits: Limits) -> TableProcessor:
     """Read a CSV or TSV text.
 
     Args:
@@ -220,7 +219,7 @@ def read_table(source: Source, limits: Limits) -> TableShape:
     total = _count(plain, records) if windowed else len(records) - 1
     end = "\r\n" if "\r\n" in plain.text[:_WINDOW] else "\n"
     table = Table(records[0], records[1:], tail, total, delimiter, end, plain.exact, source.first_row)
-    return TableShape(table, limits, text=source.text, handle=source.handle)
+    return TableProcessor(table, limits, text=source.text, handle=source.handle)
 
 
 def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:

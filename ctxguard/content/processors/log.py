@@ -6,14 +6,14 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.errors import Span, find_errors, line_template
-from ctxguard.content.processors.texts import shorten, shorten_lines
+from ctxguard.content.processors.error_lines import Span, find_errors, line_template
+from ctxguard.content.processors.text import shorten, shorten_lines
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LogShape"]
+__all__ = ["LogProcessor"]
 
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
@@ -23,7 +23,7 @@ _GAP = 18
 """Characters of a sign that counts the lines of a gap."""
 
 
-class LogShape:
+class LogProcessor:
     """Show a log.
 
     Args:
@@ -47,7 +47,7 @@ class LogShape:
         chosen = self._chosen(max(0, room - len(marker) - 1))
         return self._written(sorted(chosen), _length(room, limits))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the total."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 

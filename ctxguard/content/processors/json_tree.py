@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import cast
 
-from ctxguard.content.processors.trees import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
+from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["JsonShape", "parse_json"]
+__all__ = ["JsonProcessor", "parse_json"]
 
 _WHOLE = 600_000
 _SAMPLE = 131_072
@@ -61,7 +60,7 @@ def parse_start(text: str) -> Tree:
     return parse_json(text[: safe[0]] + safe[1])
 
 
-class JsonShape:
+class JsonProcessor:
     """Show a JSON text.
 
     Args:
@@ -85,11 +84,9 @@ class JsonShape:
         cut = cuts.any or self._partial
         if not cut:
             return View(self._source.text, cut=False, info=self._info(cuts))
-        if isinstance(tree, dict | list) and not self._marked(tree) and self._is_full(tree):
-            tree, cuts = shrink(self._tree, room, self._one_less(), sizes=self._sizes, reserve=len(marker) + 10)
         return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the note alone in a container of the same kind, then the empty container."""
         short = f"{MARK} {self._source.handle or ''}".strip()
         if isinstance(self._tree, dict):
@@ -113,21 +110,6 @@ class JsonShape:
         if isinstance(tree, list):
             return _with_item(tree, f"{MARK} {text}")
         return f"{tree} {MARK} {text}" if isinstance(tree, str) and not isinstance(tree, Number) else tree
-
-    def _marked(self, tree: Tree) -> bool:
-        if isinstance(tree, dict):
-            return mark_key(cast("dict[str, Tree]", self._tree)) in tree
-        return isinstance(tree, list) and any(_is_mark(item) for item in tree)
-
-    def _is_full(self, tree: dict[str, Tree] | list[Tree]) -> bool:
-        limit = self._limits.keys if isinstance(tree, dict) else self._limits.items
-        return limit is not None and len(tree) >= limit
-
-    def _one_less(self) -> Limits:
-        limits = self._limits
-        if isinstance(self._tree, dict):
-            return replace(limits, keys=max(1, len(self._tree) - 1))
-        return replace(limits, items=max(1, len(cast("list[Tree]", self._tree)) - 1))
 
     def _info(self, cuts: Cuts) -> TruncationInfo:
         top = isinstance(self._tree, dict | list)

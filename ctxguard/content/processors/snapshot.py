@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.texts import shorten
+from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SnapshotShape", "compress_snapshot"]
+__all__ = ["SnapshotProcessor", "compress_snapshot"]
 
 _SAMPLE = 200_000
 _LINE = 1_000
@@ -41,7 +41,7 @@ class _Line:
     marks: bool
 
 
-class SnapshotShape:
+class SnapshotProcessor:
     """Show a snapshot within a room: as deep as there is room for, then only what can be acted on, then its start.
 
     Args:
@@ -70,7 +70,7 @@ class SnapshotShape:
                 return self._view(drawn, whole=depth >= self._deepest())
         return self._only_acting(max(0, free))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the total."""
         total = f"{self._acting} interactive elements"
         return f"[{note('0 of ' + total, self._source.handle)}]", f"[{self._source.handle or total}]", "…"

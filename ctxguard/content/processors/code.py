@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ctxguard.content.processors.texts import TextShape, shorten
+from ctxguard.content.processors.text import TextProcessor, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["CodeShape"]
+__all__ = ["CodeProcessor"]
 
 _OPENS = re.compile(
     r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
@@ -20,18 +20,18 @@ _WHOLE = 300_000
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that belong together: a definition with what stands above it, or what stands between definitions."""
+    """Lines that belong together: a definition with its decorators, or the lines between two definitions."""
 
     lines: tuple[str, ...]
     size: int
 
     @property
     def title(self) -> str:
-        """The line that names the block: the first that is no decorator."""
+        """The line that names the block: the first that is not a decorator."""
         return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
 
 
-class CodeShape:
+class CodeProcessor:
     """Show source code.
 
     Args:
@@ -41,13 +41,13 @@ class CodeShape:
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits = source, limits
-        self._plain = TextShape(source, limits)
+        self._plain = TextProcessor(source, limits)
         whole = source.gap is None and len(source.text) <= _WHOLE
         self._blocks = list(_blocks(source.text)) if whole else []
         self._total = source.line_count()
 
     def view(self, room: int) -> View:
-        """Return whole blocks and first lines within the room; head and tail where there are no blocks to speak of."""
+        """Return whole blocks and first lines within the room; head and tail if there are too few blocks."""
         text, limit = self._source.text, self._limits.lines
         if len(self._blocks) < 3 or (len(text) <= room and (limit is None or self._total <= limit)):
             return self._plain.view(room)
@@ -58,9 +58,9 @@ class CodeShape:
             return self._plain.view(room)
         return self._drawn(chosen)
 
-    def resorts(self) -> tuple[str, ...]:
-        """Return the text processor's last resorts."""
-        return self._plain.resorts()
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the text processor's last fallbacks."""
+        return self._plain.fallbacks()
 
     def _whole_blocks(self, room: int, lines: int | None) -> set[int] | None:
         """Choose the blocks to show whole, or None where not even their first lines find room."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from ctxguard.content.processors.texts import shorten
-from ctxguard.content.processors.trees import head_and_tail, share_out
+from ctxguard.content.processors.text import shorten
+from ctxguard.content.processors.tree import head_and_tail, most_entries, share_out, split_limit
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["XmlShape"]
+__all__ = ["XmlProcessor"]
 
 _SAMPLE = 131_072
 _MAX_DEPTH = 500
@@ -21,20 +21,21 @@ _COMMENT = 32
 
 @dataclass(slots=True)
 class _Element:
-    """An element as it is written: its start tag's inside, its children in order, its size in characters."""
+    """An element as it is written: its name, its attributes, its children in order, its size in characters."""
 
     name: str
-    head: str
+    attributes: list[str]
     children: list[_Element | str] = field(default_factory=list)
     size: int = 0
 
 
-class XmlShape:
+class XmlProcessor:
     """Show an XML text; comments and processing instructions inside it are not kept.
 
     Args:
         source: the text.
-        limits: `depth`, `items` (children of an element) and `string` count.
+        limits: `depth`, `items` (children of an element that repeat a name), `keys` (other children, attributes) and
+            `string` count.
 
     Raises:
         ValueError: the text is not well-formed, declares entities, or is nested deeper than 500.
@@ -56,11 +57,11 @@ class XmlShape:
         drawn = self._draw(self._root, room - (0 if whole else len(marker)), 0)
         cut = bool(self._cuts) or self._partial
         info = TruncationInfo(items_total=self._total(), totals_exact=not self._partial)
-        if not cut:
+        if not cut or (not self._partial and len(drawn) + len(marker) >= len(self._source.text) <= room):
             return View(self._source.text, cut=False, info=info)
         return View(f"{drawn}\n{marker}", cut=True, info=info)
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the outermost element, empty, with and without the note."""
         name = self._root.name
         return f"<{name}/><!-- {self._source.handle or self._note()} -->", f"<{name}/>", "<x/>"
@@ -84,18 +85,20 @@ class XmlShape:
         return f"<{head}>{inner}</{element.name}>"
 
     def _head(self, element: _Element, room: int) -> str:
-        if element.size <= room or len(element.head) <= max(room // 2, 20) or element.head == element.name:
-            return element.head
-        self._cuts += 1
-        return element.name
+        """Return the inside of the start tag, with as many attributes as there is room for."""
+        shown = element.attributes[: self._limits.keys]
+        head = " ".join([element.name, *shown])
+        if element.size > room and len(head) > max(room // 2, 20):
+            shown, head = [], element.name
+        self._cuts += len(element.attributes) - len(shown)
+        return head
 
     def _inside(self, children: list[_Element | str], room: int, depth: int) -> str:
         sizes = [_size(child) for child in children]
-        count, limit = len(children), self._limits.items
-        allowed = count if limit is None or count <= limit else max(0, limit - 1)
-        head, tail = count, 0
-        if allowed < count or sum(sizes) > room:
-            head, tail = head_and_tail(count, room, allowed, sizes.__getitem__)
+        count, head, tail = len(children), len(children), 0
+        most = split_limit(count, self._limits.keys) if _is_record(children) else most_entries(count, self._limits)
+        if sum(most) < count or sum(sizes) > room:
+            head, tail = head_and_tail(count, room, most, sizes.__getitem__)
         kept = [*children[:head], *children[count - tail :]]
         skipped = count - len(kept)
         shares = share_out([_size(child) for child in kept], room - (_COMMENT if skipped else 0))
@@ -112,6 +115,12 @@ class XmlShape:
         short = shorten(child, max(1, room if limit is None else min(room, limit)))
         self._cuts += short != child
         return escape(short)
+
+
+def _is_record(children: list[_Element | str]) -> bool:
+    """Tell whether no two elements have a name in common: then they are fields, not items."""
+    names = [child.name for child in children if isinstance(child, _Element)]
+    return len(set(names)) == len(names)
 
 
 def _size(child: _Element | str) -> int:
@@ -145,8 +154,8 @@ class _Builder:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._stack) >= _MAX_DEPTH:
             raise ValueError(f"nested deeper than {_MAX_DEPTH}")
-        head = " ".join([name, *(f"{key}={quoteattr(value)}" for key, value in attributes.items())])
-        element = _Element(name, head, size=len(head) + 3)
+        written = [f"{key}={quoteattr(value)}" for key, value in attributes.items()]
+        element = _Element(name, written, size=len(name) + sum(len(each) + 1 for each in written) + 3)
         if self._stack:
             self._stack[-1].children.append(element)
         self._stack.append(element)

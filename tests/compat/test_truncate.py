@@ -44,7 +44,7 @@ def test_estimate_tokens_counts_parts_and_tool_calls():
 
 
 def test_estimate_tokens_names_what_is_no_message():
-    with pytest.raises(HistoryError, match="message 0: a dict is wanted, not str"):
+    with pytest.raises(HistoryError, match="message 0: expected a dict, got str"):
         estimate_tokens(["hello"])
 
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.texts import shorten
+from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ConsoleShape", "compress_console"]
+__all__ = ["ConsoleProcessor", "compress_console"]
 
 _LEVEL = re.compile(
     r"^\s*(?:- )?(?:\S{0,40}\d\d:\d\d:\d\d\S{0,20}\s+)?"
@@ -40,7 +40,7 @@ class _Message:
     text: str
 
 
-class ConsoleShape:
+class ConsoleProcessor:
     """Show console messages within a room.
 
     Args:
@@ -71,7 +71,7 @@ class ConsoleShape:
             return f"{total} console messages in all"
         return f"{total} console messages read at start and end of {self._source.line_count()} lines"
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return counts by type, then only the total."""
         counts = ", ".join(f"{total} {kind}" for kind, total, _ in self._groups)
         return f"[{note(counts, self._source.handle)}]", f"[{len(self._messages)} messages]", "…"
@@ -82,7 +82,7 @@ def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -
 
     Args:
         text: the messages, one a line or with continuation lines.
-        max_line: characters of a message that is no error.
+        max_line: characters of a message that is not an error.
         max_messages: different messages of a type that are shown, errors not counted.
     """
     messages = _read(text)
