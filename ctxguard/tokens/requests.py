@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ctxguard.artifacts import Artifact, Kind, Part
@@ -12,7 +12,7 @@ from ctxguard.tokens.artifact_counter import ArtifactCounter
 from ctxguard.tokens.counters import TokenCounter, find_counter
 from ctxguard.tokens.reading import Api, Body, read_body
 
-__all__ = ["RequestCount", "count_request"]
+__all__ = ["RequestCount", "count_request", "parts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,12 @@ def count_request(
     model = model or (named if isinstance(named, str) else None)
     count = ArtifactCounter(find_counter(counter, model=model))
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
-    parts = Counter({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
+    parts = parts_of(read.artifacts, count)
+    parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
     parts["hidden prompts"] = tools.hidden + _prompts(read, count)
     for late in map(count.brought_tools, read.brought):
         parts["tools"] += late.schemas
         parts["hidden prompts"] += late.hidden
-    for artifact in read.artifacts:
-        inside = _inside(artifact, count)
-        parts.update(inside)
-        parts["framing"] += count.artifact(artifact) - sum(inside.values())
     tokens = sum(parts.values())
     return RequestCount(
         tokens,
@@ -78,6 +75,16 @@ def count_request(
         count.counter.accuracy,
         (*tools.uncounted, *read.unseen),
     )
+
+
+def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[str]:
+    """Return the tokens of artifacts by what they are for; their sum is that of `ArtifactCounter.artifacts`."""
+    parts: Counter[str] = Counter()
+    for artifact in artifacts:
+        inside = _inside(artifact, count)
+        parts.update(inside)
+        parts["framing"] += count.artifact(artifact) - sum(inside.values())
+    return parts
 
 
 def _prompts(read: Body, count: ArtifactCounter) -> int:

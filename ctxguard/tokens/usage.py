@@ -16,7 +16,7 @@ from ctxguard.tokens.reading import APIS, Api, detect_api, read_body
 from ctxguard.tokens.requests import RequestCount, count_request
 from ctxguard.tokens.schemas import server_tool_of
 
-__all__ = ["Compared", "Errors", "Usage", "compared", "errors_by", "read_usage"]
+__all__ = ["Compared", "Errors", "Usage", "compared", "errors_by", "read_usage", "usages_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +154,8 @@ _REQUEST: Final = ("request", "body")
 _TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
 
 
-def read_usage(path: Path, *, model: str | None = None) -> Iterator[Usage]:
-    """Yield the recorded requests of a JSONL file, also of a gzipped one.
-
-    A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
-    included; and, where it knows, the `api` (or `kind`) and the `model`.
-
-    Args:
-        path: of the file.
-        model: for records that name none.
+def read_usage(path: Path) -> list[Usage]:
+    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`.
 
     Raises:
         CtxguardError: a line is no such record.
@@ -170,9 +163,26 @@ def read_usage(path: Path, *, model: str | None = None) -> Iterator[Usage]:
     """
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield _usage(line, f"{path.name}:{number}", model)
+        return list(usages_in(lines, path.name))
+
+
+def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
+    """Yield the recorded requests of JSONL.
+
+    A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
+    included; and, where it knows, the `api` (or `kind`) and the `model`.
+
+    Args:
+        lines: of the file.
+        name: what errors call it.
+        model: for records that name none.
+
+    Raises:
+        CtxguardError: a line is no such record.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _usage(line, f"{name}:{number}", model)
 
 
 def _usage(line: str, place: str, model: str | None) -> Usage:
