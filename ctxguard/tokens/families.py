@@ -61,7 +61,7 @@ _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin;
     document=20,
     empty_system=223,
     sealed=0.139,
-    sealed_from=750,
+    sealed_from=780,
     tools=ToolCosts(
         rendering="typescript",
         once=7,
@@ -129,11 +129,11 @@ _GEMINI: Final = Costs(  # fitted: 155 requests of Gemini 2.0 to 3.6
     message=0,
     system=0,
     result=4,
-    call=4,
+    call=10,
     call_names=1,
     name=0,
     sealed=0.0,
-    tools=ToolCosts(share=0.8, server={"": 0}),
+    tools=ToolCosts(share=0.72, once=3, once_forced=12, server={"": 0}),
     schema=SchemaCosts(share=0),
     image="gemini",
     image_scale=(258, 258),  # [gemini]
