@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.accuracy import Margin, Measured
 from ctxguard.tokens.families import FAMILIES
@@ -64,11 +64,13 @@ def percent(share: float) -> str:
 
 
 def table(rows: list[Compared]) -> None:
-    print("| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | says so | sum |")
+    print(
+        "| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | says so | sum |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for (api, family, feature), errors in errors_by(rows).items():
-        shares = (errors.within_3, errors.within_5, errors.within_10, errors.within_25)
-        shares = (*shares, errors.under, errors.exceeded, errors.uncounted)
+        within = (errors.within_3, errors.within_5, errors.within_10, errors.within_25)
+        shares = (*within, errors.under, errors.exceeded, errors.uncounted)
         cells = " | ".join(map(percent, shares))
         print(f"| {api} | {family}, {feature} | {errors.requests} | {cells} | {errors.total:.2f} |")
 
@@ -79,9 +81,9 @@ def grown(texts: list[str], count: ArtifactCounter) -> int:
     calls = tuple(ToolCall(match[1], match[2]) for _, match in found if match)
     rest = [text for text, match in found if not match]
     results, said = rest[len(rest) - len(calls) :], rest[: len(rest) - len(calls)]
-    artifacts = [Artifact("tool", text) for text in results]
+    artifacts = [Artifact(Kind.TOOL, text) for text in results]
     if calls or said:
-        artifacts.append(Artifact("assistant", "\n".join(said), calls=calls))
+        artifacts.append(Artifact(Kind.ASSISTANT, "\n".join(said), calls=calls))
     return count.artifacts(artifacts)
 
 
@@ -106,7 +108,9 @@ def main() -> None:
     if "--measured" in sys.argv:
         for name, entry in measured(rows).items():
             margin = f"Margin({entry.margin.share:g}, {entry.margin.flat})"
-            print(f'    "{name}": Measured({entry.requests}, {entry.within:g}, {entry.under:g}, {entry.bias:g}, {margin}),')
+            print(
+                f'    "{name}": Measured({entry.requests}, {entry.within:g}, {entry.under:g}, {entry.bias:g}, {margin}),'
+            )
         return
     table(rows)
     countable = [row for row in rows if is_countable(row)]

@@ -32,7 +32,7 @@ ELSEWHERE: Final = {
     "pii": "ctxguard.pii.cli:app",
     "prompts": "ctxguard.prompts.cli:app",
     "store": "ctxguard.stores.cli:app",
-    "tokens": "ctxguard.harness.tokens_cli:tokens",
+    "tokens": "ctxguard.harness.cli:tokens",
 }
 """Commands that live beside what they are about, loaded when they are called."""
 

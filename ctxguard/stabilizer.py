@@ -291,7 +291,7 @@ class Stabilizer:
     def _ask_provider(
         self, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None
     ) -> Generator[Ask, object, str | None]:
-        """Have the provider count what is new, where the caller chose its counter; return what the report says of it."""
+        """Have the provider count what is new, where the caller chose its counter; return what the report says."""
         counter = self.counter.counter
         if not isinstance(counter, ProviderCounter):
             return None

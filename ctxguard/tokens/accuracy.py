@@ -20,8 +20,8 @@ __all__ = [
     "MEASURED",
     "NO_MODEL",
     "Margin",
-    "Measured",
     "MarginSetting",
+    "Measured",
     "accuracy_of",
     "kept_free",
     "margin_of",
@@ -119,7 +119,9 @@ def valid_margin(margin: object) -> MarginSetting:
     if margin == "measured":
         return "measured"
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 <= margin < 1:
-        raise ConfigError(f"margin is 'measured' or a share of at least 0 and below 1, not {margin!r}", setting="margin")
+        raise ConfigError(
+            f"margin is 'measured' or a share of at least 0 and below 1, not {margin!r}", setting="margin"
+        )
     return float(margin)
 
 

@@ -141,14 +141,18 @@ _GEMINI: Final = Costs(  # fitted: 155 requests of Gemini 2.0 to 3.6
     audio=32,  # [gemini]
     video=263,  # [gemini]
 )
-_GEMINI_2_0: Final = replace(_GEMINI, result=0, call=0, call_names=0, tools=ToolCosts(rendering="words", share=0.8, server={"": 0}))
+_GEMINI_2_0: Final = replace(
+    _GEMINI, result=0, call=0, call_names=0, tools=ToolCosts(rendering="words", share=0.8, server={"": 0})
+)
 _GEMINI_3: Final = replace(
     _GEMINI,
     result=-6,  # the punctuation of its JSON costs nothing
     call=0,
     call_names=0,
     sealed=0.21,
-    tools=ToolCosts(rendering="sparse", share=0.97, server={"codeExecution": 240, "googleSearch": 90, "fileSearch": 88, "": 0}),
+    tools=ToolCosts(
+        rendering="sparse", share=0.97, server={"codeExecution": 240, "googleSearch": 90, "fileSearch": 88, "": 0}
+    ),
     image_scale=(1_090, 0),  # [gemini], media resolution
     pages=Pages(each=540, characters=0),
     video=70,
@@ -181,7 +185,6 @@ ANY_CLAUDE: Final = _CLAUDE
 UNKNOWN: Final = Family("unknown", "", "o200k_base", Costs(), scale=1.1, inherits="OpenAI")
 
 
-
 def _openai(name: str, models: str, costs: Costs, *, kin: str, encoding: str = "o200k_base") -> Family:
     return Family(name, models, encoding, costs, own_vocabulary=True, kin=kin)
 
@@ -205,7 +208,11 @@ FAMILIES: Final = (
     _openai("gpt-4", r"gpt-4|gpt-3\.5|gpt-35", _GPT_4O, kin="gpt-4o", encoding="cl100k_base"),
     Family("claude-3", r"claude-(3|2|instant)", "o200k_base", _CLAUDE_3, scale=1.16, inherits="claude-4"),
     Family(
-        "claude-4", r"claude-(opus-|sonnet-|haiku-)?4([.-][0-6](?!\d)|-\d{6,}|$|-[a-z])", "o200k_base", _CLAUDE, scale=1.16
+        "claude-4",
+        r"claude-(opus-|sonnet-|haiku-)?4([.-][0-6](?!\d)|-\d{6,}|$|-[a-z])",
+        "o200k_base",
+        _CLAUDE,
+        scale=1.16,
     ),
     Family("claude-4.7", r"claude", "o200k_base", _CLAUDE_NEW, scale=1.45),
     Family("gemini-2.0", r"gemini-(1|2\.0)", "o200k_base", _GEMINI_2_0),

@@ -98,9 +98,7 @@ class ProviderCounter:
             return self
         if self.model is not None:
             raise ConfigError(f"the counter is for {self.model}, not for {model}", setting="model")
-        return ProviderCounter(
-            self._ask, is_async=self._is_async, model=model, timeout=self.timeout, least=self.least
-        )
+        return ProviderCounter(self._ask, is_async=self._is_async, model=model, timeout=self.timeout, least=self.least)
 
     @property
     def family(self) -> Family | None:

@@ -372,7 +372,9 @@ def _gemini_part(part: Native) -> Iterator[Part]:
     if blob:
         yield _gemini_blob(_text(_either(blob, "mimeType", "mime_type")), _text(blob.get("data")))
     elif _either(part, "fileData", "file_data"):
-        yield _gemini_blob(_text(_either(_mapping(_either(part, "fileData", "file_data")), "mimeType", "mime_type")), "")
+        yield _gemini_blob(
+            _text(_either(_mapping(_either(part, "fileData", "file_data")), "mimeType", "mime_type")), ""
+        )
     elif part.get("text") is not None:
         yield Part("reasoning" if part.get("thought") else "text", _text(part.get("text")))
     elif not any(_either(part, *names) for names in _CALLS):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ctxguard.artifacts import Artifact, Kind, Part
-from ctxguard.tokens.accuracy import Margin, margin_of
+from ctxguard.tokens.accuracy import margin_of
 from ctxguard.tokens.artifact_counter import ArtifactCounter
 from ctxguard.tokens.counters import TokenCounter, find_counter
 from ctxguard.tokens.reading import Api, Body, read_body
@@ -21,8 +21,8 @@ class RequestCount:
 
     Attributes:
         tokens: all of them.
-        parts: tokens by what they are for: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output schema`,
-            `hidden prompts`, `reasoning`, `media`, `framing`; those that are not in the request are left out.
+        parts: tokens by what they are for: `system`, `messages`, `tool calls`, `tool results`, `tools`,
+            `output schema`, `hidden prompts`, `reasoning`, `media`, `framing`; those that are 0 are left out.
         margin: tokens that the provider may count beyond these, in 99 of 100 requests.
         counter: name of the counter.
         accuracy: one phrase on how far off the count may be.

@@ -13,7 +13,17 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["Function", "as_json", "as_typescript", "as_words", "brings_in", "compact", "functions_of", "server_tool_of", "sent_tools"]
+__all__ = [
+    "Function",
+    "as_json",
+    "as_typescript",
+    "as_words",
+    "brings_in",
+    "compact",
+    "functions_of",
+    "sent_tools",
+    "server_tool_of",
+]
 
 Native = Mapping[str, object]
 _PARAMETERS: Final = (
@@ -161,16 +171,25 @@ def _type(schema: object, definitions: Native, depth: int) -> str:
         return "any"
     if isinstance(reference := schema.get("$ref"), str):
         return _type(definitions.get(reference.rpartition("/")[2]), definitions, depth + 1)
-    if isinstance(values := schema.get("enum"), list):
+    choices = _choices(schema)
+    if choices is not None:
+        return " | ".join(_type(choice, definitions, depth + 1) for choice in choices)
+    if isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
         return " | ".join(map(compact, values))
-    if "const" in schema:
-        return compact(schema["const"])
+    return _plain_type(schema, definitions, depth)
+
+
+def _choices(schema: Native) -> list[object] | None:
+    """Return the schemas of which one holds; None where there is no choice."""
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list):
-            return " | ".join(_type(choice, definitions, depth + 1) for choice in choices)
+            return choices
+    kinds = schema.get("type")
+    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) else None
+
+
+def _plain_type(schema: Native, definitions: Native, depth: int) -> str:
     kind = schema.get("type")
-    if isinstance(kind, list):
-        return " | ".join(_type({**schema, "type": one}, definitions, depth + 1) for one in kind)
     if kind == "array":
         return f"{_type(schema.get('items'), definitions, depth + 1)}[]"
     if kind == "object" and (fields := _fields(schema, definitions, depth + 1)):

@@ -125,7 +125,13 @@ def test_mistrals_own_vocabulary_counts_its_models():
 
 @pytest.mark.parametrize(
     ("model", "encoding"),
-    [("gpt-4o-mini", "o200k_base"), ("gpt-3.5-turbo", "cl100k_base"), ("openai:o3", "o200k_base"), ("qwen3", None), (None, "o200k_base")],
+    [
+        ("gpt-4o-mini", "o200k_base"),
+        ("gpt-3.5-turbo", "cl100k_base"),
+        ("openai:o3", "o200k_base"),
+        ("qwen3", None),
+        (None, "o200k_base"),
+    ],
 )
 def test_the_encoding_of_a_model(model, encoding):
     assert encoding_of(model) == encoding

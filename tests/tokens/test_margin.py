@@ -63,7 +63,10 @@ def test_what_the_provider_counted_narrows_the_margin():
     before = stabilizer.stabilize(history(6)).report
     after = stabilizer.stabilize(history(6, reported=before.tokens_after // 2)).report
     assert before.budget == stabilizer.budget_for() < after.budget < 8_000
-    assert Stabilizer(8_000, model=CLAUDE, calibrate=False).stabilize(history(6, reported=900)).report.budget == before.budget
+    assert (
+        Stabilizer(8_000, model=CLAUDE, calibrate=False).stabilize(history(6, reported=900)).report.budget
+        == before.budget
+    )
     fixed = Stabilizer(8_000, model=CLAUDE, margin=0.1).stabilize(history(6, reported=900)).report
     assert fixed.budget == 7_200
 

@@ -52,7 +52,9 @@ def test_the_parts_add_up_to_the_whole_and_name_what_is_there():
         tools=[CHAT_TOOL],
     )
     assert sum(counted.parts.values()) == counted.tokens
-    assert {"system", "messages", "tool calls", "tool results", "tools", "hidden prompts", "framing"} <= set(counted.parts)
+    assert {"system", "messages", "tool calls", "tool results", "tools", "hidden prompts", "framing"} <= set(
+        counted.parts
+    )
 
 
 def test_functions_cost_what_their_typescript_does():
@@ -75,7 +77,11 @@ def test_deferred_tools_cost_nothing_until_a_search_finds_them():
     deferred = {**CLAUDE_TOOL, "name": "rates", "defer_loading": True}
     hidden = claude(tools=[CLAUDE_TOOL, deferred]).tokens
     assert hidden == claude(tools=[CLAUDE_TOOL]).tokens
-    reference = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference", "tool_name": "rates"}]}
+    reference = {
+        "type": "tool_result",
+        "tool_use_id": "1",
+        "content": [{"type": "tool_reference", "tool_name": "rates"}],
+    }
     found = [*HELLO, {"role": "user", "content": [reference]}]
     more = claude(found, tools=[CLAUDE_TOOL, deferred]).parts["tools"]
     assert more > claude(found, tools=[CLAUDE_TOOL]).parts["tools"]

@@ -53,9 +53,7 @@ def test_anthropic_plain_and_with_client_tools(rows):
 
 @recorded
 def test_gemini_mistral_and_the_others(rows):
-    errors = Errors.of(
-        plain_and_tools(rows, lambda usage: usage.api != "anthropic" and usage.provider not in OPENAI)
-    )
+    errors = Errors.of(plain_and_tools(rows, lambda usage: usage.api != "anthropic" and usage.provider not in OPENAI))
     assert errors.requests > 150
     assert errors.within_10 >= 0.8
 

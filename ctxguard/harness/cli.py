@@ -33,7 +33,9 @@ def tokens(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", help="Name of the model, whose framing, tools and hidden prompts are counted.", show_default="none"
+            "--model",
+            help="Name of the model, whose framing, tools and hidden prompts are counted.",
+            show_default="none",
         ),
     ] = None,
     usage: Annotated[
