@@ -8,7 +8,7 @@ import warnings
 
 from speed import dicts, lang
 
-from ctxguard.adapting.adapter import find_adapter
+from ctxguard.adapting.registry import find_adapter
 
 MESSAGES = 1_000
 

@@ -378,13 +378,13 @@ def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
 @app.command()
 def adapters() -> None:
     """List the installed adapters, whether each can be used here, and which of them read files."""
-    from ctxguard.adapting.adapter import OF_OBJECTS, adapter_names, find_adapter
+    from ctxguard.adapting.registry import OBJECT_ADAPTERS, adapter_names, find_adapter
     from ctxguard.errors import AdapterError
 
     for name in adapter_names():
         try:
             find_adapter(name)
-            reads = "in code alone: its messages are objects" if name in OF_OBJECTS else "reads files"
+            reads = "in code alone: its messages are objects" if name in OBJECT_ADAPTERS else "reads files"
             out(f"{name:<16} ready, {reads}")
         except AdapterError as error:
             out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")

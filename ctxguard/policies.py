@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.artifacts import Artifact, Lifetime
+from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
-from ctxguard.errors import ConfigError
-from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
     BoundToolOutput,
     DropVerboseOutput,
@@ -32,11 +29,8 @@ __all__ = [
     "agent_stages",
     "browser_stages",
     "chat_stages",
-    "from_config",
-    "from_policy",
     "long_session_stages",
     "recall_stages",
-    "stabilize_context",
 ]
 
 
@@ -184,58 +178,3 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "pattern": pattern_stages,
 }
 """The chains by name. Each takes its own settings by keyword."""
-
-
-def from_policy(policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
-    """Return a stabilizer of a named policy.
-
-    Args:
-        policy: a key of `POLICIES`.
-        budget: see `Stabilizer`.
-        settings: of the chain or of `Stabilizer`, told apart by name.
-
-    Raises:
-        ConfigError: no such policy, or a setting that neither takes.
-    """
-    import inspect
-
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
-    stages_of = POLICIES[policy]
-    own = set(inspect.signature(stages_of).parameters)
-    general = set(inspect.signature(Stabilizer).parameters) - {"budget", "stages"}
-    unknown = sorted(set(settings) - own - general)
-    if unknown:
-        raise ConfigError(
-            f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
-            setting=unknown[0],
-        )
-    chain = stages_of(**{name: value for name, value in settings.items() if name in own})
-    rest = {name: value for name, value in settings.items() if name in general and name not in own}
-    return Stabilizer(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
-
-
-def from_config(path: str | Path | None = None, **settings: object) -> Stabilizer:
-    """Return the stabilizer that a configuration file describes, see `Stabilizer.from_config`."""
-    from ctxguard.config import load_context_config
-
-    chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
-    if chosen["budget"] is None:
-        raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
-    return from_policy(**chosen)
-
-
-def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact]:
-    """Return the stabilized context of a history, as the context stabilizer pattern describes it.
-
-    The system prompt and the newest message always stay; personal data is masked everywhere; tool outputs above 256
-    tokens go; the rest is added from the oldest on while it fits.
-
-    Args:
-        history: the artifacts, oldest first; those without a `token_count` are counted.
-        budget: tokens that the result may take.
-
-    Raises:
-        BudgetExceededError: the system prompt and the newest message do not fit.
-    """
-    return Stabilizer(budget, stages=pattern_stages(), keep_recent=1, keep_task=False).stabilize(history).artifacts

@@ -6,8 +6,9 @@ The core is a generator that asks for what needs I/O and never does it itself; `
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,32 +16,19 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
+from ctxguard.policies import POLICIES, agent_stages
 from ctxguard.report import CheckResult, Report
-from ctxguard.session import Context, Run, Runs, Session
+from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
 
 if TYPE_CHECKING:
-    from ctxguard.adapting import Adapter
     from ctxguard.checks import Check, ProviderProfile
+    from ctxguard.session import NativeAdapter
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stabilized:
-    """Hold the result: the context and the report on how it came about."""
-
-    artifacts: list[Artifact]
-    report: Report
-
-    def _repr_html_(self) -> str:
-        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
-        return (
-            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
-        )
 
 
 OnFailure = Literal["report", "raise"]
@@ -97,7 +85,6 @@ class Stabilizer:
         on_failure: OnFailure = "report",
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
-        from ctxguard.policies import agent_stages
 
         self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
@@ -130,9 +117,20 @@ class Stabilizer:
         Raises:
             ConfigError: no such policy or setting.
         """
-        from ctxguard.policies import from_policy
-
-        return from_policy(policy, budget=budget, **settings)
+        if policy not in POLICIES:
+            raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
+        stages_of = POLICIES[policy]
+        own = set(inspect.signature(stages_of).parameters)
+        general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
+        unknown = sorted(set(settings) - own - general)
+        if unknown:
+            raise ConfigError(
+                f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
+                setting=unknown[0],
+            )
+        chain = stages_of(**{name: value for name, value in settings.items() if name in own})
+        rest = {name: value for name, value in settings.items() if name in general and name not in own}
+        return cls(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
@@ -145,9 +143,12 @@ class Stabilizer:
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
-        from ctxguard.policies import from_config
+        from ctxguard.config import load_context_config
 
-        return from_config(path, **settings)
+        chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
+        if chosen["budget"] is None:
+            raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+        return cls.from_policy(**chosen)
 
     def stabilize(
         self,
@@ -195,9 +196,9 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        run = self.new_run(tools=tools, overhead=overhead, window=window)
+        run = self._run(self.stages, tools, overhead, window)
         run.extend(_require_iterable(artifacts))
-        return drive(self.judged(run, dry=True), answer=refuse).report
+        return drive(self._judged(run, dry=True), answer=refuse).report
 
     def session(
         self,
@@ -205,7 +206,7 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         overhead: int = 0,
         window: int | None = None,
-        adapter: Adapter[list[object]] | None = None,
+        adapter: NativeAdapter | None = None,
     ) -> Session:
         """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
 
@@ -215,7 +216,7 @@ class Stabilizer:
             window: the model's context window in tokens, where the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
-        return Session(self, adapter, tools, overhead, window)
+        return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, the reserve and the margin taken off.
@@ -256,24 +257,19 @@ class Stabilizer:
         key = (self.stages, blank)
         run = self._runs.take(history, key) or Run(self.stages, blank, key)
         run.extend(history[len(run.given) :])
-        result = yield from self.judged(run)
+        result = yield from self._judged(run)
         self._runs.keep(run)
         return replace(result, artifacts=_of_caller(result.artifacts, run, history))
 
-    def new_run(
+    def _run(
         self,
-        *,
-        adapter: Adapter[list[object]] | None = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        overhead: int = 0,
-        window: int | None = None,
+        stages: Sequence[Stage],
+        tools: Sequence[Mapping[str, object]] | None,
+        overhead: int,
+        window: int | None,
     ) -> Run:
-        """Return a run of the chain, for one conversation, that has taken in nothing."""
-        from ctxguard.adapting.adapter import chain_for
-
-        return Run(
-            self.stages if adapter is None else chain_for(self, adapter).stages, self._blank(tools, overhead, window)
-        )
+        """Return a run of a chain, for one conversation, that has taken in nothing."""
+        return Run(stages, self._blank(tools, overhead, window))
 
     def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
         full, kept, regained = self._share_out(window)
@@ -306,7 +302,7 @@ class Stabilizer:
             return f"{len(new)} new items were estimated: {why}"
         return f"{len(new)} new items were counted by the provider"
 
-    def judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
         """Run a chain over what a run has taken in so far, and judge the result by the checks."""
         asked = None if dry else (yield from self._ask_provider(run.history, None))
         draft, cut = yield from run.stabilized(dry=dry)

@@ -213,10 +213,10 @@ CALLS = [{"role": "user", "content": "hi"}]
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (CALLS, "a dict with 'messages', is wanted, not list; a list of messages goes to stabilize_messages"),
-        (Stabilizer(100), "a dict with 'messages', is wanted, not Stabilizer"),
+        (CALLS, "a dict with 'messages', got list; a list of messages goes to stabilize_messages"),
+        (Stabilizer(100), "a dict with 'messages', got Stabilizer"),
         ({"model": "x"}, "the request has no 'messages'"),
-        ({"messages": None}, "a list of messages is wanted, not NoneType"),
+        ({"messages": None}, "expected a list of messages, got NoneType"),
     ],
 )
 async def test_a_request_of_anthropic_without_messages_is_refused(request_, said):

@@ -50,7 +50,7 @@ async def of_coroutine(draft):
         (lambda: Artifact("user", 5), "content is a text or a tuple of parts, not int"),
         (lambda: ToolCall("f", {"x": 1}), "use json.dumps"),
         (lambda: Lifetime(turns="2"), "turns is a whole number, not '2'"),
-        (lambda: stabilize_messages([{"role": "user", "content": "hi"}], 500), "a Stabilizer is wanted, not 500"),
+        (lambda: stabilize_messages([{"role": "user", "content": "hi"}], 500), "expected a Stabilizer, got 500"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
@@ -61,7 +61,7 @@ def test_a_setting_that_cannot_work_is_refused_where_it_is_given(make, told):
 
 
 def test_an_error_about_arguments_in_the_wrong_order_quotes_no_message():
-    with pytest.raises(ConfigError, match=r"a Stabilizer is wanted, not list; write Stabilizer\(budget=…\)") as error:
+    with pytest.raises(ConfigError, match=r"expected a Stabilizer, got list; write Stabilizer\(budget=…\)") as error:
         stabilize_messages(Stabilizer(100), [{"role": "user", "content": "ada@example.com"}])
     assert "ada" not in str(error.value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ctxguard_anthropic.adapter import AnthropicAdapter
-from ctxguard_anthropic.recall import recall_tool
-from ctxguard_anthropic.requests import astabilize_request, stabilize_messages, stabilize_request
+from ctxguard_anthropic.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
 
 __all__ = ["AnthropicAdapter", "astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]

@@ -7,25 +7,15 @@ from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from ctxguard.adapting.adapter import ReadCache
-from ctxguard.adapting.formats import ANTHROPIC, wanted_role
-from ctxguard.adapting.message_view import (
-    GONE,
-    Path,
-    View,
-    by_member,
-    edited,
-    get,
-    is_list,
-    members,
-    text_of,
-    wanted_field,
-    wanted_list,
-)
-from ctxguard.adapting.pieces import Piece, pieces, rejoined
+from ctxguard.adapting.editing import REMOVED, by_index, copy_with
+from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, text_of, walk_content
+from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
+from ctxguard.adapting.message_view import MessageView
+from ctxguard.adapting.provider_formats import ANTHROPIC, require_role
+from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, call_place, kind_of, left_of, tool_input
+from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call, tool_input
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
@@ -77,7 +67,7 @@ class AnthropicAdapter:
         system: dict[str, object] = {}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
-            if isinstance(artifact.source, Piece) and id(artifact.source.message) in prompts:
+            if isinstance(artifact.source, Fragment) and id(artifact.source.message) in prompts:
                 system["system"] = _message([artifact])["content"]
             elif groups and _belongs(artifact, groups[-1][-1], neighbours):
                 groups[-1].append(artifact)
@@ -100,7 +90,7 @@ class AnthropicAdapter:
 def _messages(native: Native) -> Sequence[Message]:
     if isinstance(native, Mapping) and "messages" not in native:
         raise HistoryError("the request has no 'messages'; write {'messages': […]}")
-    return wanted_list(
+    return require_list(
         cast("Sequence[Message]", native["messages"] if isinstance(native, Mapping) else native), "messages"
     )
 
@@ -108,34 +98,35 @@ def _messages(native: Native) -> Sequence[Message]:
 def _prompt(native: Native) -> list[Message]:
     """Return the system prompt as a message, the same one for the same content; none where there is none."""
     content = native.get("system") if isinstance(native, Mapping) else None
-    BLOCKS.slots(content, ("system",))  # an error of the cache would name a message
+    BLOCKS.read(content, ("system",))  # an error of the cache would name a message
     return _PROMPTS.read([content]) if content else []
 
 
 def _read(message: Message) -> tuple[Artifact, ...]:
-    role = wanted_role(message, ANTHROPIC)
-    blocks = list(members(wanted_field(message, "content"), ("content",), of="block"))
+    role = require_role(message, ANTHROPIC)
+    blocks = list(walk_content(require_field(message, "content"), ("content",), noun="block"))
     results = [n for n, (_, block) in enumerate(blocks) if role == "user" and kind_of(block) == "tool_result"]
     rest = tuple(number for number in range(len(blocks)) if number not in results)
-    numbers = [*((number,) for number in results), *([rest] if rest or not blocks else [])]
-    return tuple(_view(piece, blocks).artifact(piece) for piece in pieces(message, numbers))
+    groups = [*((number,) for number in results), *([rest] if rest or not blocks else [])]
+    return tuple(_view(fragment, blocks).artifact(fragment) for fragment in split_message(message, groups))
 
 
 _PROMPTS: Final[ReadCache[object, Message]] = ReadCache(lambda content: {"role": "system", "content": content})
-_CACHE: Final = ReadCache(_read, spelled=frozenset({"input"}))
+_CACHE: Final = ReadCache(_read, exact=frozenset({"input"}))
 
 
-def _view(piece: Piece, blocks: Sequence[tuple[Path, object]]) -> View:
-    role = str(get(piece.message, "role"))
-    own = [blocks[number] for number in piece.numbers]
-    slots = [slot for path, block in own for slot in BLOCKS.part_slots(block, path)]
+def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageView:
+    role = str(get(fragment.message, "role"))
+    own = [blocks[number] for number in fragment.indexes]
+    parts = [placed for path, block in own for placed in BLOCKS.read_part(block, path)]
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]
-        return View(Kind.TOOL, slots, answers=text_of(block, "tool_use_id"), answers_at=(*path, "tool_use_id"))
-    return View(
+        answered = text_of(block, "tool_use_id")
+        return MessageView(Kind.TOOL, parts, tool_call_id=answered, tool_call_id_at=(*path, "tool_use_id"))
+    return MessageView(
         _KINDS.get(role, Kind.ASSISTANT),
-        slots,
-        [call_place(block, path) for path, block in own if kind_of(block) == "tool_use"],
+        parts,
+        [place_call(block, path) for path, block in own if kind_of(block) == "tool_use"],
         role=None if role in _KINDS else role,
         pinned=any(kind_of(block) == "compaction" for _, block in own),
     )
@@ -143,63 +134,63 @@ def _view(piece: Piece, blocks: Sequence[tuple[Path, object]]) -> View:
 
 def _is_emptied(artifact: Artifact) -> bool:
     """Tell an artifact that is all of a message and of which a stage left nothing."""
-    piece, content = artifact.source, artifact.content
-    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and piece is not None):
+    fragment, content = artifact.source, artifact.content
+    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
         return False
     nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (not isinstance(piece, Piece) or piece.is_whole)
+    return nothing and (not isinstance(fragment, Fragment) or fragment.is_whole)
 
 
 def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
-    piece, before = artifact.source, last.source
-    if not isinstance(piece, Piece) or not isinstance(before, Piece):
+    fragment, before = artifact.source, last.source
+    if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
         return artifact.kind is last.kind is Kind.TOOL
-    if before.reading is piece.reading:
+    if before.occurrence is fragment.occurrence:
         return True
-    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(piece.message)) not in neighbours
+    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbours
 
 
 def _message(group: list[Artifact]) -> Message:
     """Return the message of these artifacts: the very one they were read from, where they are all of it unchanged."""
-    sources = [artifact.source for artifact in group if isinstance(artifact.source, Piece)]
+    sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
     if not sources:
         return _created(group)
-    piece = sources[0]
-    message = cast("Message", piece.message)
+    fragment = sources[0]
+    message = cast("Message", fragment.message)
     content = get(message, "content")
-    written = rejoined(group, as_blocks(content), _written)
+    written = join_fragments(group, as_blocks(content), _written)
     if written is None:
         return message
     is_text = isinstance(content, str) and len(written) == 1
     plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
-    return edited(plain, {("content",): (written[0] if is_text else written) or _LEFT_OUT})
+    return copy_with(plain, {("content",): (written[0] if is_text else written) or _LEFT_OUT})
 
 
 def _written(artifact: Artifact) -> list[object]:
     """Return the blocks of an artifact: the same objects where nothing was changed."""
-    piece = artifact.source
-    if not isinstance(piece, Piece):
+    fragment = artifact.source
+    if not isinstance(fragment, Fragment):
         return as_blocks(_created([artifact])["content"])
-    blocks = as_blocks(get(piece.message, "content"))
-    changes = by_member(dict(_changes(artifact, piece, blocks))) if artifact.origin else {}
-    written = [left_of(edited(blocks[n], changes[n])) if n in changes else blocks[n] for n in piece.numbers]
-    return [block for block in written if block is not GONE]
+    blocks = as_blocks(get(fragment.message, "content"))
+    changes = by_index(dict(_changes(artifact, fragment, blocks))) if artifact.origin else {}
+    written = [left_of(copy_with(blocks[n], changes[n])) if n in changes else blocks[n] for n in fragment.indexes]
+    return [block for block in written if block is not REMOVED]
 
 
-def _changes(artifact: Artifact, piece: Piece, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
+def _changes(artifact: Artifact, fragment: Fragment, blocks: Sequence[object]) -> Iterator[tuple[Path, object]]:
     """Walk what is to be changed, by number of the block and place in it.
 
     Thinking goes with a change of any of it, as the API takes it back unmodified or not at all; `citations` point into
     the old text.
     """
-    thinking = [(number,) for number in piece.numbers if kind_of(blocks[number]) in THINKING]
-    placed = list(members(get(piece.message, "content"), ("content",), of="block"))
-    for (_, *inner), new in _view(piece, placed).changes(artifact).items():
+    thinking = [(number,) for number in fragment.indexes if kind_of(blocks[number]) in THINKING]
+    placed = list(walk_content(get(fragment.message, "content"), ("content",), noun="block"))
+    for (_, *inner), new in _view(fragment, placed).changes(artifact).items():
         path = tuple(inner) or (0,)  # a content that is one text is a block of its own
-        yield from ((each, GONE) for each in thinking) if path in thinking else [(path, new)]
+        yield from ((each, REMOVED) for each in thinking) if path in thinking else [(path, new)]
         if path[-1] == "text":
-            yield (*path[:-1], "citations"), GONE
+            yield (*path[:-1], "citations"), REMOVED
 
 
 def _created(group: list[Artifact]) -> dict[str, object]:

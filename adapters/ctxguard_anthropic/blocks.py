@@ -9,25 +9,29 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from ctxguard.adapting.message_view import (
-    GONE,
-    CallPlace,
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    encrypted_tokens,
+    read_file,
+    read_image,
+    text_reader,
+    with_titles,
+)
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.fields import (
     Path,
-    Slot,
-    argument_text,
-    edited,
+    arguments_as_text,
     get,
     optional_field,
-    parsed,
-    sealed,
+    parse_json,
+    require_field,
+    require_text,
     text_of,
-    wanted_field,
-    wanted_text,
 )
-from ctxguard.adapting.parts import Dialect, file_part, image_part, named_part, text_part
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
 
-__all__ = ["BLOCKS", "THINKING", "as_blocks", "call_place", "kind_of", "left_of", "tool_input"]
+__all__ = ["BLOCKS", "THINKING", "as_blocks", "kind_of", "left_of", "place_call", "tool_input"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -58,11 +62,11 @@ def left_of(block: object) -> object:
     path = _held_at(block)
     held = reduce(get, path, block)
     if not isinstance(held, (list, tuple)):
-        return block if held != "" or kind_of(block) == "tool_result" else GONE
-    left = [inner for inner in map(left_of, held) if inner is not GONE]
+        return block if held != "" or kind_of(block) == "tool_result" else REMOVED
+    left = [inner for inner in map(left_of, held) if inner is not REMOVED]
     if left or kind_of(block) == "tool_result":
-        return edited(block, {path: left or GONE})
-    return GONE
+        return copy_with(block, {path: left or REMOVED})
+    return REMOVED
 
 
 def _held_at(block: object) -> tuple[str, ...]:
@@ -71,52 +75,54 @@ def _held_at(block: object) -> tuple[str, ...]:
     return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(kind_of(block), ())
 
 
-def _thinking(block: object, path: Path) -> list[Slot]:
+def _thinking(block: object, path: Path) -> list[PlacedPart]:
     text = text_of(block, "thinking")
     if text:
         return [(path, Part("reasoning", text, signed=True))]
-    seal = get(block, "data") or get(block, "signature") or wanted_text(block, "thinking", path)
-    return [(path, Part("reasoning", tokens=sealed(seal), signed=True))]
+    seal = get(block, "data") or get(block, "signature") or require_text(block, "thinking", path)
+    return [(path, Part("reasoning", tokens=encrypted_tokens(seal), signed=True))]
 
 
-def _result(block: object, path: Path) -> list[Slot]:
-    return BLOCKS.slots(optional_field(block, "content", path, beside=_RESULT), (*path, "content"))
+def _result(block: object, path: Path) -> list[PlacedPart]:
+    return BLOCKS.read(optional_field(block, "content", path, known=_RESULT), (*path, "content"))
 
 
-def _holder(block: object, path: Path) -> list[Slot]:
-    return BLOCKS.slots(wanted_field(block, "content", path), (*path, "content"))
+def _holder(block: object, path: Path) -> list[PlacedPart]:
+    return BLOCKS.read(require_field(block, "content", path), (*path, "content"))
 
 
-def _document(block: object, path: Path) -> list[Slot]:
-    source, path = wanted_field(block, "source", path), (*path, "source")
+def _document(block: object, path: Path) -> list[PlacedPart]:
+    source, path = require_field(block, "source", path), (*path, "source")
     if get(source, "type") == "text":
-        return text_part("data")(source, path)
-    return _holder(source, path) if get(source, "type") == "content" else file_part(block, path)
+        return text_reader("data")(source, path)
+    return _holder(source, path) if get(source, "type") == "content" else read_file(block, path)
 
 
-BLOCKS: Final = Dialect(
+BLOCKS: Final = ContentFormat(
     {
-        "text": text_part("text"),
+        "text": text_reader("text"),
         **dict.fromkeys(THINKING, _thinking),
         "tool_use": lambda _block, _path: [],
         "tool_result": _result,
-        "search_result": named_part(_holder),
-        "image": image_part,
-        "document": named_part(_document),
+        "search_result": with_titles(_holder),
+        "image": read_image,
+        "document": with_titles(_document),
     },
-    of="block",
+    noun="block",
 )
 
 
-def call_place(block: object, path: Path) -> CallPlace:
+def place_call(block: object, path: Path) -> PlacedCall:
     """Return the call of a `tool_use` block; its arguments are the JSON of its input."""
     call = ToolCall(
-        str(get(block, "name") or ""), argument_text(wanted_field(block, "input", path) or {}), text_of(block, "id")
+        str(get(block, "name") or ""),
+        arguments_as_text(require_field(block, "input", path) or {}),
+        text_of(block, "id"),
     )
-    return CallPlace(call, (*path, "input"), (*path, "id"), tool_input)
+    return PlacedCall(call, (*path, "input"), (*path, "id"), tool_input)
 
 
 def tool_input(arguments: str) -> dict[str, object]:
     """Return arguments as the object that a `tool_use` block needs; what is no JSON object is wrapped in one."""
-    value = parsed(arguments or "{}")
+    value = parse_json(arguments or "{}")
     return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.tools import recall_tool_factory
 from ctxguard.errors import HistoryError
+from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["astabilize_request", "stabilize_messages", "stabilize_request"]
+__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
+
+_RECALL: Final = {
+    "name": RECALL_SCHEMA["name"],
+    "description": RECALL_SCHEMA["description"],
+    "input_schema": RECALL_SCHEMA["parameters"],
+}
+recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block."""
 
 
 def stabilize_request(
@@ -52,7 +62,7 @@ def _tools(request: Mapping[str, object]) -> Sequence[Mapping[str, object]] | No
     """Return the tool schemas of what has to be a request."""
     if not isinstance(request, Mapping):
         raise HistoryError(
-            f"a request, a dict with 'messages', is wanted, not {type(request).__name__}; "
+            f"expected a request, a dict with 'messages', got {type(request).__name__}; "
             "a list of messages goes to stabilize_messages"
         )
     return cast("Sequence[Mapping[str, object]] | None", request.get("tools"))

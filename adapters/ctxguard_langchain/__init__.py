@@ -14,7 +14,7 @@ except ImportError as error:
 from ctxguard_langchain.agent import ContextManagedAgent
 from ctxguard_langchain.hooks import pre_model_hook
 from ctxguard_langchain.messages import LangChainAdapter
-from ctxguard_langchain.recall import recall_tool
+from ctxguard_langchain.models import recall_tool
 from ctxguard_langchain.runnables import ContextGuard, with_message_history
 
 if TYPE_CHECKING:

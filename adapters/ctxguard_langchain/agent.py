@@ -42,7 +42,7 @@ class ContextManagedAgent:
     def __init__(self, agent: _StreamingAgent, context_manager: _ContextManager | Stabilizer) -> None:
         if isinstance(context_manager, type) or not isinstance(context_manager, (Stabilizer, _ContextManager)):
             raise ConfigError(
-                f"a ContextManager or a Stabilizer is wanted, not {_named(context_manager)}; "
+                f"expected a ContextManager or a Stabilizer, got {_named(context_manager)}; "
                 "write Stabilizer(budget=…) or ContextManager()",
                 setting="context_manager",
             )

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from ctxguard.adapting.message_view import GONE, NAMES, Path, Slot, get, opaque, sealed
-from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, named_part, text_part
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    encrypted_tokens,
+    opaque,
+    read_audio,
+    read_file,
+    read_image,
+    text_reader,
+    with_titles,
+)
+from ctxguard.adapting.editing import REMOVED
+from ctxguard.adapting.fields import Path, get
+from ctxguard.adapting.message_view import TITLE_FIELDS, PlacedPart
 from ctxguard.artifacts import Part
 
 __all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
@@ -28,17 +39,17 @@ _STORED: Final = ("msg_", "fc_", "rs_")
 """How the ids of items begin that OpenAI keeps, and would answer from in place of what is sent."""
 
 
-def _opaque(block: object, path: Path) -> list[Slot]:  # noqa: ARG001 - as every rule
+def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as every rule
     return [((), opaque(block))]
 
 
-def _text(block: object, path: Path) -> list[Slot]:
-    """Return the piece of a text; one that was streamed may hold a citation alone, a file be a link."""
+def _text(block: object, path: Path) -> list[PlacedPart]:
+    """Return the part of a text; one that was streamed may hold a citation alone, a file be a link."""
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
-    return _opaque(block, path) if may_lack and get(block, "text") is None else text_part("text")(block, path)
+    return _opaque(block, path) if may_lack and get(block, "text") is None else text_reader("text")(block, path)
 
 
-def _reasoning(block: object, path: Path) -> list[Slot]:
+def _reasoning(block: object, path: Path) -> list[PlacedPart]:
     signed = bool(_seal(block, "signature")) or get(block, "type") == "redacted_thinking"
     field = next((field for field in _REASONING if isinstance(get(block, field), str)), None)
     if field is not None:
@@ -47,34 +58,34 @@ def _reasoning(block: object, path: Path) -> list[Slot]:
     if isinstance(summary, list):
         return [(path, Part("reasoning", "\n".join(str(get(piece, "text") or "") for piece in summary)))]
     seal = get(block, "data") or _seal(block, "signature")
-    return [(path, Part("reasoning", tokens=sealed(seal), signed=True))] if signed else _opaque(block, path)
+    return [(path, Part("reasoning", tokens=encrypted_tokens(seal), signed=True))] if signed else _opaque(block, path)
 
 
-def _found(block: object, path: Path) -> list[Slot]:
-    return BLOCKS.slots(get(block, "content"), (*path, "content"))
+def _found(block: object, path: Path) -> list[PlacedPart]:
+    return BLOCKS.read(get(block, "content"), (*path, "content"))
 
 
-def _document(block: object, path: Path) -> list[Slot]:
+def _document(block: object, path: Path) -> list[PlacedPart]:
     source, place = get(block, "source"), (*path, "source")
     if get(source, "type") == "text":
-        return text_part("data")(source, place)
-    return _found(source, place) if get(source, "type") == "content" else file_part(block, path)
+        return text_reader("data")(source, place)
+    return _found(source, place) if get(source, "type") == "content" else read_file(block, path)
 
 
-BLOCKS: Final = Dialect(
+BLOCKS: Final = ContentFormat(
     {
         **dict.fromkeys(("text", "input_text", "output_text"), _text),
-        "text-plain": named_part(_text),
-        "refusal": text_part("refusal", "refusal"),
+        "text-plain": with_titles(_text),
+        "refusal": text_reader("refusal", "refusal"),
         **dict.fromkeys(_REASONING, _reasoning),
         **dict.fromkeys(map(str, CALL_FIELDS), lambda _block, _path: [((), Part("opaque", tokens=0))]),
-        **dict.fromkeys(("image", "image_url"), named_part(image_part)),
-        **dict.fromkeys(("audio", "input_audio"), audio_part),
-        **dict.fromkeys(("file", "video", "media"), named_part(file_part)),
-        "search_result": named_part(_found),
-        "document": named_part(_document),
+        **dict.fromkeys(("image", "image_url"), with_titles(read_image)),
+        **dict.fromkeys(("audio", "input_audio"), read_audio),
+        **dict.fromkeys(("file", "video", "media"), with_titles(read_file)),
+        "search_result": with_titles(_found),
+        "document": with_titles(_document),
     },
-    of="block",
+    noun="block",
     unknown=_opaque,
 )
 """A tool call counts nothing: it stands in `tool_calls` too."""
@@ -101,7 +112,7 @@ def _is_stored(block: object) -> bool:
 
 def _is_emptied(block: Block, path: Path, changes: Mapping[Path, object]) -> bool:
     """Tell a changed block of which nothing is left."""
-    texts = [place for place, _ in BLOCKS.part_slots(block, path) if place and place[-1] not in NAMES]
+    texts = [place for place, _ in BLOCKS.read_part(block, path) if place and place[-1] not in TITLE_FIELDS]
     return bool(texts) and all(changes.get(place) == "" for place in texts)
 
 
@@ -120,9 +131,9 @@ def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]
     for place, new in changes.items():
         yield place, new
         if new == "" and len(place) > 4:  # a text among others of a search result
-            yield place[:-1], GONE
+            yield place[:-1], REMOVED
     for path in blocks if drops else set(places.values()):
         if (drops and _is_reasoning(blocks[path])) or _is_emptied(blocks[path], path, changes):
-            yield path, GONE
+            yield path, REMOVED
         elif _is_stored(blocks[path]):
-            yield (*path, "id"), GONE
+            yield (*path, "id"), REMOVED

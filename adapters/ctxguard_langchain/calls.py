@@ -7,7 +7,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from ctxguard.adapting.message_view import GONE, Path, argument_text, parsed
+from ctxguard.adapting.editing import REMOVED
+from ctxguard.adapting.fields import Path, arguments_as_text, parse_json
 from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import AdapterError
 from ctxguard_langchain.blocks import CALL_FIELDS
@@ -35,12 +36,12 @@ def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
-    return ToolCall(str(call.get("name") or ""), argument_text(call.get(field)), call.get(id_field) or None)
+    return ToolCall(str(call.get("name") or ""), arguments_as_text(call.get(field)), call.get(id_field) or None)
 
 
 def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
     """Walk what changed calls change in a message; raw copies that LangChain makes anew from them go."""
-    yield from ((("additional_kwargs", key), GONE) for key in ("tool_calls", "function_call"))
+    yield from ((("additional_kwargs", key), REMOVED) for key in ("tool_calls", "function_call"))
     if message.additional_kwargs.get("function_call") and was[-1].id == BY_POSITION:
         legacy = {**message.additional_kwargs["function_call"], "arguments": now[-1].arguments}
         yield ("additional_kwargs", "function_call"), legacy
@@ -59,14 +60,14 @@ def _block_changes(call: Mapping[str, Any], now: ToolCall, id_field: str, field:
     yield id_field, now.id
     yield field, _free_text(now.arguments) if call.get("type") == "custom_tool_call" else _like(call.get(field), now)
     if id_field != "id":
-        yield "id", GONE
+        yield "id", REMOVED
     if call.get("partial_json"):
         yield "partial_json", now.arguments
 
 
 def _free_text(arguments: str) -> str:
     """Return the input of a custom tool, which LangChain wraps into an object for `tool_calls`."""
-    wrapped = parsed(arguments)
+    wrapped = parse_json(arguments)
     return str(wrapped["__arg1"]) if isinstance(wrapped, dict) and "__arg1" in wrapped else arguments
 
 
@@ -83,7 +84,7 @@ def _like(value: object, call: ToolCall) -> object:
     """Return the arguments in the shape in which they stood: as text or as an object."""
     if isinstance(value, str) or value is None:
         return call.arguments
-    read = parsed(call.arguments or "{}")
+    read = parse_json(call.arguments or "{}")
     if not isinstance(read, dict):
         raise AdapterError(f"the arguments of {call.name!r} were made no JSON object; LangChain holds nothing else")
     return read

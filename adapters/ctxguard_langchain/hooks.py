@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
-from ctxguard.adapting.message_view import get
+from ctxguard.adapting.fields import get
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 

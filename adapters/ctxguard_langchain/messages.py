@@ -20,9 +20,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from ctxguard.adapting.adapter import ReadCache
-from ctxguard.adapting.message_view import CallPlace, Slot, View, edited, is_list, wanted_list, written_each
-from ctxguard.adapting.reasoning import spoken_changes, spoken_slots
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import is_list, require_list
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.read_cache import ReadCache
+from ctxguard.adapting.reasoning import reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.blocks import BLOCKS, block_changes
@@ -58,7 +60,7 @@ class LangChainAdapter:
         Raises:
             HistoryError: it is no list, or an item is no LangChain message.
         """
-        return _CACHE.read(wanted_list(native, "LangChain messages"))
+        return _CACHE.read(require_list(native, "LangChain messages"))
 
     def write(self, native: Sequence[BaseMessage], artifacts: Iterable[Artifact]) -> list[BaseMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed.
@@ -67,7 +69,7 @@ class LangChainAdapter:
             AdapterError: a stage made arguments of a tool call that are no JSON object.
         """
         del native  # every artifact carries its message
-        return written_each(artifacts, _written)
+        return write_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds LangChain messages."""
@@ -77,7 +79,7 @@ class LangChainAdapter:
 def _artifact(message: BaseMessage) -> Artifact:
     if not isinstance(message, BaseMessage):
         raise HistoryError(
-            f"a LangChain message is wanted, not {type(message).__name__}; "
+            f"expected a LangChain message, got {type(message).__name__}; "
             "langchain_core.messages.convert_to_messages makes them of tuples and dicts"
         )
     if isinstance(message, RemoveMessage):
@@ -85,21 +87,21 @@ def _artifact(message: BaseMessage) -> Artifact:
     return _view(message).artifact(message)
 
 
-def _view(message: BaseMessage) -> View:
+def _view(message: BaseMessage) -> MessageView:
     kind = _kind(message)
-    return View(
+    return MessageView(
         kind or Kind.ASSISTANT,
-        _slots(message),
-        [CallPlace(call) for call in calls_of(message)] if isinstance(message, AIMessage) else (),
-        answers=_answers(message),
-        answers_at=("tool_call_id",) if isinstance(message, ToolMessage) else (),
+        _parts(message),
+        [PlacedCall(call) for call in calls_of(message)] if isinstance(message, AIMessage) else (),
+        tool_call_id=_answers(message),
+        tool_call_id_at=("tool_call_id",) if isinstance(message, ToolMessage) else (),
         name=message.name,
         role=getattr(message, "role", message.type) if kind is None else None,
         reported=_reported(message),
     )
 
 
-_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"args", "arguments", "input"}))
+_CACHE: Final = ReadCache(_artifact, exact=frozenset({"args", "arguments", "input"}))
 
 
 def _reported(message: BaseMessage) -> int | None:
@@ -120,21 +122,21 @@ def _answers(message: BaseMessage) -> str | None:
     return BY_POSITION if isinstance(message, FunctionMessage) else None
 
 
-def _slots(message: BaseMessage) -> list[Slot]:
-    """Return the pieces of a message's content, and of what is said beside it, in order."""
-    said = spoken_slots(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
-    return [*BLOCKS.slots(message.content, ("content",)), *said] or [(("content",), Part("text", ""))]
+def _parts(message: BaseMessage) -> list[PlacedPart]:
+    """Return the parts of a message's content, and of what is said beside it, in order."""
+    said = reasoning_parts(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
+    return [*BLOCKS.read(message.content, ("content",)), *said] or [(("content",), Part("text", ""))]
 
 
 def _written(artifact: Artifact) -> BaseMessage:
     if artifact.source is None:
         return _created(artifact)
     message = cast("BaseMessage", artifact.source)
-    changes = dict(spoken_changes(message.additional_kwargs, _view(message).changes(artifact), _EXTRAS))
+    changes = dict(reasoning_changes(message.additional_kwargs, _view(message).changes(artifact), _EXTRAS))
     changes = dict(block_changes(message.content, changes))
     if artifact.calls != artifact.root.calls and isinstance(message, AIMessage):
         changes.update(call_changes(message, artifact.root.calls, artifact.calls))
-    return edited(message, changes)
+    return copy_with(message, changes)
 
 
 def _created(artifact: Artifact) -> BaseMessage:

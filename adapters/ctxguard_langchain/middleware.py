@@ -11,15 +11,8 @@ except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from ctxguard.adapting.adapter import (
-    astabilize_native,
-    first_seen,
-    stabilize_native,
-    tool_step,
-    unmasked_arguments,
-    wanted_stabilizer,
-    wanted_vault,
-)
+from ctxguard.adapting.adapter import astabilize_native, require_stabilizer, stabilize_native
+from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer, unmask_arguments
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
@@ -87,12 +80,12 @@ class ContextGuardMiddleware(_Middleware):
     ) -> None:
         super().__init__()
         self.tools = []
-        self.stabilizer = wanted_stabilizer(stabilizer)
+        self.stabilizer = require_stabilizer(stabilizer)
         self.persist = persist
         self.window = window
         self.on_report = on_report
-        self.vault = vault if vault is None or _is_function(vault) else wanted_vault(vault)
-        self._outputs = first_seen(stabilizer)
+        self.vault = vault if vault is None or _is_function(vault) else require_vault(vault)
+        self._outputs = tool_output_stabilizer(stabilizer)
 
     @property
     def name(self) -> str:
@@ -129,7 +122,7 @@ class ContextGuardMiddleware(_Middleware):
         if not isinstance(output, ToolMessage) or not self._bounds_outputs():
             return output
         result = self._outputs.stabilize(
-            tool_step(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
+            tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
         )
         return self._bounded(output, result)
 
@@ -141,16 +134,16 @@ class ContextGuardMiddleware(_Middleware):
         if not isinstance(output, ToolMessage) or not self._bounds_outputs():
             return output
         result = await self._outputs.astabilize(
-            tool_step(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
+            tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
         )
         return self._bounded(output, result)
 
     def _unmasked(self, request: ToolCallRequest) -> ToolCallRequest:
         if self.vault is None:
             return request
-        vault = wanted_vault(self.vault(_thread(request)) if callable(self.vault) else self.vault)
+        vault = require_vault(self.vault(_thread(request)) if callable(self.vault) else self.vault)
         call = request.tool_call
-        return request.override(tool_call={**call, "args": unmasked_arguments(call["args"], vault)})
+        return request.override(tool_call={**call, "args": unmask_arguments(call["args"], vault)})
 
     def _window(self, request: ModelRequest[Any]) -> int | None:
         if self.window is not None or isinstance(self.stabilizer.budget, int):

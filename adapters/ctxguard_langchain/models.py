@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-__all__ = ["bound_tools", "layers", "model_window", "tool_schemas"]
+from ctxguard.adapting.tools import recall_tool_factory
+
+__all__ = ["bound_tools", "layers", "model_window", "recall_tool", "tool_schemas"]
+
+recall_tool = recall_tool_factory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
+"""Make the recall tool, for `bind_tools`, agents and graphs."""
 
 
 def model_window(model: object) -> int | None:

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native, wanted_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, require_stabilizer, stabilize_native
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
@@ -59,7 +59,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         on_report: Callable[[Report, str | None], None] | None = None,
     ) -> None:
         self.name = "ctxguard"
-        self.stabilizer = _wanted_choice(stabilizer)
+        self.stabilizer = _require_choice(stabilizer)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(
                 f"model is the chat model itself, not {type(model).__name__}; by its name, give window=…",
@@ -115,8 +115,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         return list(messages)
 
 
-def _wanted_choice(given: StabilizerChoice) -> StabilizerChoice:
-    return given if callable(given) and not isinstance(given, type) else wanted_stabilizer(given)
+def _require_choice(given: StabilizerChoice) -> StabilizerChoice:
+    return given if callable(given) and not isinstance(given, type) else require_stabilizer(given)
 
 
 def _session(config: RunnableConfig) -> str | None:
@@ -136,7 +136,7 @@ def as_messages(given: object) -> list[BaseMessage]:
     if isinstance(given, str):
         return [HumanMessage(given)]
     if isinstance(given, (dict, BaseMessage)) or not isinstance(given, Sequence):
-        raise HistoryError(f"messages, a prompt value or a string is wanted, not {type(given).__name__}")
+        raise HistoryError(f"expected messages, a prompt value or a string, got {type(given).__name__}")
     try:
         return convert_to_messages(given)
     except (NotImplementedError, ValueError) as error:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from ctxguard_openai.chat import OpenAIAdapter
-from ctxguard_openai.recall import recall_tool
-from ctxguard_openai.requests import astabilize_input, astabilize_messages, stabilize_input, stabilize_messages
+from ctxguard_openai.requests import (
+    astabilize_input,
+    astabilize_messages,
+    recall_tool,
+    stabilize_input,
+    stabilize_messages,
+)
 from ctxguard_openai.responses import ResponsesAdapter
 
 __all__ = [

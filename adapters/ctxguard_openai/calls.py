@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.message_view import (
-    CallPlace,
-    Path,
-    argument_text,
-    get,
-    is_record,
-    misread,
-    text_of,
-    wanted_field,
-)
+from ctxguard.adapting.fields import Path, arguments_as_text, get, is_record, require_field, text_of, unreadable
+from ctxguard.adapting.message_view import PlacedCall
 from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import HistoryError
 
@@ -26,7 +18,7 @@ _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 """Roles that call no tools."""
 
 
-def calls_of(message: Message) -> Iterator[CallPlace]:
+def calls_of(message: Message) -> Iterator[PlacedCall]:
     """Walk the calls of a message, of any role, with their places.
 
     Raises:
@@ -48,18 +40,18 @@ def _list(listed: object) -> Sequence[object]:
     if isinstance(listed, (list, tuple)):
         return listed
     remedy = "; write [call]" if isinstance(listed, Mapping) else ""
-    raise misread(("tool_calls",), "a list of calls", listed, remedy=remedy)
+    raise unreadable(("tool_calls",), "a list of calls", listed, remedy=remedy)
 
 
-def _listed(call: object, path: Path) -> CallPlace:
+def _listed(call: object, path: Path) -> PlacedCall:
     if not is_record(call):
-        raise misread(path, "a dict with 'function'", call)
+        raise unreadable(path, "a dict with 'function'", call)
     form, field = ("custom", "input") if get(call, "custom") is not None else ("function", "arguments")
     return _call(get(call, form), field, text_of(call, "id"), (*path, form), (*path, "id"))
 
 
-def _call(inner: object, field: str, identity: str | None, path: Path, id_at: Path) -> CallPlace:
+def _call(inner: object, field: str, identity: str | None, path: Path, id_at: Path) -> PlacedCall:
     if not is_record(inner):
-        raise misread(path, f"a dict with 'name' and {field!r}", inner)
-    call = ToolCall(str(get(inner, "name") or ""), argument_text(wanted_field(inner, field, path)), identity)
-    return CallPlace(call, (*path, field), id_at)
+        raise unreadable(path, f"a dict with 'name' and {field!r}", inner)
+    call = ToolCall(str(get(inner, "name") or ""), arguments_as_text(require_field(inner, field, path)), identity)
+    return PlacedCall(call, (*path, field), id_at)

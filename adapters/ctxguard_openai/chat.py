@@ -8,20 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ctxguard.adapting.adapter import ReadCache
-from ctxguard.adapting.formats import CHAT, wanted_role
-from ctxguard.adapting.message_view import (
-    Slot,
-    View,
-    edited,
-    get,
-    is_list,
-    text_of,
-    wanted_field,
-    wanted_list,
-    written_each,
-)
-from ctxguard.adapting.reasoning import SPOKEN, spoken_changes, spoken_slots
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import get, is_list, require_field, require_list, text_of
+from ctxguard.adapting.message_view import MessageView, PlacedPart, write_each
+from ctxguard.adapting.provider_formats import CHAT, require_role
+from ctxguard.adapting.read_cache import ReadCache
+from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard_openai.calls import Message, calls_of
 from ctxguard_openai.contents import PARTS
@@ -29,9 +21,9 @@ from ctxguard_openai.contents import PARTS
 __all__ = ["Message", "OpenAIAdapter"]
 
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
-_NOTHING: Final[Sequence[Slot]] = [(("content",), Part("text", ""))]
-"""The piece of a message that says nothing."""
-_INSTEAD: Final = ("tool_calls", "function_call", "audio", *SPOKEN)
+_NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
+"""The part of a message that says nothing."""
+_INSTEAD: Final = ("tool_calls", "function_call", "audio", *REASONING_FIELDS)
 """What the assistant may say in place of a content."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
@@ -54,12 +46,12 @@ class OpenAIAdapter:
             HistoryError: it is no list, a message has no role, its content or calls are nothing that can be read, or
                 it is of another format.
         """
-        return _CACHE.read(wanted_list(native, "messages"))
+        return _CACHE.read(require_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
         del native  # every artifact carries its message
-        return written_each(artifacts, _written)
+        return write_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds messages with the roles of Chat Completions."""
@@ -72,15 +64,15 @@ def _is_foreign(message: object) -> bool:
     return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
 
 
-def _view(message: Message) -> View:
-    role = wanted_role(message, CHAT)
+def _view(message: Message) -> MessageView:
+    role = require_role(message, CHAT)
     answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
-    return View(
+    return MessageView(
         _KINDS.get(role, Kind.ASSISTANT),
-        [*PARTS.slots(_content(message, role), ("content",)), *spoken_slots(message)] or _NOTHING,
+        [*PARTS.read(_content(message, role), ("content",)), *reasoning_parts(message)] or _NOTHING,
         [*calls_of(message)],
-        answers=answered,
-        answers_at=("tool_call_id",),
+        tool_call_id=answered,
+        tool_call_id_at=("tool_call_id",),
         name=text_of(message, "name"),
         role=None if role in _KINDS else role,
     )
@@ -89,21 +81,21 @@ def _view(message: Message) -> View:
 def _content(message: Message, role: str) -> object:
     """Return the content of a message, which the assistant may do without."""
     is_optional = _KINDS.get(role, Kind.ASSISTANT) is Kind.ASSISTANT
-    return wanted_field(message, "content", instead=_INSTEAD if is_optional else ())
+    return require_field(message, "content", unless=_INSTEAD if is_optional else ())
 
 
 def _artifact(message: Message) -> Artifact:
     return _view(message).artifact(message)
 
 
-_CACHE: Final = ReadCache(_artifact, spelled=frozenset({"arguments", "input"}))
+_CACHE: Final = ReadCache(_artifact, exact=frozenset({"arguments", "input"}))
 
 
 def _written(artifact: Artifact) -> Message:
     if artifact.source is None:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-    return edited(message, dict(spoken_changes(message, _view(message).changes(artifact))))
+    return copy_with(message, dict(reasoning_changes(message, _view(message).changes(artifact))))
 
 
 def _created(artifact: Artifact) -> Message:

@@ -5,33 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ctxguard.adapting.message_view import Path, Slot, get
-from ctxguard.adapting.parts import Dialect, audio_part, file_part, image_part, opaque_part, text_part
+from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, read_unknown, text_reader
+from ctxguard.adapting.fields import Path, get
+from ctxguard.adapting.message_view import PlacedPart
 
 __all__ = ["PARTS"]
 
 
-def _untyped(part: object, path: Path) -> list[Slot]:
-    return opaque_part(part, path) if get(part, "text") is None else text_part("text")(part, path)
+def _untyped(part: object, path: Path) -> list[PlacedPart]:
+    return read_unknown(part, path) if get(part, "text") is None else text_reader("text")(part, path)
 
 
-def _thinking(part: object, path: Path) -> list[Slot]:
-    """Return the pieces of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
+def _thinking(part: object, path: Path) -> list[PlacedPart]:
+    """Return the parts of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
     if get(part, "signature") is not None:
-        return opaque_part(part, path)
-    thought = PARTS.slots(get(part, "thinking"), (*path, "thinking"))
-    return [(place, replace(piece, kind="reasoning") if piece.kind == "text" else piece) for place, piece in thought]
+        return read_unknown(part, path)
+    thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
+    return [(place, replace(part, kind="reasoning") if part.kind == "text" else part) for place, part in thought]
 
 
-PARTS: Final = Dialect(
+PARTS: Final = ContentFormat(
     {
         None: _untyped,
-        **dict.fromkeys(("text", "input_text", "output_text"), text_part("text")),
-        **dict.fromkeys(("summary_text", "reasoning_text"), text_part("text", "reasoning")),
-        "refusal": text_part("refusal", "refusal"),
+        **dict.fromkeys(("text", "input_text", "output_text"), text_reader("text")),
+        **dict.fromkeys(("summary_text", "reasoning_text"), text_reader("text", "reasoning")),
+        "refusal": text_reader("refusal", "refusal"),
         "thinking": _thinking,
-        **dict.fromkeys(("image_url", "input_image", "computer_screenshot"), image_part),
-        "input_audio": audio_part,
-        **dict.fromkeys(("file", "input_file"), file_part),
+        **dict.fromkeys(("image_url", "input_image", "computer_screenshot"), read_image),
+        "input_audio": read_audio,
+        **dict.fromkeys(("file", "input_file"), read_file),
     }
 )

@@ -9,22 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.formats import RESPONSES, refuse_foreign, unknown_part
-from ctxguard.adapting.message_view import (
-    GONE,
-    CallPlace,
-    Path,
-    Slot,
-    View,
-    argument_text,
-    edited,
-    fields_of,
-    get,
-    sealed,
-    text_of,
-    wanted_field,
-    within,
-)
+from ctxguard.adapting.content_format import encrypted_tokens, read_unknown
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
+from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard_openai.contents import PARTS
 
@@ -123,7 +112,7 @@ def _stays(items: tuple[object, ...]) -> bool:
     return all(item_type(item) not in _KNOWN for item in items)
 
 
-def view(items: tuple[Item, ...]) -> View:
+def view(items: tuple[Item, ...]) -> MessageView:
     """Say what one artifact holds of items that stand together; the places begin with the number of the item.
 
     The calls that a program makes are part of its run: nobody awaits their results.
@@ -132,12 +121,12 @@ def view(items: tuple[Item, ...]) -> View:
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
     calling = [n for n, item in enumerate(items) if not runs and _is_in(item, kinds[n], _OUTPUT_OF)]
     role = str(get(first, "role")) if kinds[0] == "message" else None
-    return View(
+    return MessageView(
         Kind.TOOL if answers else _ROLES.get(role or "", Kind.ASSISTANT),
-        [slot for n, item in enumerate(items) for slot in within(n, _slots(item, str(kinds[n]), in_program=runs))],
+        [placed for n, item in enumerate(items) for placed in nested(n, _parts(item, str(kinds[n]), in_program=runs))],
         [_call_place(items[number], str(kinds[number]), number) for number in calling],
-        answers=call_id(first) if answers else None,
-        answers_at=(0, "call_id"),
+        tool_call_id=call_id(first) if answers else None,
+        tool_call_id_at=(0, "call_id"),
         name=text_of(first, "name") if answers or role else None,
         name_at=(0, "name"),
         role=None if role in _ROLES else role,
@@ -145,56 +134,56 @@ def view(items: tuple[Item, ...]) -> View:
     )
 
 
-def _call_place(item: Item, kind: str, number: int) -> CallPlace:
+def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
     """Return the call that an item makes; structured arguments are texts of its content instead."""
     field = _ARGUMENTS.get(kind, "")
-    call = ToolCall(str(get(item, "name") or kind), argument_text(get(item, field)), call_id(item))
-    return CallPlace(call, (number, field), (number, "call_id"))
+    call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
+    return PlacedCall(call, (number, field), (number, "call_id"))
 
 
-def _slots(item: Item, kind: str, *, in_program: bool) -> list[Slot]:
-    """Return the pieces of an item's content: for a call that is no artifact's, its arguments too."""
+def _parts(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
+    """Return the parts of an item's content: for a call that is no artifact's, its arguments too."""
     refuse_foreign(item, RESPONSES)
     if kind in _CONTENT:
-        return PARTS.slots(wanted_field(item, _CONTENT[kind]), (_CONTENT[kind],))
+        return PARTS.read(require_field(item, _CONTENT[kind]), (_CONTENT[kind],))
     if kind in _ARGUMENTS:
-        text = argument_text(wanted_field(item, _ARGUMENTS[kind]))
+        text = arguments_as_text(require_field(item, _ARGUMENTS[kind]))
         return [((_ARGUMENTS[kind],), Part("text", text))] if in_program else []
     if kind == "reasoning":
-        return _reasoning_slots(item)
+        return _reasoning_parts(item)
     if kind in _OUTPUT_OF or kind in _CALL_OF:
-        wanted_field(item, "output" if kind in _CALL_OF else "action", instead=_INSTEAD)
-        told = [slot for key in _ACTIONS for slot in _leaves(get(item, key), (key,))]
-        return told or [((), unknown_part(item))]
-    return [((), unknown_part(item))]
+        require_field(item, "output" if kind in _CALL_OF else "action", unless=_INSTEAD)
+        told = [placed for key in _ACTIONS for placed in _leaves(get(item, key), (key,))]
+        return told or read_unknown(item, ())
+    return read_unknown(item, ())
 
 
-def _reasoning_slots(item: Item) -> list[Slot]:
-    wanted_field(item, "summary", instead=("content", "encrypted_content"))
-    found = [slot for key in ("summary", "content") for slot in PARTS.slots(get(item, key), (key,))]
+def _reasoning_parts(item: Item) -> list[PlacedPart]:
+    require_field(item, "summary", unless=("content", "encrypted_content"))
+    found = [placed for key in ("summary", "content") for placed in PARTS.read(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
-    return [*found, ((), Part("opaque", tokens=sealed(encrypted)))] if isinstance(encrypted, str) else found
+    return [*found, ((), Part("opaque", tokens=encrypted_tokens(encrypted)))] if isinstance(encrypted, str) else found
 
 
-def _leaves(value: object, path: Path) -> list[Slot]:
+def _leaves(value: object, path: Path) -> list[PlacedPart]:
     """Walk the texts of an action or of its output; what is no text a stage may touch is only counted."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
         return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []
     if isinstance(value, (list, tuple)):
-        return [slot for number, member in enumerate(value) for slot in _leaves(member, (*path, number))]
+        return [placed for number, member in enumerate(value) for placed in _leaves(member, (*path, number))]
     if get(value, "type") == "computer_screenshot":
-        return PARTS.part_slots(value, path)
-    return [slot for key, member in fields_of(value).items() for slot in _leaves(member, (*path, key))]
+        return PARTS.read_part(value, path)
+    return [placed for key, member in fields_of(value).items() for placed in _leaves(member, (*path, key))]
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
     """Return a copy with these changes, without the id that would make the server use its stored copy."""
-    fields = edited(fields_of(item), changes)
+    fields = copy_with(fields_of(item), changes)
     is_message = item_type(item) == "message"
     if is_message and get(item, "role") == "assistant":
         return _spoken(fields)
-    return edited(fields, {("id",): GONE}) if is_message or "call_id" in fields else fields
+    return copy_with(fields, {("id",): REMOVED}) if is_message or "call_id" in fields else fields
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:

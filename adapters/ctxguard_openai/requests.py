@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_openai.chat import Message, OpenAIAdapter
 from ctxguard_openai.responses import Item, ResponsesAdapter
 
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["astabilize_input", "astabilize_messages", "stabilize_input", "stabilize_messages"]
+__all__ = ["astabilize_input", "astabilize_messages", "recall_tool", "stabilize_input", "stabilize_messages"]
+
+recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call."""
 
 
 def stabilize_messages(

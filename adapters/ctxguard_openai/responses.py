@@ -12,8 +12,9 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final
 
-from ctxguard.adapting.message_view import Path, by_member, get, is_list, wanted_list
-from ctxguard.adapting.read_cache import RunCache
+from ctxguard.adapting.editing import by_index
+from ctxguard.adapting.fields import Path, get, is_list, require_list
+from ctxguard.adapting.read_cache import ReadCache, read_at
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
@@ -46,7 +47,7 @@ class ResponsesAdapter:
             HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
                 another format.
         """
-        artifacts = _with_shell_call_ids(_CACHE.read(wanted_list(native, "input items")))
+        artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
         trusts = self.incremental or any(item_type(item) == "item_reference" for item in fixed)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
@@ -97,14 +98,28 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 def _fault(item: object) -> str:
     if isinstance(item, Mapping):
         return "it has neither 'type' nor 'role'; every input item needs one"
-    return f"a dict with 'type' or 'role' is wanted, not {type(item).__name__}"
+    return f"expected a dict with 'type' or 'role', got {type(item).__name__}"
 
 
-_CACHE: Final = RunCache(
-    _runs,
+def _identities(items: tuple[Item, ...]) -> tuple[int, ...]:
+    return tuple(map(id, items))
+
+
+_CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
     lambda items: view(items).artifact(items),
-    spelled=frozenset({"arguments", "input", "action", "operation", "output"}),
+    key=_identities,
+    exact=frozenset({"arguments", "input", "action", "operation", "output"}),
 )
+
+
+def _read(native: Sequence[Item]) -> list[Artifact]:
+    """Return one artifact for each run of items; an error names the item, not the run."""
+    try:
+        return _CACHE.read(list(_runs(native)))
+    except HistoryError:
+        for position, item in enumerate(native):
+            read_at(view, (item,), position)
+        raise
 
 
 def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
@@ -124,11 +139,11 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
         called.update(call.id for call in artifact.calls)
         orphaned.append((artifact.kind is Kind.TOOL and artifact.answers not in called, artifact))
     for are_orphans, group in groupby(orphaned, itemgetter(0)):
-        members = [artifact for _, artifact in group]
+        walk_content = [artifact for _, artifact in group]
         if are_orphans:
-            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
+            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in walk_content)
             yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
-        yield from members
+        yield from walk_content
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:
@@ -143,7 +158,7 @@ def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact; reasoning and what it led to are changed or kept together."""
-    changes = by_member(view(items).changes(artifact))
+    changes = by_index(view(items).changes(artifact))
     thinks = [item_type(item) == "reasoning" for item in items]
     begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
     chunks = [range(*bounds) for bounds in pairwise([0, *begins, len(items)])]

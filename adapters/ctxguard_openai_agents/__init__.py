@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ctxguard_openai_agents.filters import call_model_input_filter, with_vault
-from ctxguard_openai_agents.recall import recall_tool
+from ctxguard_openai_agents.filters import call_model_input_filter, recall_tool, with_vault
 
 __all__ = ["call_model_input_filter", "recall_tool", "with_vault"]

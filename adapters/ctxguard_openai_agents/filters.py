@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 try:
-    from agents import FunctionTool
+    from agents import FunctionTool, function_tool
     from agents.run import CallModelData, ModelInputData
 except ImportError as error:
     raise ImportError(
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
-from ctxguard.adapting.adapter import unmasked_arguments, wanted_stabilizer, wanted_vault
+from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
 from ctxguard.errors import ConfigError
 from ctxguard_openai import astabilize_input
 
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["call_model_input_filter", "with_vault"]
+__all__ = ["call_model_input_filter", "recall_tool", "with_vault"]
+
+recall_tool = recall_tool_factory(function_tool)
+"""Make the recall tool, for `Agent(tools=[…])`."""
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
@@ -56,7 +60,7 @@ def call_model_input_filter(
         ConfigError: `stabilizer` is none.
         BudgetExceededError: (when called) what must stay does not fit.
     """
-    wanted_stabilizer(stabilizer)
+    require_stabilizer(stabilizer)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
         given = data.model_data
@@ -97,7 +101,7 @@ def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:
     Raises:
         ConfigError: `vault` is no session's, or `tools` is no list.
     """
-    wanted_vault(vault)
+    require_vault(vault)
     if isinstance(tools, (str, FunctionTool)) or not isinstance(tools, Iterable):
         raise ConfigError(f"tools are a list of an agent's tools, not {type(tools).__name__}", setting="tools")
     return [_unmasking(tool, vault) if isinstance(tool, FunctionTool) else tool for tool in tools]
@@ -105,6 +109,6 @@ def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:
 
 def _unmasking(tool: FunctionTool, vault: SessionVault) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
-        return await tool.on_invoke_tool(context, unmasked_arguments(arguments, vault))
+        return await tool.on_invoke_tool(context, unmask_arguments(arguments, vault))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -10,7 +10,6 @@ except ImportError as error:
     ) from error
 
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.guard import ContextGuard, history_processor
-from ctxguard_pydantic_ai.recall import recall_tool
+from ctxguard_pydantic_ai.guard import ContextGuard, history_processor, recall_tool
 
 __all__ = ["ContextGuard", "PydanticAIAdapter", "history_processor", "recall_tool"]

@@ -18,12 +18,14 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from ctxguard.adapting.adapter import ReadCache
-from ctxguard.adapting.message_view import GONE, Slot, View, by_member, edited, is_list, misread, wanted_list, within
-from ctxguard.adapting.pieces import Piece, pieces, rejoined
+from ctxguard.adapting.editing import REMOVED, by_index, copy_with
+from ctxguard.adapting.fields import is_list, require_list, unreadable
+from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
+from ctxguard.adapting.message_view import MessageView, PlacedPart, nested
+from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard_pydantic_ai.parts import call_place, edited_part, is_fixed, part_slots
+from ctxguard_pydantic_ai.parts import edited_part, is_fixed, place_call, read_part
 
 __all__ = ["PydanticAIAdapter"]
 
@@ -54,7 +56,7 @@ class PydanticAIAdapter:
         Raises:
             HistoryError: it is no list of `ModelRequest` and `ModelResponse`.
         """
-        return list(chain.from_iterable(_CACHE.read(wanted_list(native, "messages"))))
+        return list(chain.from_iterable(_CACHE.read(require_list(native, "messages"))))
 
     def write(self, native: Sequence[ModelMessage], artifacts: Iterable[Artifact]) -> list[ModelMessage]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -72,64 +74,64 @@ class PydanticAIAdapter:
 def _read(message: ModelMessage) -> tuple[Artifact, ...]:
     kind = getattr(message, "kind", None)
     if kind not in ("request", "response"):
-        raise HistoryError(f"a ModelRequest or ModelResponse is wanted, not {type(message).__name__}")
+        raise HistoryError(f"expected a ModelRequest or ModelResponse, got {type(message).__name__}")
     strange = next((n for n, part in enumerate(message.parts) if not hasattr(part, "part_kind")), None)
     if strange is not None:
-        raise misread(("parts", strange), "a part of a message", message.parts[strange])
+        raise unreadable(("parts", strange), "a part of a message", message.parts[strange])
     every = range(len(message.parts))
-    numbers = [(number,) for number in every] if kind == "request" and message.parts else [tuple(every)]
-    return tuple(_view(piece).artifact(piece) for piece in pieces(message, numbers))
+    groups = [(number,) for number in every] if kind == "request" and message.parts else [tuple(every)]
+    return tuple(_view(fragment).artifact(fragment) for fragment in split_message(message, groups))
 
 
-_CACHE: Final = ReadCache(_read, spelled=frozenset({"args", "content"}))
+_CACHE: Final = ReadCache(_read, exact=frozenset({"args", "content"}))
 
 
-def _view(piece: Piece) -> View:
-    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
-    slots = [slot for number in piece.numbers for slot in within(number, part_slots(message.parts[number]))]
+def _view(fragment: Fragment) -> MessageView:
+    message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
+    parts = [placed for number in fragment.indexes for placed in nested(number, read_part(message.parts[number]))]
     if isinstance(message, ModelRequest):
-        return _request_view(message, piece.numbers[0], slots) if piece.numbers else View(Kind.USER)
-    return View(
+        return _request_view(message, fragment.indexes[0], parts) if fragment.indexes else MessageView(Kind.USER)
+    return MessageView(
         Kind.ASSISTANT,
-        slots,
-        [call_place(part, number) for number, part in enumerate(message.parts) if part.part_kind == "tool-call"],
+        parts,
+        [place_call(part, number) for number, part in enumerate(message.parts) if part.part_kind == "tool-call"],
         pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts),
         reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
     )
 
 
-def _request_view(message: ModelRequest, number: int, slots: list[Slot]) -> View:
+def _request_view(message: ModelRequest, number: int, parts: list[PlacedPart]) -> MessageView:
     part: Any = message.parts[number]
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
         kind = Kind.TOOL if part.tool_name else Kind.USER
-    return View(
+    return MessageView(
         kind or Kind.ASSISTANT,
-        slots,
-        answers=part.tool_call_id if kind is Kind.TOOL else None,
-        answers_at=(number, "tool_call_id"),
+        parts,
+        tool_call_id=part.tool_call_id if kind is Kind.TOOL else None,
+        tool_call_id_at=(number, "tool_call_id"),
         pinned=kind is None or is_fixed(part),
     )
 
 
 def _message_key(artifact: Artifact) -> object:
     """Return what artifacts that stand side by side in one message have in common."""
-    if isinstance(artifact.source, Piece):
-        return id(artifact.source.reading)
+    if isinstance(artifact.source, Fragment):
+        return id(artifact.source.occurrence)
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
 
 
 def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
-    piece = artifacts[0].source
-    if not isinstance(piece, Piece):
+    fragment = artifacts[0].source
+    if not isinstance(fragment, Fragment):
         return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
-    message: ModelMessage = piece.message  # type: ignore[assignment]  # this adapter put it there
-    parts: list[Any] | None = rejoined(artifacts, message.parts, _written)
+    message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
+    parts: list[Any] | None = join_fragments(artifacts, message.parts, _written)
     if parts is None:
         return message
     if isinstance(message, ModelRequest):
-        return edited(message, {("parts",): parts})
-    return edited(message, {("parts",): list(map(_unstored, filter(_is_free, parts))), ("history_digest",): GONE})
+        return copy_with(message, {("parts",): parts})
+    return copy_with(message, {("parts",): list(map(_unstored, filter(_is_free, parts))), ("history_digest",): REMOVED})
 
 
 def _written(artifact: Artifact) -> list[Any]:
@@ -137,11 +139,11 @@ def _written(artifact: Artifact) -> list[Any]:
 
     Where thinking goes that may not be changed, the rest of it goes too: providers take it back as it was, and all.
     """
-    piece: Any = artifact.source
-    changes = {} if artifact.origin is None else by_member(_view(piece).changes(artifact))
-    parts = [edited_part(piece.message.parts[number], changes.get(number, {})) for number in piece.numbers]
-    if any(part is GONE for part in parts):
-        return [part for part in parts if part is not GONE and part.part_kind != "thinking"]
+    fragment: Any = artifact.source
+    changes = {} if artifact.origin is None else by_index(_view(fragment).changes(artifact))
+    parts = [edited_part(fragment.message.parts[number], changes.get(number, {})) for number in fragment.indexes]
+    if any(part is REMOVED for part in parts):
+        return [part for part in parts if part is not REMOVED and part.part_kind != "thinking"]
     return parts
 
 
@@ -153,16 +155,16 @@ def _is_free(part: Any) -> bool:  # noqa: ANN401 - duck-typed
 def _unstored(part: Any) -> Any:  # noqa: ANN401 - duck-typed
     """Return a part that no provider takes for the one it has stored."""
     is_stored = part.part_kind in ("text", "tool-call") and part.id is not None
-    return edited(part, {("id",): GONE}) if is_stored else part
+    return copy_with(part, {("id",): REMOVED}) if is_stored else part
 
 
-def _created(members: list[Artifact], timestamp: datetime) -> ModelMessage:
+def _created(walk_content: list[Artifact], timestamp: datetime) -> ModelMessage:
     """Return the message of artifacts that no message stood for; its time is that of the one before it."""
-    if members[0].kind is Kind.ASSISTANT:
-        texts: list[Any] = [TextPart(a.text) for a in members if a.text or not a.calls]
-        calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in members for c in a.calls]
+    if walk_content[0].kind is Kind.ASSISTANT:
+        texts: list[Any] = [TextPart(a.text) for a in walk_content if a.text or not a.calls]
+        calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in walk_content for c in a.calls]
         return ModelResponse(parts=texts + calls, timestamp=timestamp)
-    return ModelRequest(parts=[_created_part(artifact, timestamp) for artifact in members])
+    return ModelRequest(parts=[_created_part(artifact, timestamp) for artifact in walk_content])
 
 
 def _created_part(artifact: Artifact, timestamp: datetime) -> SystemPromptPart | ToolReturnPart | UserPromptPart:

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 # `RunContext` and `ModelMessage` are real imports: PydanticAI reads the annotations when the agent is made.
-from pydantic_ai import RunContext, exceptions
+from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import (
-    astabilize_native,
-    first_seen,
-    tool_step,
-    unmasked_arguments,
-    wanted_stabilizer,
-    wanted_vault,
+from ctxguard.adapting.adapter import astabilize_native, require_stabilizer
+from ctxguard.adapting.tools import (
+    recall_tool_factory,
+    require_vault,
+    tool_exchange,
+    tool_output_stabilizer,
+    unmask_arguments,
 )
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.settings import whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.parts import is_fixed, part_slots, rendered
+from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["FULL_RESULT", "ContextGuard", "history_processor"]
+__all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
+
+recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
+"""Make the recall tool, for `Agent(tools=[…])`."""
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
@@ -58,7 +61,7 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
         ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
-    wanted_stabilizer(stabilizer)
+    require_stabilizer(stabilizer)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         instructions = _latest_instructions(messages)
@@ -99,9 +102,9 @@ class ContextGuard(AbstractCapability[Any]):
     vault: SessionVault | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        wanted_stabilizer(self.stabilizer)
+        require_stabilizer(self.stabilizer)
         if self.vault is not None:
-            wanted_vault(self.vault)
+            require_vault(self.vault)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
@@ -176,7 +179,7 @@ class ContextGuard(AbstractCapability[Any]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Give a tool the values that its arguments' placeholders stand for."""
-        return args if self.vault is None or is_fixed(tool_def) else unmasked_arguments(args, self.vault)
+        return args if self.vault is None or is_fixed(tool_def) else unmask_arguments(args, self.vault)
 
     async def after_tool_execute(
         self,
@@ -243,14 +246,14 @@ async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -
     """Return a result that fits, or the very same where it does, or where it holds media."""
     value = result.return_value if isinstance(result, ToolReturn) else result
     part = ToolReturnPart(tool, value, "")
-    found = part_slots(part)
+    found = read_part(part)
     if len(found) > 1 or any(piece.text is None for _, piece in found):
         return result
     text = rendered(part, value)
     if stabilizer.counter.text(text) <= limit:
         return result
-    step = tool_step(Artifact(Kind.TOOL, text, answers="1"), tool)
-    shown = (await first_seen(stabilizer, max_tokens=limit).astabilize(step)).artifacts[-1].text
+    step = tool_exchange(Artifact(Kind.TOOL, text, answers="1"), tool)
+    shown = (await tool_output_stabilizer(stabilizer, max_tokens=limit).astabilize(step)).artifacts[-1].text
     if isinstance(result, ToolReturn):
         return replace(result, return_value=shown, metadata=_metadata(result.metadata, value))
     return ToolReturn(shown, metadata=_metadata(None, value))

@@ -15,22 +15,13 @@ from typing import Any, Final
 from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ctxguard.adapting.message_view import (
-    GONE,
-    CallPlace,
-    Path,
-    Slot,
-    audio,
-    edited,
-    file,
-    image,
-    opaque,
-    parsed,
-    sealed,
-)
+from ctxguard.adapting.content_format import audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.fields import Path, parse_json
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
 
-__all__ = ["call_place", "edited_part", "is_fixed", "part_slots", "rendered"]
+__all__ = ["edited_part", "is_fixed", "place_call", "read_part", "rendered"]
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
@@ -51,29 +42,29 @@ def is_fixed(part: NativePart) -> bool:
     return getattr(part, "tool_kind", None) in _OWN_TOOLS
 
 
-def part_slots(part: NativePart) -> list[Slot]:
-    """Return the pieces of a part's content in order; a call's arguments are none of them."""
-    return _opaque(part) if is_fixed(part) else _SLOTS.get(part.part_kind, _opaque)(part)
+def read_part(part: NativePart) -> list[PlacedPart]:
+    """Return the parts of a part's content in order; a call's arguments are none of them."""
+    return _opaque(part) if is_fixed(part) else _READERS.get(part.part_kind, _opaque)(part)
 
 
-def _opaque(part: NativePart) -> list[Slot]:
+def _opaque(part: NativePart) -> list[PlacedPart]:
     return [((), opaque({key: v for key, v in vars(part).items() if key not in _UNSENT and v is not None}))]
 
 
-def _text(part: NativePart) -> list[Slot]:
+def _text(part: NativePart) -> list[PlacedPart]:
     content = part.content
     if isinstance(content, (list, tuple)):
-        return [_item_slot(item, ("content", number)) for number, item in enumerate(content)]
+        return [_item_part(item, ("content", number)) for number, item in enumerate(content)]
     return [(("content",), Part("text", content))] if content else []
 
 
-def _thinking(part: NativePart) -> list[Slot]:
+def _thinking(part: NativePart) -> list[PlacedPart]:
     signed = bool(part.signature) and part.provider_name in _BINDING
-    tokens = None if part.content else sealed(part.signature) or None
+    tokens = None if part.content else encrypted_tokens(part.signature) or None
     return [(("content",), Part("reasoning", part.content or None, tokens, signed=signed))]
 
 
-def _item_slot(item: NativePart, path: Path) -> Slot:
+def _item_part(item: NativePart, path: Path) -> PlacedPart:
     kind = getattr(item, "kind", None)
     if isinstance(item, str):
         return path, Part("text", item)
@@ -112,7 +103,7 @@ def _is_media(item: object) -> bool:
     return getattr(item, "kind", None) in _MEDIA
 
 
-def _tool_return(part: NativePart) -> list[Slot]:
+def _tool_return(part: NativePart) -> list[PlacedPart]:
     items = part.content if isinstance(part.content, (list, tuple)) else [part.content]
     if not any(map(_is_media, items)):
         text = rendered(part, part.content)
@@ -127,7 +118,7 @@ def rendered(part: NativePart, content: object) -> str:
     """Return what the model reads of a tool's result: a text as it is, anything else as the framework's JSON."""
     if isinstance(content, str):
         return content
-    succeeded = edited(part, {("content",): content, ("outcome",): "success"})
+    succeeded = copy_with(part, {("content",): content, ("outcome",): "success"})
     try:
         return str(succeeded.model_response_str())
     except _UNWRITABLE:
@@ -142,20 +133,20 @@ def _encodable(value: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _retry(part: NativePart) -> list[Slot]:
+def _retry(part: NativePart) -> list[PlacedPart]:
     return [(("content",), Part("text", part.content if isinstance(part.content, str) else part.model_response()))]
 
 
-def _speech(part: NativePart) -> list[Slot]:
+def _speech(part: NativePart) -> list[PlacedPart]:
     return [(("transcript",), Part("text", part.transcript))] if part.transcript else _opaque(part)
 
 
-def _compaction(part: NativePart) -> list[Slot]:
+def _compaction(part: NativePart) -> list[PlacedPart]:
     is_sealed = getattr(part, "provider_name", None) is not None
     return _opaque(part) if is_sealed or not part.content else _text(part)
 
 
-_SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
+_READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
     **dict.fromkeys(("system-prompt", "user-prompt", "text"), _text),
     "tool-return": _tool_return,
     **dict.fromkeys(("retry-prompt", "retry-feedback"), _retry),
@@ -167,18 +158,18 @@ _SLOTS: Final[Mapping[str, Callable[[NativePart], list[Slot]]]] = {
 }
 
 
-def call_place(part: NativePart, number: int) -> CallPlace:
+def place_call(part: NativePart, number: int) -> PlacedCall:
     """Return a call with its place in its message; its arguments are the compact JSON that the framework sends.
 
     Where they stood as a dict, changed ones are written as a dict as long as they are one.
     """
     call = ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
     form = _as_dict if isinstance(part.args, dict) else str
-    return CallPlace(call, (number, "args"), (number, "tool_call_id"), form)
+    return PlacedCall(call, (number, "args"), (number, "tool_call_id"), form)
 
 
 def _as_dict(arguments: str) -> object:
-    value = parsed(arguments)
+    value = parse_json(arguments)
     return value if isinstance(value, dict) else arguments
 
 
@@ -197,15 +188,15 @@ def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
     if not changes:
         return part
     if part.part_kind == "thinking" and (part.signature or part.id):
-        return GONE
+        return REMOVED
     values = {path: _value(part, path, new) for path, new in changes.items()}
-    return edited(part, {**values, **dict.fromkeys((("id",), ("citations",), ("audio",), ("timestamps",)), GONE)})
+    return copy_with(part, {**values, **dict.fromkeys((("id",), ("citations",), ("audio",), ("timestamps",)), REMOVED)})
 
 
 def _value(part: NativePart, path: Path, new: object) -> object:
     """Return what takes the place of a value: in the form in which it stood, as far as it still is of that form."""
     if part.part_kind == "tool-return" and path == ("content",):
-        value = None if isinstance(part.content, str) else parsed(new)
+        value = None if isinstance(part.content, str) else parse_json(new)
         return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new
     item: NativePart = part.content[path[1]] if len(path) == 2 else None
     if getattr(item, "kind", None) == "structured-content":

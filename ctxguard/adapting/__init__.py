@@ -1,34 +1,52 @@
-"""What adapters are made of: the protocol, views of native messages, their parts, and a cache of what was read."""
+"""What adapters are made of. `adapters/README.md` teaches it: how to write one for messages of your own.
+
+| module | what it holds |
+|---|---|
+| `protocol` | the `Adapter` protocol |
+| `adapter` | the one path on which a native history is stabilized |
+| `registry` | finds the installed adapters by name or by the look of a history |
+| `message_view` | `MessageView`: which texts, calls and ids a message holds, and where |
+| `content_format` | `ContentFormat`: a table that says how to read content parts of each type, media included |
+| `fields` | reading fields of dicts and objects, with errors that name the place |
+| `editing` | `copy_with`: a copy of a message with other values in some places |
+| `fragments` | messages of which parts can be kept or dropped alone |
+| `reasoning` | reasoning and refusals beside a content |
+| `provider_formats` | refusing by name what belongs to another provider's format |
+| `read_cache` | `ReadCache`: each message is read once |
+| `tools` | bounding a tool's output, restoring its arguments, the recall tool |
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, text_reader, with_titles
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.protocol import Adapter
+from ctxguard.adapting.read_cache import ReadCache
+from ctxguard.adapting.registry import adapter_names, detect_adapter, find_adapter
+from ctxguard.adapting.tools import recall_tool_factory, unmask_arguments
 
-if TYPE_CHECKING:
-    from ctxguard.adapting.adapter import Adapter as Adapter
-    from ctxguard.adapting.adapter import adapter_names as adapter_names
-    from ctxguard.adapting.adapter import astabilize_native as astabilize_native
-    from ctxguard.adapting.adapter import detect_adapter as detect_adapter
-    from ctxguard.adapting.adapter import find_adapter as find_adapter
-    from ctxguard.adapting.adapter import stabilize_native as stabilize_native
-    from ctxguard.adapting.read_cache import ReadCache as ReadCache
-
-_HOME = {
-    "Adapter": "adapter",
-    "ReadCache": "read_cache",
-    "adapter_names": "adapter",
-    "astabilize_native": "adapter",
-    "detect_adapter": "adapter",
-    "find_adapter": "adapter",
-    "stabilize_native": "adapter",
-}
-__all__ = [  # noqa: PLE0604 - the names above, which are loaded when they are asked for
-    *_HOME
+__all__ = [
+    "REMOVED",
+    "Adapter",
+    "ContentFormat",
+    "MessageView",
+    "PlacedCall",
+    "PlacedPart",
+    "ReadCache",
+    "adapter_names",
+    "astabilize_native",
+    "copy_with",
+    "detect_adapter",
+    "find_adapter",
+    "read_audio",
+    "read_file",
+    "read_image",
+    "recall_tool_factory",
+    "stabilize_native",
+    "text_reader",
+    "unmask_arguments",
+    "with_titles",
+    "write_each",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"ctxguard.adapting.{_HOME[name]}"), name)

@@ -1,7 +1,7 @@
-"""What stands beside the content of a message and is sent back with it: reasoning and refusals.
+"""Read reasoning and refusals that stand beside the content of a message and are sent back with it.
 
 `reasoning_content` is DeepSeek's, `reasoning` and `reasoning_details` are OpenRouter's: texts, summaries and encrypted
-data, to come back as they were or not at all. LangChain keeps a reasoning item of OpenAI's under `reasoning`.
+data that providers take back as they were or not at all. LangChain keeps OpenAI's reasoning items in `reasoning`.
 """
 
 from __future__ import annotations
@@ -9,91 +9,97 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapting.message_view import GONE, Path, Slot, get, is_record, misread, sealed, text_of
+from ctxguard.adapting.content_format import encrypted_tokens
+from ctxguard.adapting.editing import REMOVED
+from ctxguard.adapting.fields import Path, get, is_record, text_of, unreadable
+from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.artifacts import Part, PartKind
 
-__all__ = ["SPOKEN", "spoken_changes", "spoken_slots"]
+__all__ = ["REASONING_FIELDS", "reasoning_changes", "reasoning_parts"]
 
 _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
-SPOKEN: Final = (*_TEXTS, "reasoning_details")
-"""The fields in which it stands."""
-_BOUND: Final = "anthropic"
+REASONING_FIELDS: Final = (*_TEXTS, "reasoning_details")
+"""The fields beside a content in which reasoning and refusals stand."""
+_SIGNED_FORMAT: Final = "anthropic"
 """How the format of details begins whose signatures vouch for all that stands before them."""
 
 
-def spoken_slots(fields: object, path: Path = ()) -> list[Slot]:
-    """Return the pieces beside a content, in order; a `reasoning` that repeats its details is none of them.
+def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
+    """Return the reasoning and refusals beside a content, in order.
 
     Args:
-        fields: the message, or what holds its further fields.
-        path: where that stands in the message.
+        fields: The message, or the object that holds its further fields.
+        path: The place of that object in the message.
 
     Raises:
-        HistoryError: one of them cannot be read.
+        HistoryError: One of them cannot be read.
     """
-    told = {key: said for key in SPOKEN if (said := get(fields, key)) is not None}
-    if not told:  # as a rule
+    held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
+    if not held:  # the common case, and it is asked of every message
         return []
     details = _details(fields, path)
-    return [*_texts(told, path, repeated=_text(details)), *details]
+    return [*_texts(held, path, repeated=_joined(details)), *details]
 
 
-def spoken_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Walk changes of a message; details of which one would change go as a whole, and a text that repeats them.
+def reasoning_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Walk the changes of a message, with reasoning details removed as a whole where a change lies in one of them.
 
     Args:
-        fields: the message, or what holds its further fields.
-        changes: the new values, by their places in the message.
-        path: where the fields stand in the message.
+        fields: The message, or the object that holds its further fields.
+        changes: The new values, by their places in the message.
+        path: The place of the fields in the message.
     """
     details = _details(fields, path)
     places = {place for place, _ in details}
     for place, new in changes.items():
-        yield (place[: len(path) + 1], GONE) if place in places else (place, new)
-    if not places.isdisjoint(changes) and get(fields, "reasoning") == _text(details):
-        yield (*path, "reasoning"), GONE
+        yield (place[: len(path) + 1], REMOVED) if place in places else (place, new)
+    if not places.isdisjoint(changes) and get(fields, "reasoning") == _joined(details):
+        yield (*path, "reasoning"), REMOVED
 
 
-def _text(details: Sequence[Slot]) -> str:
+def _joined(details: Sequence[PlacedPart]) -> str:
     return "".join(part.text or "" for _, part in details)
 
 
-def _texts(told: Mapping[str, object], path: Path, *, repeated: str) -> Iterator[Slot]:
+def _texts(held: Mapping[str, object], path: Path, *, repeated: str) -> Iterator[PlacedPart]:
     for key, kind in _TEXTS.items():
-        said = told.get(key)
-        if isinstance(said, str):
-            if key != "reasoning" or said != repeated:
-                yield (*path, key), Part(kind, said)
-        elif said is not None and not (key == "reasoning" and is_record(said)):
-            raise misread((*path, key), "a text", said)
+        value = held.get(key)
+        if isinstance(value, str):
+            # OpenRouter repeats the text of the details in `reasoning`: it must not be counted twice
+            if key != "reasoning" or value != repeated:
+                yield (*path, key), Part(kind, value)
+        elif value is not None and not (key == "reasoning" and is_record(value)):
+            raise unreadable((*path, key), "a text", value)
 
 
-def _details(fields: object, path: Path) -> list[Slot]:
-    """Return what holds reasoning in pieces: the whole of each, since a part of it may not be changed."""
+def _details(fields: object, path: Path) -> list[PlacedPart]:
+    """Return the details of the reasoning; each is placed as a whole, since no part of it may be changed."""
     listed, item = get(fields, "reasoning_details"), get(fields, "reasoning")
     if listed is not None and not isinstance(listed, (list, tuple)):
-        raise misread((*path, "reasoning_details"), "a list of details", listed)
-    slots: list[Slot] = []
-    for number, detail in enumerate(listed or ()):
-        place = (*path, "reasoning_details", number)
+        raise unreadable((*path, "reasoning_details"), "a list of details", listed)
+    placed: list[PlacedPart] = []
+    for index, detail in enumerate(listed or ()):
+        place = (*path, "reasoning_details", index)
         if not is_record(detail):
-            raise misread(place, "a dict with 'type'", detail)
-        slots.append((place, _detail(detail)))
+            raise unreadable(place, "a dict with 'type'", detail)
+        placed.append((place, _detail(detail)))
     if is_record(item):
         summary = get(item, "summary")
         texts = [text_of(piece, "text") or "" for piece in summary] if isinstance(summary, (list, tuple)) else []
         told = {"text": "\n".join(texts), "data": get(item, "encrypted_content")}
-        slots.append(((*path, "reasoning"), _detail(told)))
-    return slots
+        placed.append(((*path, "reasoning"), _detail(told)))
+    return placed
 
 
 def _detail(detail: object) -> Part:
-    """Return the part of one detail: its text, or about as many tokens as its sealed data stand for."""
+    """Return the part of one detail: its text, or about as many tokens as its encrypted data stands for."""
     text = text_of(detail, "text") or text_of(detail, "summary")
     seal = get(detail, "data") or get(detail, "signature")
-    signed = bool(seal) and str(get(detail, "format")).startswith(_BOUND)
-    return Part("reasoning", text, signed=signed) if text else Part("reasoning", tokens=sealed(seal), signed=signed)
+    signed = bool(seal) and str(get(detail, "format")).startswith(_SIGNED_FORMAT)
+    if text:
+        return Part("reasoning", text, signed=signed)
+    return Part("reasoning", tokens=encrypted_tokens(seal), signed=signed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
-from ctxguard.adapting.adapter import chain_for
+from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compaction.plan import CompactionPlan
@@ -165,7 +165,7 @@ class HistoryCompactor(OfOneProcess):
             AdapterError: no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
-        result = await chain_for(self.as_stabilizer(), adapter).astabilize(artifacts)
+        result = await with_adapter_stages(self.as_stabilizer(), adapter).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.adapting.adapter import chain_for
+from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compat.metrics import ContextMetrics
@@ -119,7 +119,7 @@ class ContextManager:
             return messages
         adapter, artifacts = read_native(messages)
         self._enter(current_phase, artifacts)
-        result = await chain_for(self._stabilizer, adapter).astabilize(artifacts)
+        result = await with_adapter_stages(self._stabilizer, adapter).astabilize(artifacts)
         self._record(result.report, artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 

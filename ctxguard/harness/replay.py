@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapting.adapter import chain_for
+from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.harness.pricing import PriceModel, common_prefix
@@ -148,7 +148,7 @@ class _Player:
         self.artifacts = session.read()
         self.tools = session.tools
         self.overhead = session.overhead(stabilizer.counter)
-        self.stabilizer = chain_for(stabilizer, session.adapter)
+        self.stabilizer = with_adapter_stages(stabilizer, session.adapter)
         self.prices = prices
         counter = self.stabilizer.counter
         beside = self.overhead + counter.tools(self.tools)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapting.adapter import OF_OBJECTS, Adapter, detect_adapter, find_adapter
-from ctxguard.adapting.message_view import get, is_list
+from ctxguard.adapting.fields import get, is_list
+from ctxguard.adapting.protocol import Adapter
+from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.tokens import ArtifactCounter
@@ -148,7 +149,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
     """Walk the sessions of a text, see `read_sessions`."""
-    if adapter in OF_OBJECTS:
+    if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {_AS_DATA}")
     records = parse_records(text, name)
     if len(records) > 1 and all(isinstance(r, Mapping) and "role" in r for _, r in records):
@@ -241,7 +242,7 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
         return _of_object(record, adapter, str(record.get("id", place)))
     if isinstance(record, list):
         return Session(str(place), record, _adapter(record, adapter))
-    raise ConfigError(f"a list of messages is wanted, not {type(record).__name__}")
+    raise ConfigError(f"expected a list of messages, got {type(record).__name__}")
 
 
 def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:

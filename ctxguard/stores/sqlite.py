@@ -8,6 +8,7 @@ personal: the file is made readable for its owner alone, and what is deleted is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -226,10 +227,8 @@ class SQLiteStore(OfOneProcess):
             session.connection.close()
 
     def __del__(self) -> None:
-        try:
+        with contextlib.suppress(Exception):  # `__init__` failed, or Python is shutting down
             self.close()
-        except Exception:  # noqa: BLE001, S110 - `__init__` failed, or Python is shutting down
-            pass
 
     def __enter__(self) -> Self:
         return self

@@ -195,7 +195,6 @@ _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
 _MOST_BYTES: Final = 20_000_000
 
 
-@lru_cache(maxsize=64)
 def _pdf(payload: str) -> tuple[int | None, int | None]:
     """Return pages and characters of a PDF by its page objects and the strings that its contents show.
 

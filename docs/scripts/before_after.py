@@ -155,11 +155,11 @@ def text(
     ET.SubElement(svg, "text", {**place, **face}).text = content
 
 
-def spans(svg: ET.Element, x: float, y: float, pieces: list[tuple[str, str]]) -> None:
+def spans(svg: ET.Element, x: float, y: float, split_message: list[tuple[str, str]]) -> None:
     """Write one line of coloured pieces."""
     face = {"font-family": "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace", "xml:space": "preserve"}
     line = ET.SubElement(svg, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": "12", **face})
-    for content, colour in pieces:
+    for content, colour in split_message:
         bold = {"font-weight": "600"} if colour in (RED, AMBER) else {}
         ET.SubElement(line, "tspan", {"fill": colour, **bold}).text = content
 

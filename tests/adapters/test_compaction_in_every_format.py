@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from conversions import anthropic_of, langchain_of, pydantic_ai_of, responses_of
 
-from ctxguard.adapting.adapter import find_adapter, stabilize_native
+from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.adapting.registry import find_adapter
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard.compaction.history import SUMMARY
 from ctxguard.errors import AdapterError

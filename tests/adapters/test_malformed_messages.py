@@ -26,15 +26,15 @@ def refused(adapter, native, fault):
 @pytest.mark.parametrize(
     ("calls", "fault"),
     [
-        (f'[{{"to": "{MAIL}"}}]', "tool_calls is a list of calls, not str"),
-        (CALL, "tool_calls is a list of calls, not dict; write [call]"),
-        (5, "tool_calls is a list of calls, not int"),
-        ([MAIL], "tool_calls[0] is a dict with 'function', not str"),
-        ([CALL, [CALL]], "tool_calls[1] is a dict with 'function', not list"),
-        ([CALL, None], "tool_calls[1] is a dict with 'function', not NoneType"),
-        ([{"id": "1", "to": MAIL}], "tool_calls[0].function is a dict with 'name' and 'arguments', not NoneType"),
-        ([{**CALL, "function": MAIL}], "tool_calls[0].function is a dict with 'name' and 'arguments', not str"),
-        ([{"id": "1", "custom": MAIL}], "tool_calls[0].custom is a dict with 'name' and 'input', not str"),
+        (f'[{{"to": "{MAIL}"}}]', "tool_calls must be a list of calls, not str"),
+        (CALL, "tool_calls must be a list of calls, not dict; write [call]"),
+        (5, "tool_calls must be a list of calls, not int"),
+        ([MAIL], "tool_calls[0] must be a dict with 'function', not str"),
+        ([CALL, [CALL]], "tool_calls[1] must be a dict with 'function', not list"),
+        ([CALL, None], "tool_calls[1] must be a dict with 'function', not NoneType"),
+        ([{"id": "1", "to": MAIL}], "tool_calls[0].function must be a dict with 'name' and 'arguments', not NoneType"),
+        ([{**CALL, "function": MAIL}], "tool_calls[0].function must be a dict with 'name' and 'arguments', not str"),
+        ([{"id": "1", "custom": MAIL}], "tool_calls[0].custom must be a dict with 'name' and 'input', not str"),
     ],
 )
 @pytest.mark.parametrize("role", ["assistant", "asistant"])
@@ -47,7 +47,7 @@ def test_malformed_tool_calls_are_refused(role, calls, fault):
 
 
 def test_a_malformed_function_call_is_refused():
-    fault = "message 0: function_call is a dict with 'name' and 'arguments', not str"
+    fault = "message 0: function_call must be a dict with 'name' and 'arguments', not str"
     refused(OpenAIAdapter(), [{"role": "assistant", "function_call": MAIL}], fault)
 
 
@@ -73,11 +73,11 @@ def test_no_calls_at_all_are_fine_anywhere(empty):
 @pytest.mark.parametrize(
     ("part", "fault"),
     [
-        (4_111, "content[1] is a text or a dict with 'type', not int"),
-        (None, "content[1] is a text or a dict with 'type', not NoneType"),
-        ([MAIL], "content[1] is a text or a dict with 'type', not list"),
-        ({"type": "text", "text": {"value": MAIL}}, "content[1].text is a text, not dict"),
-        ({"type": "text", "text": [MAIL]}, "content[1].text is a text, not list"),
+        (4_111, "content[1] must be a text or a dict with 'type', not int"),
+        (None, "content[1] must be a text or a dict with 'type', not NoneType"),
+        ([MAIL], "content[1] must be a text or a dict with 'type', not list"),
+        ({"type": "text", "text": {"value": MAIL}}, "content[1].text must be a text, not dict"),
+        ({"type": "text", "text": [MAIL]}, "content[1].text must be a text, not list"),
     ],
 )
 def test_malformed_parts_are_refused(part, fault):
@@ -123,26 +123,26 @@ def test_the_report_tells_the_roles_that_nobody_knows(stabilized):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (5, "content is a text or a list of blocks, not int"),
-        ({"type": "text", "text": MAIL}, "content is a text or a list of blocks, not dict; write [block]"),
-        ([5], "content[0] is a text or a dict with 'type', not int"),
-        (["x", None], "content[1] is a text or a dict with 'type', not NoneType"),
-        ([[MAIL]], "content[0] is a text or a dict with 'type', not list"),
+        (5, "content must be a text or a list of blocks, not int"),
+        ({"type": "text", "text": MAIL}, "content must be a text or a list of blocks, not dict; write [block]"),
+        ([5], "content[0] must be a text or a dict with 'type', not int"),
+        (["x", None], "content[1] must be a text or a dict with 'type', not NoneType"),
+        ([[MAIL]], "content[0] must be a text or a dict with 'type', not list"),
         (
             [{"type": "tool_result", "tool_use_id": "1", "content": {"to": MAIL}}],
-            "content[0].content is a text or a list of blocks, not dict; write [block]",
+            "content[0].content must be a text or a list of blocks, not dict; write [block]",
         ),
         (
             [{"type": "tool_result", "tool_use_id": "1", "content": [4_111]}],
-            "content[0].content[0] is a text or a dict with 'type', not int",
+            "content[0].content[0] must be a text or a dict with 'type', not int",
         ),
         (
             [{"type": "search_result", "content": 4_111}],
-            "content[0].content is a text or a list of blocks, not int",
+            "content[0].content must be a text or a list of blocks, not int",
         ),
         (
             [{"type": "document", "source": {"type": "content", "content": [4_111]}}],
-            "content[0].source.content[0] is a text or a dict with 'type', not int",
+            "content[0].source.content[0] must be a text or a dict with 'type', not int",
         ),
     ],
 )
@@ -151,11 +151,11 @@ def test_malformed_blocks_are_refused(content, fault):
 
 
 def test_a_malformed_system_prompt_is_refused():
-    refused(AnthropicAdapter(), {"system": 5, "messages": [USER]}, "system is a text or a list of blocks, not int")
+    refused(AnthropicAdapter(), {"system": 5, "messages": [USER]}, "system must be a text or a list of blocks, not int")
     refused(
         AnthropicAdapter(),
         {"system": {"type": "text", "text": MAIL}, "messages": [USER]},
-        "system is a text or a list of blocks, not dict; write [block]",
+        "system must be a text or a list of blocks, not dict; write [block]",
     )
 
 
@@ -176,15 +176,15 @@ def test_a_result_without_a_content_is_fine():
 @pytest.mark.parametrize(
     ("item", "fault"),
     [
-        ({"role": "user", "content": 5}, "content is a text or a list of parts, not int"),
+        ({"role": "user", "content": 5}, "content must be a text or a list of parts, not int"),
         (
             {"role": "user", "content": {"type": "input_text", "text": MAIL}},
-            "content is a text or a list of parts, not dict; write [part]",
+            "content must be a text or a list of parts, not dict; write [part]",
         ),
-        ({"role": "user", "content": [4_111]}, "content[0] is a text or a dict with 'type', not int"),
+        ({"role": "user", "content": [4_111]}, "content[0] must be a text or a dict with 'type', not int"),
         (
             {"type": "function_call_output", "call_id": "1", "output": {"to": MAIL}},
-            "output is a text or a list of parts, not dict; write [part]",
+            "output must be a text or a list of parts, not dict; write [part]",
         ),
     ],
 )
@@ -277,18 +277,18 @@ def test_parts_that_compatible_providers_take_and_unknown_ones_are_opaque(block)
 )
 def test_a_part_of_a_known_kind_without_its_text_is_refused(adapter, kind, key):
     message = {"role": "user", "content": [{"type": kind, "txt": MAIL}]}
-    refused(adapter, [message], f"message 0: content[0].{key} is a text, not NoneType")
+    refused(adapter, [message], f"message 0: content[0].{key} must be a text, not NoneType")
 
 
 @pytest.mark.parametrize(
     ("block", "fault"),
     [
-        ({"type": "text", "txt": MAIL}, "content[0].text is a text, not NoneType"),
-        ({"type": "text", "text": {"value": MAIL}}, "content[0].text is a text, not dict"),
-        ({"type": "thinking", "text": MAIL}, "content[0].thinking is a text, not NoneType"),
+        ({"type": "text", "txt": MAIL}, "content[0].text must be a text, not NoneType"),
+        ({"type": "text", "text": {"value": MAIL}}, "content[0].text must be a text, not dict"),
+        ({"type": "thinking", "text": MAIL}, "content[0].thinking must be a text, not NoneType"),
         (
             {"type": "document", "source": {"type": "text", "text": MAIL}},
-            "content[0].source.data is a text, not NoneType",
+            "content[0].source.data must be a text, not NoneType",
         ),
     ],
 )
@@ -378,14 +378,12 @@ def test_a_content_may_be_none(adapter):
 @pytest.mark.parametrize("adapter", [OpenAIAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name)
 @pytest.mark.parametrize("wrong", ["hi", None, ["hi"]], ids=repr)
 def test_what_is_no_message_at_all_is_named(adapter, wrong):
-    refused(
-        adapter, [USER, wrong], f"message 1: a dict with 'role' and 'content' is wanted, not {type(wrong).__name__}"
-    )
+    refused(adapter, [USER, wrong], f"message 1: expected a dict with 'role' and 'content', got {type(wrong).__name__}")
 
 
 @pytest.mark.parametrize("wrong", ["hi", None, ["hi"]], ids=repr)
 def test_what_is_no_input_item_at_all_is_named(wrong):
-    fault = f"message 1: a dict with 'type' or 'role' is wanted, not {type(wrong).__name__}"
+    fault = f"message 1: expected a dict with 'type' or 'role', got {type(wrong).__name__}"
     refused(ResponsesAdapter(), [USER, wrong], fault)
 
 
@@ -393,8 +391,8 @@ def test_what_is_no_input_item_at_all_is_named(wrong):
     ("messages", "kind"), [(None, "NoneType"), (MAIL, "str"), (USER, "dict"), (iter([]), "list_iterator")]
 )
 def test_a_request_whose_messages_are_no_list_is_refused(messages, kind):
-    refused(AnthropicAdapter(), {"messages": messages}, f"a list of messages is wanted, not {kind}")
-    with pytest.raises(HistoryError, match=f"a list of messages is wanted, not {kind}"):
+    refused(AnthropicAdapter(), {"messages": messages}, f"expected a list of messages, got {kind}")
+    with pytest.raises(HistoryError, match=f"expected a list of messages, got {kind}"):
         stabilize_anthropic(messages, Stabilizer(1_000))
 
 
@@ -406,7 +404,7 @@ def test_messages_of_langchain_are_no_input_items(kind):
 
 @pytest.mark.parametrize("instructions", [5, [MAIL], {"role": "system"}], ids=repr)
 def test_instructions_that_are_no_text_are_refused(instructions):
-    with pytest.raises(ConfigError, match=f"instructions are a text, not {type(instructions).__name__}"):
+    with pytest.raises(ConfigError, match=f"instructions must be a text, not {type(instructions).__name__}"):
         stabilize_input([USER], Stabilizer(1_000), instructions=instructions)
 
 

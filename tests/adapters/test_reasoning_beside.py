@@ -92,11 +92,11 @@ def test_thinking_that_anthropic_signed_goes_after_a_cut():
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"refusal": {"to": MAIL}}, "refusal is a text, not dict"),
-        ({"reasoning_content": [MAIL]}, "reasoning_content is a text, not list"),
-        ({"reasoning": 5}, "reasoning is a text, not int"),
-        ({"reasoning_details": {"text": MAIL}}, "reasoning_details is a list of details, not dict"),
-        ({"reasoning_details": [MAIL]}, "reasoning_details[0] is a dict with 'type', not str"),
+        ({"refusal": {"to": MAIL}}, "refusal must be a text, not dict"),
+        ({"reasoning_content": [MAIL]}, "reasoning_content must be a text, not list"),
+        ({"reasoning": 5}, "reasoning must be a text, not int"),
+        ({"reasoning_details": {"text": MAIL}}, "reasoning_details must be a list of details, not dict"),
+        ({"reasoning_details": [MAIL]}, "reasoning_details[0] must be a dict with 'type', not str"),
     ],
 )
 def test_what_stands_beside_the_content_and_cannot_be_read_is_refused(fields, fault):

@@ -19,14 +19,16 @@ def example(tmp_path, monkeypatch):
 
 
 def test_the_worked_example_runs(example, monkeypatch):
-    monkeypatch.delitem(sys.modules, "chatlog", raising=False)
+    monkeypatch.delitem(sys.modules, "magpie", raising=False)
     assert Reader(PAGE).follow() == 3
-    assert len((example / "chatlog.py").read_text(encoding="utf-8").splitlines()) <= 45
+    lines = (example / "magpie.py").read_text(encoding="utf-8").splitlines()
+    code = [line for line in lines if line.strip()]
+    assert f"{len(code)} lines of code" in PAGE.read_text(encoding="utf-8"), "the page says how many lines it takes"
 
 
 def test_its_adapter_passes_the_suite(example):
     Reader(PAGE).follow()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_chatlog.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_magpie.py"]
     done = subprocess.run(command, cwd=example, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout

@@ -85,7 +85,7 @@ DOORS = [
 @pytest.mark.parametrize("make", DOORS)
 @pytest.mark.parametrize("given", [None, 4_000, "80%", {"budget": 4_000}, Stabilizer, object()])
 def test_what_is_no_stabilizer_is_refused_at_once(make, given):
-    with pytest.raises(ConfigError, match=r"a .*Stabilizer.* is wanted, not .*write Stabilizer\(budget=…\)") as caught:
+    with pytest.raises(ConfigError, match=r"expected a .*Stabilizer.*, got .*write Stabilizer\(budget=…\)") as caught:
         make(given)
     assert caught.value.setting in ("stabilizer", "context_manager")
     assert "\n" not in str(caught.value)
@@ -102,6 +102,6 @@ def test_a_function_that_gives_one_is_taken_where_sessions_have_their_own(make):
 
 
 def test_a_context_manager_is_not_to_be_handed_over_as_a_class():
-    with pytest.raises(ConfigError, match="a ContextManager or a Stabilizer is wanted"):
+    with pytest.raises(ConfigError, match="expected a ContextManager or a Stabilizer"):
         managed_agent(ContextManager)
     assert managed_agent(ContextManager()) is not None

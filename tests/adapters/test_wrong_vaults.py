@@ -93,6 +93,6 @@ def test_a_state_without_messages_is_refused(state):
 
 
 def test_a_managed_agent_quotes_nothing_of_what_it_was_given():
-    with pytest.raises(ConfigError, match="is wanted, not dict; write") as caught:
+    with pytest.raises(ConfigError, match="got dict; write") as caught:
         door("ctxguard_langchain", "ContextManagedAgent")(None, {"to": "ada@corp-mail.net"})
     assert "ada" not in str(caught.value)

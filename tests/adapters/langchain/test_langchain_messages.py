@@ -383,12 +383,12 @@ def test_added_artifacts_become_messages_of_their_kind():
 
 @pytest.mark.parametrize("wrong", ["text", {"messages": []}, HumanMessage("x"), 7])
 def test_what_is_no_list_is_refused(wrong):
-    with pytest.raises(HistoryError, match="a list of LangChain messages is wanted"):
+    with pytest.raises(HistoryError, match="expected a list of LangChain messages"):
         ADAPTER.read(wrong)
 
 
 def test_what_is_no_message_is_named():
-    with pytest.raises(HistoryError, match="message 1: a LangChain message is wanted, not dict"):
+    with pytest.raises(HistoryError, match="message 1: expected a LangChain message, got dict"):
         read(HumanMessage("x"), {"role": "user", "content": "y"})
 
 
@@ -404,7 +404,7 @@ def test_detects_its_own_lists_only():
 )
 def test_a_block_of_text_without_its_text_is_refused(kind, field):
     message = HumanMessage(["see", {"type": kind, "txt": "ada@corp-mail.net"}])
-    with pytest.raises(HistoryError, match=rf"message 0: content\[1\]\.{field} is a text, not NoneType$"):
+    with pytest.raises(HistoryError, match=rf"message 0: content\[1\]\.{field} must be a text, not NoneType$"):
         LangChainAdapter().read([message])
 
 

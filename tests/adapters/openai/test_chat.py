@@ -216,12 +216,12 @@ def test_empty_contents_survive(content):
 @pytest.mark.parametrize(
     ("history", "error"),
     [
-        ({"role": "user"}, "a list of messages is wanted, not dict"),
-        ("hello", "a list of messages is wanted, not str"),
-        (None, "a list of messages is wanted, not NoneType"),
-        ([{"role": "user", "content": "x"}, "hello"], "message 1: a dict with 'role' and 'content' is wanted, not str"),
+        ({"role": "user"}, "expected a list of messages, got dict"),
+        ("hello", "expected a list of messages, got str"),
+        (None, "expected a list of messages, got NoneType"),
+        ([{"role": "user", "content": "x"}, "hello"], "message 1: expected a dict with 'role' and 'content', got str"),
         ([{"content": "x"}], "message 0: it has no 'role'; every message needs one"),
-        ([{"role": "user", "content": 5}], "message 0: content is a text or a list of parts, not int"),
+        ([{"role": "user", "content": 5}], "message 0: content must be a text or a list of parts, not int"),
     ],
 )
 def test_bad_histories_are_refused_with_their_place(history, error):

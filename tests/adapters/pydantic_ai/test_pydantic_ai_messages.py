@@ -336,7 +336,7 @@ def test_a_lone_surrogate_in_structured_values_is_replaced_where_it_is_read(cont
     "message", [ModelRequest(parts=["hi"]), ModelResponse(parts=["hi"], timestamp=TIME)], ids=lambda m: m.kind
 )
 def test_what_is_no_part_is_named(message):
-    with pytest.raises(HistoryError, match=r"message 1: parts\[0\] is a part of a message, not str"):
+    with pytest.raises(HistoryError, match=r"message 1: parts\[0\] must be a part of a message, not str"):
         ADAPTER.read([request(UserPromptPart("hi")), message])
 
 

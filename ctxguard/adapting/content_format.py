@@ -1,0 +1,195 @@
+"""Read contents of typed parts: a `ContentFormat` is a table that says how to read a part of each type.
+
+Providers differ in names alone: a part has a `type`, and by it a text, other parts, or the link or base64 data of a
+medium. Adapters fill in the table; how a content is walked is the same for all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ctxguard.adapting.fields import Path, fields_of, get, is_record, require_text, text_of, walk_content
+from ctxguard.adapting.message_view import PlacedPart
+from ctxguard.adapting.provider_formats import refuse_foreign_part
+from ctxguard.artifacts import Part, PartKind
+from ctxguard.errors import HistoryError
+from ctxguard.tokens import EstimateCounter
+from ctxguard.tokens.media import audio_media, audio_tokens, file_media, file_tokens, image_media, image_tokens
+
+__all__ = [
+    "ContentFormat",
+    "PartReader",
+    "audio",
+    "encrypted_tokens",
+    "file",
+    "image",
+    "opaque",
+    "read_audio",
+    "read_file",
+    "read_image",
+    "read_unknown",
+    "text_reader",
+    "with_titles",
+]
+
+PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
+"""Reads a native part, given the part and its place."""
+
+_TITLES: Final = ("title", "source", "context")
+_TITLE_HOLDERS: Final = ("extras", "metadata")
+"""Fields from which LangChain's packages take a title and a context where the part itself has none."""
+_MEDIA_HOLDERS: Final = ("source", "input_audio", "file")
+"""Fields that may hold a medium in place of the part itself."""
+_PAYLOADS: Final = ("base64", "data", "file_data")
+_COUNTED: Final = 20_000
+"""Characters of an unknown part that are counted."""
+
+
+def opaque(value: object) -> Part:
+    """Return the part of a value that no adapter knows: counted by its JSON, at most 20,000 characters of it.
+
+    Raises:
+        HistoryError: The value cannot be written as JSON, so that no client could send it.
+    """
+    try:
+        sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
+    # by the estimate: the exact count of data that no model may ever see would be a false promise
+    return Part("opaque", tokens=EstimateCounter().count(sent[:_COUNTED]))
+
+
+def read_unknown(part: object, path: Path) -> list[PlacedPart]:
+    """Read a part of unknown type: it is counted and handed on as it is.
+
+    Raises:
+        HistoryError: The part belongs to the format of another provider.
+    """
+    # what another provider's adapter can mask must not slip through here as something nobody knows
+    refuse_foreign_part(part, path)
+    return [((), opaque(part))]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFormat:
+    """Describe how a provider writes the parts of a content.
+
+    Attributes:
+        readers: Read a part, by its type; None is the type of a part that names none.
+        noun: What errors call a part.
+        unknown: Reads parts of all other types.
+    """
+
+    readers: Mapping[str | None, PartReader]
+    noun: str = "part"
+    unknown: PartReader = read_unknown
+
+    def read(self, content: object, path: Path) -> list[PlacedPart]:
+        """Return the parts of a content in order.
+
+        Args:
+            content: A string, a list of strings and records, or None.
+            path: The place of the content in its message.
+
+        Raises:
+            HistoryError: The content is anything else, or a part cannot be read.
+        """
+        walked = walk_content(content, path, noun=self.noun)
+        return [placed for place, part in walked for placed in self.read_part(part, place)]
+
+    def read_part(self, part: object, path: Path) -> list[PlacedPart]:
+        """Return what one native part holds, see `read`; a document can hold several parts."""
+        if isinstance(part, str):
+            return [(path, Part("text", part))]
+        kind = get(part, "type")
+        # a recording may hold anything as a type, and a dict cannot be looked up in a dict
+        reader = self.readers.get(kind) if kind is None or isinstance(kind, str) else None
+        return (reader or self.unknown)(part, path)
+
+
+def text_reader(field: str, kind: PartKind = "text") -> PartReader:
+    """Return the reader of a part that must have a text.
+
+    Args:
+        field: The name of the field that holds the text.
+        kind: The kind of the part.
+    """
+
+    def read_text(part: object, path: Path) -> list[PlacedPart]:
+        return [((*path, field), Part(kind, require_text(part, field, path)))]
+
+    return read_text
+
+
+def with_titles(reader: PartReader) -> PartReader:
+    """Return a reader that also reads the titles of a part, such as a document or a search result.
+
+    Args:
+        reader: Reads what the part holds; the titles come after it.
+    """
+
+    def read_titled(part: object, path: Path) -> list[PlacedPart]:
+        holders = [(path, part), *(((*path, key), get(part, key)) for key in _TITLE_HOLDERS)]
+        found = (((*place, name), text_of(holder, name)) for place, holder in holders for name in _TITLES)
+        return [*reader(part, path), *((place, Part("text", text)) for place, text in found if text)]
+
+    return read_titled
+
+
+def read_image(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
+    """Read an image, given by its data or its link."""
+    inner, data = get(part, "image_url"), _payload(part)
+    link = inner if isinstance(inner, str) else get(inner, "url") or get(part, "url")
+    detail = get(inner, "detail") or get(part, "detail")
+    return [((), image(link if data is None else f"data:;base64,{data}", detail=detail))]
+
+
+def read_audio(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
+    """Read a sound."""
+    return [((), audio(_payload(part)))]
+
+
+def read_file(part: object, path: Path) -> list[PlacedPart]:
+    """Read a file and its name, which the model is shown."""
+    holders = [(path, part), *(((*path, key), get(part, key)) for key in ("file", "extras"))]
+    names = [((*place, "filename"), text_of(holder, "filename")) for place, holder in holders]
+    return [((), file(_payload(part))), *((place, Part("text", name)) for place, name in names if name)]
+
+
+def _payload(part: object) -> str | None:
+    """Return the base64 data of a medium, wherever its part keeps it."""
+    places = [part, *(get(part, key) for key in _MEDIA_HOLDERS)]
+    values = (get(place, key) for place in places if is_record(place) for key in _PAYLOADS)
+    return next((value for value in values if isinstance(value, str)), None)
+
+
+def image(url: object, *, detail: object = None) -> Part:
+    """Return the part of an image, counted by the provider's rule.
+
+    Args:
+        url: Its link or `data:` URL; the size is read from the data.
+        detail: OpenAI's `low`, `high` or `auto`.
+    """
+    # a link is never fetched: without the data, the size of an average image is assumed
+    media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
+    return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)
+
+
+def audio(data: object) -> Part:
+    """Return the part of a sound, counted by the length of its base64 data where there is any."""
+    known = data if isinstance(data, str) else None
+    return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
+
+
+def file(data: object) -> Part:
+    """Return the part of a file, counted by the length of its base64 data where there is any."""
+    known = data if isinstance(data, str) else None
+    return Part("file", tokens=file_tokens(known), media=file_media(known or ""))
+
+
+def encrypted_tokens(data: object) -> int:
+    """Return about how many tokens encrypted or signed base64 data stands for, at four bytes a token."""
+    return len(data) * 3 // 16 if isinstance(data, str) else 0

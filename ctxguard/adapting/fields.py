@@ -1,0 +1,189 @@
+"""Read the fields of native messages, dicts and objects alike, with errors that name the place.
+
+A field that cannot be read is always an error: passed on unread, its text would be neither masked nor counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeGuard, TypeVar
+
+from ctxguard.errors import HistoryError
+
+__all__ = [
+    "Path",
+    "arguments_as_text",
+    "fields_of",
+    "get",
+    "is_list",
+    "is_record",
+    "optional_field",
+    "parse_json",
+    "place_name",
+    "require_field",
+    "require_list",
+    "require_text",
+    "text_of",
+    "unreadable",
+    "walk_content",
+]
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The place of a value in a message: keys of dicts, names of fields, indexes of lists."""
+Value = TypeVar("Value")
+
+_NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, set, type(None))
+
+
+def get(value: object, key: str) -> object:
+    """Return a field of a dict or an object, or None where it has no such field."""
+    # `type(...) is dict` first: isinstance against an ABC takes ten times as long, and this runs for every field
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.get(key)
+    return getattr(value, key, None)
+
+
+def text_of(value: object, key: str) -> str | None:
+    """Return a field that holds a string, or None where it holds anything else."""
+    found = get(value, key)
+    return found if isinstance(found, str) else None
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """Return the fields of a dict or a pydantic object as a new dict, or an empty one for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}
+
+
+def is_list(native: object) -> TypeGuard[Sequence[object]]:
+    """Tell whether a value is a sequence other than a string."""
+    return isinstance(native, Sequence) and not isinstance(native, (str, bytes))
+
+
+def is_record(value: object) -> bool:
+    """Tell whether a value is a dict or an object with fields, not a string, a number, a list, or None."""
+    return not isinstance(value, _NOT_RECORDS)
+
+
+def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
+    """Return a history, which has to be a list.
+
+    Args:
+        native: The value to check.
+        of: What the list should hold, for the error.
+
+    Raises:
+        HistoryError: The value is not a list.
+    """
+    if not is_list(native):
+        raise HistoryError(f"expected a list of {of}, got {type(native).__name__}")
+    return native
+
+
+def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:
+    """Return a field that the provider requires. It may be None.
+
+    Args:
+        value: A dict, or an object with fields.
+        key: The name of the field.
+        path: The place of the value in its message.
+        unless: Fields one of which may stand in place of the required one.
+
+    Raises:
+        HistoryError: The field is missing.
+    """
+    is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
+    if is_missing and not any(get(value, other) is not None for other in unless):
+        raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
+    return get(value, key)
+
+
+def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[str]) -> object:
+    """Return a field that the provider does not require, or None where it is missing.
+
+    Args:
+        value: A dict, or an object with fields.
+        key: The name of the field.
+        path: The place of the value in its message.
+        known: The names of the other fields that the value can have.
+
+    Raises:
+        HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
+    """
+    # a result may be empty, but a text under a misspelled name must not pass unmasked
+    fields = fields_of(value)
+    if key not in fields:
+        held = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in known)
+        stray = next(held, None)
+        if stray is not None:
+            raise HistoryError(f"{place_name(path)} has no {key!r}, and {stray!r} is none of its fields")
+    return fields.get(key)
+
+
+def require_text(value: object, key: str, path: Path = ()) -> str:
+    """Return a field that has to hold a string.
+
+    Args:
+        value: A dict, or an object with fields.
+        key: The name of the field.
+        path: The place of the value in its message.
+
+    Raises:
+        HistoryError: The field holds anything else.
+    """
+    text = get(value, key)
+    if not isinstance(text, str):
+        raise unreadable((*path, key), "a text", text)
+    return text
+
+
+def unreadable(path: Path, expected: str, value: object, *, remedy: str = "") -> HistoryError:
+    """Return the error for a value of the wrong type, to be raised by the caller."""
+    return HistoryError(f"{place_name(path)} must be {expected}, not {type(value).__name__}{remedy}")
+
+
+def place_name(path: Path) -> str:
+    """Return a place as errors name it, such as `content[1].text`."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
+def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:
+    """Walk the parts of a content, each with its place. An empty string and None have none.
+
+    Args:
+        content: A string, a list of strings and records, or None.
+        path: The place of the content.
+        noun: What errors call a part.
+
+    Raises:
+        HistoryError: The content or one of its parts is anything else.
+    """
+    if isinstance(content, str):
+        if content:
+            yield path, content
+    elif isinstance(content, (list, tuple)):
+        for index, part in enumerate(content):
+            if not isinstance(part, str) and not is_record(part):
+                raise unreadable((*path, index), "a text or a dict with 'type'", part)
+            yield (*path, index), part
+    elif content is not None:
+        remedy = f"; write [{noun}]" if isinstance(content, Mapping) else ""
+        raise unreadable(path, f"a text or a list of {noun}s", content, remedy=remedy)
+
+
+def arguments_as_text(value: object) -> str:
+    """Return the arguments of a tool call as text: a string as it is, anything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    # compact, because stages write shortened and masked JSON compactly: what they made is then counted as it is read
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+
+
+def parse_json(text: object) -> object:
+    """Return the value of a JSON text, or None where it is not valid JSON."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None  # models write broken JSON; it is then counted and masked as a plain text

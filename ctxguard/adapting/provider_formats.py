@@ -1,0 +1,117 @@
+"""Recognize what belongs to one provider's format alone, and refuse it by name where another format is expected.
+
+Read as another provider's, such a message would be passed on unmasked. Roles, fields and types are those of the OpenAI
+and Anthropic SDKs. `thinking` stands in no table here: it is Anthropic's, and Mistral takes it in Chat Completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from ctxguard.adapting.fields import Path, get, place_name
+from ctxguard.errors import HistoryError
+
+__all__ = ["ANTHROPIC", "CHAT", "RESPONSES", "ProviderFormat", "refuse_foreign", "refuse_foreign_part", "require_role"]
+
+ProviderFormat: TypeAlias = str
+"""Whose format it is and what reads it, as errors say it."""
+CHAT: Final[ProviderFormat] = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
+RESPONSES: Final[ProviderFormat] = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
+ANTHROPIC: Final[ProviderFormat] = (
+    "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
+)
+_LANGCHAIN: Final[ProviderFormat] = "LangChain; use ctxguard_langchain.ContextGuard (adapter 'langchain')"
+_GEMINI: Final[ProviderFormat] = "Gemini or of a user interface, which no adapter reads; convert it first"
+_BEDROCK: Final[ProviderFormat] = "Bedrock Converse, which no adapter reads; convert it first"
+
+_ROLES: Final[Mapping[object, ProviderFormat]] = {"tool": CHAT, "function": CHAT}
+_FIELDS: Final[Mapping[str, ProviderFormat]] = {"tool_calls": CHAT, "function_call": CHAT, "parts": _GEMINI}
+_RESPONSES_ITEMS: Final = ("reasoning", "item_reference")
+_RESPONSES_ENDINGS: Final = ("_call", "_call_output")
+_LANGCHAIN_TYPES: Final = ("human", "ai", "system", "tool", "chat")
+_LANGCHAIN_CHUNKS: Final = "MessageChunk"
+"""How the types of LangChain's chunks end."""
+_PARTS: Final[Mapping[object, ProviderFormat]] = {
+    "tool_use": ANTHROPIC,
+    "tool_result": ANTHROPIC,
+    "input_text": RESPONSES,
+    "output_text": RESPONSES,
+}
+_CONVERSE_KEYS: Final = (
+    "toolUse",
+    "toolResult",
+    "reasoningContent",
+    "guardContent",
+    "cachePoint",
+    "image",
+    "document",
+    "video",
+)
+"""The keys of Converse blocks, which have no type. A block with `text` alone can be one of Chat Completions."""
+
+
+def refuse_foreign(message: object, own: ProviderFormat) -> None:
+    """Refuse a message or item that belongs to another format.
+
+    Args:
+        message: A dict, or an object with fields.
+        own: The format it is read as.
+
+    Raises:
+        HistoryError: The message has what only another format has; the error says whose it is.
+    """
+    kind, role = get(message, "type"), get(message, "role")
+    if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
+        _refuse(f"type {kind!r}", RESPONSES, own)
+    # messages of Chat Completions have a role and may have any type beside it
+    if isinstance(kind, str) and role is None and (kind in _LANGCHAIN_TYPES or kind.endswith(_LANGCHAIN_CHUNKS)):
+        _refuse(f"type {kind!r}", _LANGCHAIN, own)
+    if isinstance(role, str) and role in _ROLES:
+        _refuse(f"role {role!r}", _ROLES[role], own)
+    # SDK objects have all fields of their class: only one that holds something says whose it is
+    for field, owner in _FIELDS.items():
+        if get(message, field):
+            _refuse(repr(field), owner, own)
+
+
+def refuse_foreign_part(part: object, path: Path = ()) -> None:
+    """Refuse a content part that belongs to another format.
+
+    Args:
+        part: A dict, or an object with fields, of a type that its adapter does not know.
+        path: The place of the part in its message.
+
+    Raises:
+        HistoryError: The part is one that another format knows.
+    """
+    kind = get(part, "type")
+    if isinstance(kind, str) and kind in _PARTS:
+        _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)
+    converse = next((key for key in _CONVERSE_KEYS if kind is None and get(part, key) is not None), None)
+    if converse is not None:
+        _refuse(f"{place_name(path)} key {converse!r}".lstrip(), _BEDROCK, None)
+
+
+def require_role(message: object, own: ProviderFormat) -> str:
+    """Return the role of a message.
+
+    Args:
+        message: A dict, or an object with fields.
+        own: The format it is read as.
+
+    Raises:
+        HistoryError: The message has no role, is not a message, or belongs to another format.
+    """
+    refuse_foreign(message, own)
+    role = get(message, "role")
+    if isinstance(role, str):
+        return role
+    if isinstance(message, Mapping) or hasattr(message, "role"):
+        raise HistoryError("it has no 'role'; every message needs one")
+    raise HistoryError(f"expected a dict with 'role' and 'content', got {type(message).__name__}")
+
+
+def _refuse(what: str, owner: ProviderFormat, own: ProviderFormat | None) -> None:
+    if owner != own:
+        raise HistoryError(f"{what} is of {owner}")

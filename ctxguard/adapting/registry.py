@@ -1,0 +1,64 @@
+"""Find the installed adapters, by their name or by the look of a history.
+
+Packages register theirs under the entry-point group `ctxguard.adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from ctxguard.adapting.fields import is_list
+from ctxguard.adapting.protocol import Adapter
+from ctxguard.errors import AdapterError
+
+__all__ = ["OBJECT_ADAPTERS", "adapter_names", "detect_adapter", "find_adapter"]
+
+OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
+"""Adapters whose messages are objects of a framework, not dicts: no file holds them."""
+
+
+def adapter_names() -> list[str]:
+    """Return the names of the installed adapters, in alphabetical order."""
+    return sorted(_installed())
+
+
+# once a process, because it reads the metadata of every installed package
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="ctxguard.adapters")}
+
+
+def find_adapter(name: str) -> Adapter[object]:
+    """Return an installed adapter by its name.
+
+    Raises:
+        AdapterError: There is no adapter of that name, or its framework is not installed.
+    """
+    point = _installed().get(name)
+    if point is None:
+        raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")
+    try:
+        adapter: Adapter[object] = point.load()()
+    except ImportError as error:
+        raise AdapterError(f"adapter {name!r} cannot be loaded: {error}") from error
+    return adapter
+
+
+def detect_adapter(native: object) -> Adapter[object] | None:
+    """Return the first installed adapter that recognizes a history, or None."""
+    # importing a framework takes seconds: none is loaded to look at plain data
+    is_data = is_list(native) and all(isinstance(message, Mapping) for message in native)
+    # Chat Completions first: what several adapters recognize, a list of user messages for example, is most likely that
+    for name in sorted(adapter_names(), key=lambda name: name != "openai"):
+        if is_data and name in OBJECT_ADAPTERS:
+            continue
+        try:
+            adapter = find_adapter(name)
+        except AdapterError:
+            continue  # its framework is not installed, so the history cannot be of its kind
+        if adapter.detects(native):
+            return adapter
+    return None
