@@ -133,7 +133,9 @@ class StabilizerConfig(_Settings):
         keep_recent: latest messages that are always kept.
         target: share of the budget that a cut frees down to.
         counter: `auto`, `estimate`, or the name of an encoding.
-        model: name of the model, to choose the encoding.
+        model: name of the model, whose vocabulary, framing and hidden prompts are counted.
+        margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
+            model's family, and nothing where no model is named.
         provider: name of the provider whose rules the context must meet; None means none in particular.
         store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
     """
@@ -144,6 +146,7 @@ class StabilizerConfig(_Settings):
     target: Annotated[float, Field(gt=0, le=1)] = 0.6
     counter: str = "auto"
     model: str | None = None
+    margin: Annotated[float, Field(ge=0, lt=1)] | Literal["measured"] = "measured"
     provider: str | None = None
     store: str | None = None
 
