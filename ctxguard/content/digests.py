@@ -13,7 +13,7 @@ from ctxguard.content.names import ends_of, fitting_names, names_in, rarest_name
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 
 if TYPE_CHECKING:
-    from ctxguard.content.processors.trees import Tree
+    from ctxguard.content.processors.tree import Tree
 
 __all__ = ["digest", "digest_arguments", "outcome", "telling_view"]
 
@@ -33,7 +33,7 @@ _TESTS: Final = re.compile(
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     r"^\s*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
-    r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+([\w.:]+)",
+    r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+(\w[\w.:]*\w)",
     re.MULTILINE,
 )
 _HEADING: Final = re.compile(r"^#{1,6} +(\S.*)", re.MULTILINE)
@@ -57,7 +57,7 @@ def outcome(text: str) -> str:
 
 
 def _last_error(text: str) -> str:
-    from ctxguard.content.processors.errors import find_errors
+    from ctxguard.content.processors.error_lines import find_errors
 
     errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
     return _clipped(text[errors[-1].start : errors[-1].end], _LINE) if errors else ""
@@ -140,7 +140,7 @@ def _of_table(text: str) -> Iterator[str]:
 
 
 def _of_json(text: str) -> Iterator[str]:
-    from ctxguard.content.processors.json_data import parse_start
+    from ctxguard.content.processors.json_tree import parse_start
 
     try:
         tree = parse_start(text)
@@ -279,8 +279,8 @@ def digest_arguments(arguments: str, max_tokens: int, *, count: Count) -> str:
 
 
 def _shorter_arguments(arguments: str) -> Iterator[str]:
-    from ctxguard.content.processors.json_data import parse_json
-    from ctxguard.content.processors.trees import render
+    from ctxguard.content.processors.json_tree import parse_json
+    from ctxguard.content.processors.tree import render
 
     try:
         tree = parse_json(arguments)
@@ -297,7 +297,7 @@ def _shorter_arguments(arguments: str) -> Iterator[str]:
 
 
 def _shortened(tree: Tree, length: int, depth: int) -> Tree:
-    from ctxguard.content.processors.trees import Number
+    from ctxguard.content.processors.tree import Number
 
     if isinstance(tree, dict):
         if depth == _DEEPEST:
