@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Protocol, runtime_checkable
 
-from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
 from ctxguard.tokens.accuracy import NO_MODEL, accuracy_of
 from ctxguard.tokens.costs import Costs
 from ctxguard.tokens.families import Family, family_of
@@ -111,7 +111,13 @@ class _CallableCounter:
         self.accuracy = face.accuracy if face else "a counter of the caller's"
 
     def count(self, text: str) -> int:
-        return valid_count(self._function(text), self.name)
+        try:
+            count = self._function(text)
+        except CtxguardError:
+            raise
+        except Exception as error:
+            raise TokenizerError(f"the counter {self.name} failed: {type(error).__name__}: {error}") from error
+        return valid_count(count, self.name)
 
 
 def valid_count(count: object, counter: str) -> int:

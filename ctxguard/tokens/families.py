@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from ctxguard.errors import ConfigError
 from ctxguard.tokens.costs import Costs, Pages, SchemaCosts, ToolCosts
 from ctxguard.tokens.vocabularies import TEKKEN
 
@@ -249,8 +250,18 @@ _MODEL_WORD: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=256)
 def family_of(model: str) -> Family:
-    """Return the family of a model by its name; `UNKNOWN` where no family knows it."""
+    """Return the family of a model by its name; `UNKNOWN` where no family knows it.
+
+    Raises:
+        ConfigError: `model` is not a name.
+    """
+    if not isinstance(model, str):
+        raise ConfigError(f"model is the name of a model, not {model!r}", setting="model")
+    return _family(model)
+
+
+@lru_cache(maxsize=256)
+def _family(model: str) -> Family:
     name = plain_name(model)
     return next((family for pattern, family in _PATTERNS if pattern.match(name)), UNKNOWN)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.tokens.accuracy import margin_of
 from ctxguard.tokens.artifact_counter import ArtifactCounter
 from ctxguard.tokens.counters import TokenCounter, find_counter
@@ -55,10 +56,18 @@ def count_request(
     Raises:
         ConfigError: there is no such API, or the body is not one of its requests.
     """
-    read = read_body(body, api=api)
-    named = body.get("model")
-    model = model or (named if isinstance(named, str) else None)
-    count = ArtifactCounter(find_counter(counter, model=model))
+    try:
+        read = read_body(body, api=api)
+        named = body.get("model")
+        count = ArtifactCounter(find_counter(counter, model=model or (named if isinstance(named, str) else None)))
+        return _counted(read, count)
+    except (RecursionError, ValueError) as error:  # JSON that is nested too deeply, or refers to itself
+        if isinstance(error, CtxguardError):
+            raise
+        raise ConfigError(f"the request body cannot be written as JSON: {error}", setting="body") from None
+
+
+def _counted(read: Body, count: ArtifactCounter) -> RequestCount:
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
     parts = parts_of(read.artifacts, count)
     parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})

@@ -233,3 +233,24 @@ def test_counting_leaves_the_body_as_it_was():
     read_body(body, api="chat")
     chat("gpt-5", tools=[CHAT_TOOL])
     assert json.dumps(body) == before
+
+
+def test_a_body_that_refers_to_itself_or_nests_without_end_is_refused_in_one_line():
+    cyclic = {"messages": HELLO, "tools": [CLAUDE_TOOL]}
+    schema = {"type": "object"}
+    schema["properties"] = {"again": schema}
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for body in (
+        {**cyclic, "response_format": {"json_schema": {"schema": schema}}},
+        {**cyclic, "tools": [{**CLAUDE_TOOL, "input_schema": schema}]},
+        {"messages": [{"role": "user", "content": [{"type": "odd", "deep": deep}]}]},
+    ):
+        with pytest.raises(ConfigError, match="cannot be written as JSON"):
+            count_request(body, api="chat", model="gpt-4o")
+
+
+def test_a_model_that_is_no_name_is_refused():
+    with pytest.raises(ConfigError, match="model is the name of a model, not 7"):
+        find_counter("auto", model=7)
