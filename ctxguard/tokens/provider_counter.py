@@ -6,11 +6,9 @@ driver call `fetch` before the first stage; from then on counts are looked up, s
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -141,6 +139,8 @@ class ProviderCounter:
         return self._afetch if self._is_async else self._fetch
 
     def _fetch(self, unknown: Unknown) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self._keep_probe(self._ask(**self._message(_PROBE)))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ctxguard-count") as pool:
             jobs = list(self._questions(unknown))
@@ -148,6 +148,8 @@ class ProviderCounter:
                 self._keep(key, answer)
 
     async def _afetch(self, unknown: Unknown) -> None:
+        import asyncio
+
         self._keep_probe(await self._awaited(self._message(_PROBE)))
         jobs = list(self._questions(unknown))
         for start in range(0, len(jobs), _AT_ONCE):
