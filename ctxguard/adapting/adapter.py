@@ -11,7 +11,6 @@ from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
 __all__ = ["astabilize_native", "require_stabilizer", "stabilize_native", "with_adapter_stages"]
 
@@ -72,7 +71,7 @@ def _prepare(
     if not isinstance(instructions, str | None):
         raise ConfigError(f"instructions must be a text, not {type(instructions).__name__}", setting="instructions")
     artifacts = adapter.read(native)
-    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
+    overhead = stabilizer.counter.beside(instructions)
     return with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking), artifacts, overhead
 
 

@@ -142,6 +142,7 @@ class ContextManager:
             provider=config.provider,
             counter=config.counter,
             model=config.model,
+            margin=0 if config.budget is None else config.margin,
         )
 
     def _strategy(self) -> list[Stage]:
