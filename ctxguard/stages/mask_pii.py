@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING
 
-from ctxguard.artifacts import Artifact, Kind, Slot
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.prefix_memory import PrefixMemory
@@ -21,7 +21,9 @@ __all__ = ["MaskPII"]
 
 
 class MaskPII:
-    """Mask every text slot by the active rules: contents, tool-call arguments, names. System prompts too.
+    """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
+
+    Ids and names are never changed; `NoPII` searches them.
 
     Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
     vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact
@@ -123,11 +125,7 @@ def _remembered(artifact: Artifact, masker: Masker, session: MaskSession) -> Art
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
     mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
-    if type(content) is str and not artifact.calls and (artifact.name is None or artifact.kind is Kind.TOOL):
+    if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)
-
-    def change(slot: Slot, text: str) -> str:
-        return session.name(text) if slot == "name" else mask(text)
-
-    return artifact.edit(change)
+    return artifact.edit(lambda _slot, text: mask(text))

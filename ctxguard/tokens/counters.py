@@ -421,6 +421,8 @@ class ArtifactCounter:
             total += CALL_TOKENS + self.text(call.name) + self.text(call.arguments)
         if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
             total += NAME_TOKENS + self.text(artifact.name)
+        for field in artifact.fields:
+            total += self.text(field.text) if field.tokens is None else field.tokens
         return total
 
     def artifacts(self, artifacts: Iterable[Artifact]) -> int:
