@@ -61,7 +61,7 @@ class OpenAIAdapter:
         """
         artifacts = _CACHE.read(require_list(native, "messages"))
         if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # the older calls are answered in the role `function` alone: a result of a tool without an id is none of theirs
+            # the older calls are answered in the role `function` alone: a tool's result without an id is none of theirs
             return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
         return artifacts
 
