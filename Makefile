@@ -55,7 +55,7 @@ layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 	$(BIN)/check-wheel-contents build/dist
 
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session, every recorded file at every limit
-	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/content/test_shared_files.py
+	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/files/test_shared_files.py
 
 hunt: $(VENV)/.test ## every property with 500 examples, in hours
 	CTXGUARD_EXAMPLES=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout=0 tests

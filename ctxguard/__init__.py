@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, Part, ToolCall, exchanges
+    from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
+    from ctxguard.compat.pattern import stabilize_context
     from ctxguard.compat.truncate import estimate_tokens, truncate_messages
     from ctxguard.config import ContextConfig, load_context_config
     from ctxguard.draft import Draft, Stage
     from ctxguard.errors import BudgetExceededError, CtxguardError
+    from ctxguard.history import Exchange, exchanges
     from ctxguard.pii import mask_pii, validate_no_pii
-    from ctxguard.policies import stabilize_context
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilized, Stabilizer
     from ctxguard.tokens import TokenCounter
@@ -45,12 +46,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ctxguard.artifacts": ("Artifact", "Exchange", "Kind", "Lifetime", "Part", "ToolCall", "exchanges"),
+    "ctxguard.artifacts": ("Artifact", "Kind", "Lifetime", "Part", "ToolCall"),
     "ctxguard.config": ("ContextConfig", "load_context_config"),
     "ctxguard.draft": ("Draft", "Stage"),
     "ctxguard.errors": ("BudgetExceededError", "CtxguardError"),
+    "ctxguard.history": ("Exchange", "exchanges"),
     "ctxguard.pii": ("mask_pii", "validate_no_pii"),
-    "ctxguard.policies": ("stabilize_context",),
+    "ctxguard.compat.pattern": ("stabilize_context",),
     "ctxguard.report": ("Report",),
     "ctxguard.stabilizer": ("Stabilized", "Stabilizer"),
     "ctxguard.tokens": ("TokenCounter",),

@@ -131,7 +131,10 @@ class StabilizerConfig(_Settings):
             with each call; None means: it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the budget that a cut frees down to.
+        target: share of the room that a cut frees down to; None means 0.4.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
+        digests: whether old outputs and arguments become digests before exchanges leave.
+        on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, to choose the encoding.
         provider: name of the provider whose rules the context must meet; None means none in particular.
@@ -141,7 +144,10 @@ class StabilizerConfig(_Settings):
     budget: int | str | None = None
     policy: str = "agent"
     keep_recent: Natural = 2
-    target: Annotated[float, Field(gt=0, le=1)] = 0.6
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    trail: Annotated[float, Field(ge=0, lt=1)] | None = None
+    digests: bool = True
+    on_overflow: Literal["raise", "bound"] = "raise"
     counter: str = "auto"
     model: str | None = None
     provider: str | None = None
@@ -166,7 +172,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 class ContextConfig(_Settings):
-    """Hold every setting. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
+    """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
 
     Attributes:
         max_tokens_per_file: tokens the view of one file may have.
@@ -270,7 +276,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
     Args:
         path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
             `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
-            `strategy`, `compaction` and `truncation`, which others use too, count where no other name stands beside.
+            `strategy`, `compaction` and `truncation`, which others use too, count only in a file of nothing else.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is unknown or out of range.
@@ -440,9 +446,9 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _home(name: str, model: type[BaseModel]) -> str:
-    """Return where a setting that stands outside of its section belongs; the empty text where it is of none."""
+    """Return the section a misplaced setting belongs to, or the empty string."""
     section = next((s for s, own in _SECTIONS.items() if name in own.model_fields), None)
-    return f"; it stands in the section {section!r}" if section and model is ContextConfig else ""
+    return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

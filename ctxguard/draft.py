@@ -1,34 +1,74 @@
-"""The context being drafted: what stages take and give, and what each of them has changed."""
+"""The context being drafted: what stages take and give, what each of them has changed, and what they may ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from threading import Thread
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ctxguard.artifacts import Artifact
-from ctxguard.drivers import Ask
-from ctxguard.errors import HistoryError
+from ctxguard.errors import HistoryError, SummarizerError
+from ctxguard.history import History
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
-__all__ = ["Action", "Change", "Cut", "Draft", "Stage", "StageResult", "stage_name"]
+__all__ = [
+    "Action",
+    "Ask",
+    "Change",
+    "Cut",
+    "Draft",
+    "Follower",
+    "IncrementalStage",
+    "Stage",
+    "StageResult",
+    "adrive",
+    "drive",
+    "follow",
+    "reads_only",
+    "refuse",
+    "stage_name",
+]
 
-Action = Literal["kept", "masked", "bounded", "summarised", "dropped", "repaired", "recalled"]
+Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped", "repaired", "recalled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the driver to call a function that a stage may not call itself: a summarizer, a store.
+
+    Attributes:
+        function: sync or async.
+        args: its arguments.
+        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
+        is_read: whether it only looks something up, so that it may be asked again at no cost and with no effect.
+    """
+
+    function: Callable[..., object]
+    args: tuple[object, ...] = ()
+    timeout: float | None = None
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Say where the window was last cut.
+    """Say where a prompt stopped extending the one before it.
+
+    The prompt before is the one that the last reply answered: that of the history up to it.
 
     Attributes:
-        at: position in the history of the artifact that hit the budget; everything older was sent before the cut.
-        position: position in the result from which it differs from what was sent before.
-        fresh: True where this very call made the cut, so that its prompt does not extend the previous one.
-        rebilled: tokens from `position` on, which no prompt cache can serve after the cut.
+        at: position in the history of the artifact that brought the cut about; what is older was sent before it.
+        position: position in the result from which it differs from what was sent before; its length where it does not.
+        fresh: True where this very call made the cut; False where an earlier one did, which still holds.
+        rebilled: tokens from `position` on, which no prompt cache can serve.
     """
 
     at: int
@@ -47,10 +87,28 @@ class Change:
     reason: str | Mapping[int, str] = ""
     otherwise: str = ""
     stage: str = ""
+    actions: Mapping[int, Action] = field(default_factory=dict)
 
     def why(self, artifact: Artifact) -> str:
         """Return the reason that was given for an artifact."""
         return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), self.otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Say what a window had left out when the last user message came: later cuts do not change it.
+
+    Attributes:
+        history: what the window follows; it may have grown since.
+        kept: numbers of the exchanges that had stayed among the first `end`.
+        end: see `kept`; all behind it were there.
+        reserved: tokens that the window keeps free for what is brought back.
+    """
+
+    history: History
+    kept: tuple[int, ...]
+    end: int
+    reserved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +120,8 @@ class Draft:
         budget: tokens that everything sent may take, `overhead` included.
         counter: counts artifacts.
         history: what came in, for stages and checks that look back.
+        authority: the system and task artifacts of the history, with their positions in it; None where nobody has
+            collected them.
         overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
@@ -69,16 +129,18 @@ class Draft:
         dry: whether this is a dry run, in which nothing may be written.
         masks: maskers of the stages so far, for whatever later stages write.
         detectors: what those maskers look for, for the check.
-        cut: the last cut, where a stage made one.
+        left_out: what a window had left out when the last user message came, where some of it may be brought back.
+        cut_at: position in the history of the artifact at which a stage last cut; None where none did. What was
+            written before it was written under another prompt.
         changes: what the stages have changed, in order.
         details: figures of a stage for the report, by stage name (scores, for example).
-        grown: the artifacts, and those of an earlier call that they are known to begin with, see `begins_with`.
     """
 
     artifacts: tuple[Artifact, ...]
     budget: int
     counter: ArtifactCounter
     history: tuple[Artifact, ...] = ()
+    authority: tuple[tuple[int, Artifact], ...] | None = None
     overhead: int = 0
     keep_recent: int = 2
     keep_task: bool = True
@@ -86,20 +148,10 @@ class Draft:
     dry: bool = False
     masks: tuple[Callable[[str], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
-    cut: Cut | None = None
+    left_out: LeftOut | None = None
+    cut_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
-    grown: tuple[tuple[Artifact, ...], tuple[Artifact, ...]] = ((), ())
-
-    @property
-    def begins_with(self) -> tuple[Artifact, ...]:
-        """Artifacts of an earlier call that these are known to begin with, the very objects; empty where none are.
-
-        What was remembered of them holds without another look. It is not known of artifacts that a stage put into the
-        draft by hand.
-        """
-        artifacts, earlier = self.grown
-        return earlier if artifacts is self.artifacts else ()
 
     @property
     def tokens(self) -> int:
@@ -119,7 +171,7 @@ class Draft:
         reason: str | Mapping[int, str] = "",
         otherwise: str = "",
         action: Action | None = None,
-        begins_with: tuple[Artifact, ...] = (),
+        actions: Mapping[int, Action] | None = None,
     ) -> Draft:
         """Return a draft with other artifacts; what became of each is worked out by identity.
 
@@ -130,7 +182,7 @@ class Draft:
             reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
             otherwise: why, for those that `reason` does not name.
             action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
-            begins_with: artifacts of an earlier call that the new ones are known to begin with.
+            actions: the same by `id()` of the artifact that was (or is new), where it is not the same for all.
 
         Raises:
             HistoryError: one of them is no artifact.
@@ -139,12 +191,14 @@ class Draft:
         now = self.artifacts
         if after is now or (len(after) == len(now) and all(map(is_, after, now))):
             return self
-        new = after[len(begins_with) :]
-        strange = next((kind for kind in set(map(type, new)) if not issubclass(kind, Artifact)), None)
+        strange = next((kind for kind in set(map(type, after)) if not issubclass(kind, Artifact)), None)
         if strange is not None:
             raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
-        change = Change(before=self.artifacts, after=after, action=action, reason=reason, otherwise=otherwise)
-        return replace(self, artifacts=after, grown=(after, begins_with), changes=(*self.changes, change))
+        return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
+
+    def changed(self, change: Change) -> Draft:
+        """Return the draft after a change that is known to be one: without the look at every artifact of `revise`."""
+        return replace(self, artifacts=change.after, changes=(*self.changes, change))
 
 
 StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
@@ -158,6 +212,162 @@ class Stage(Protocol):
         ...
 
 
-def stage_name(stage: Stage) -> str:
+class Follower(Protocol):
+    """Work out what a stage makes of a history while the history grows.
+
+    The session keeps it between calls. Whatever it remembers changes speed alone: what it gives for a history is what
+    a new one gives that takes all of it at once.
+    """
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+        """Take in the artifacts that come next in the stage's drafts, of which this is the latest."""
+        ...
+
+    def result(self, draft: Draft) -> StageResult:
+        """Return what the stage makes of a draft whose artifacts are all that were taken in, and no others."""
+        ...
+
+
+@runtime_checkable
+class IncrementalStage(Protocol):
+    """Say how a stage begins with a new conversation, so that a call costs what is new in it.
+
+    A stage without it is called with the whole draft each time.
+    """
+
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return a follower that has taken in nothing; the draft's settings hold for all drafts that it will see."""
+        ...
+
+
+def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
+    """Return what an incremental stage makes of one draft, by a follower that is thrown away."""
+    follower = stage.begin(draft)
+    follower.take(draft.artifacts, draft)
+    return follower.result(draft)
+
+
+def stage_name(stage: object) -> str:
     """Return what reports call a stage: its `name`, else its function's or class's."""
     return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)
+
+
+# -- drivers: they run a flow and answer what it asks for (sans-I/O, the pattern of httpx's auth flows) ------------
+
+Result = TypeVar("Result")
+Answer: TypeAlias = Callable[[Ask], object]
+
+
+def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
+    """Run a flow to its end, calling what it asks for; it is closed however that goes."""
+    call = answer or _call
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = call(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    finally:
+        flow.close()
+
+
+async def adrive(flow: Generator[Ask, object, Result]) -> Result:
+    """Run a flow to its end, awaiting what it asks for; it is closed however that goes, a cancellation included."""
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = await _acall(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    finally:
+        flow.close()
+
+
+def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
+    """Pass on what a flow only looks up; whatever else it asks for fails.
+
+    Raises:
+        SummarizerError: (inside the flow) for what would have an effect.
+    """
+    try:
+        ask = next(flow)
+        while True:
+            try:
+                reply = (yield ask) if ask.is_read else refuse(ask)
+            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(reply)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    finally:
+        flow.close()
+
+
+def refuse(_ask: Ask) -> object:
+    """Answer whatever a dry run asks for.
+
+    Raises:
+        SummarizerError: always.
+    """
+    raise SummarizerError("a dry run asks for nothing")
+
+
+def _call(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        raise SummarizerError(
+            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
+        )
+    if ask.timeout is None:
+        return _not_awaitable(ask.function(*ask.args))
+    return _not_awaitable(_begun(ask).result(ask.timeout))
+
+
+def _begun(ask: Ask) -> Future[object]:
+    """Call a function in a thread of its own, in the caller's context.
+
+    A pool would be joined when its event loop or the process ends: one function that hangs would keep both from ending.
+    """
+    future: Future[object] = Future()
+    run = copy_context().run
+
+    def call() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(run(ask.function, *ask.args))
+        except StopIteration as error:  # no asyncio future takes one: who awaits it would wait for ever
+            future.set_exception(RuntimeError(f"the function raised {error!r}"))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+            future.set_exception(error)
+
+    Thread(target=call, name="ctxguard-ask", daemon=True).start()
+    return future
+
+
+def _not_awaitable(reply: object) -> object:
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function gave an awaitable and stabilize() is not async; use astabilize()")
+    return reply
+
+
+async def _acall(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.wrap_future(_begun(ask)), ask.timeout)
+    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

@@ -1,74 +1,425 @@
-"""Take a history in: artifacts only, each an object of its own."""
+"""The one memory: what the calls of a conversation have worked out, kept from one to the next.
+
+A call is a function of the whole history. What makes it cheap is that histories grow at their end: a `Run` holds, for
+each stage of a chain, how far it has come, and goes on from there. `Runs` finds the run that a history continues: one
+match at the door, and nothing behind it remembers anything. What is remembered changes speed, never results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import is_
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from ctxguard.artifacts import Artifact
-from ctxguard.errors import HistoryError
-from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import (
+    Ask,
+    Cut,
+    Draft,
+    Follower,
+    IncrementalStage,
+    Stage,
+    StageResult,
+    adrive,
+    drive,
+    reads_only,
+    stage_name,
+)
+from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.history import AUTHORITY, is_synthetic
 
-__all__ = ["Intake"]
+if TYPE_CHECKING:
+    from ctxguard.adapting.protocol import Adapter
+    from ctxguard.report import Report
+
+    NativeAdapter = Adapter[list[object]]
+
+__all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
+
+_MOST_RUNS: Final = 128
+_MOST_ARTIFACTS: Final = 100_000
+"""Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
 
 
-class Intake:
-    """Check histories. What the last call of a session has shown to be in order is not looked at again."""
+class Outcome(NamedTuple):
+    """Hold what a chain made of a history, and where the prompt stopped extending the one before."""
 
-    def __init__(self) -> None:
-        self._seen: PrefixMemory[set[int]] = PrefixMemory()
+    draft: Draft
+    cut: Cut | None
 
-    def take(self, artifacts: Iterable[Artifact]) -> tuple[tuple[Artifact, ...], tuple[Artifact, ...]]:
-        """Return a history as a tuple, and an earlier one that it is known to begin with, or an empty one.
 
-        What stands in it twice as one object is copied: decisions go by identity.
+@dataclass(slots=True)
+class _Slot:
+    """Hold one stage of a chain, and how far it has come in one conversation.
+
+    Attributes:
+        stage: the stage.
+        follower: what works out an incremental stage's results; None before the first call, and for all others.
+        taken: artifacts that the follower has taken in.
+        masks: the maskers that were in force when it began.
+        given: what the stage was given in its last call.
+        gave: what it gave.
+    """
+
+    stage: Stage
+    follower: Follower | None = None
+    taken: int = 0
+    masks: tuple[Callable[[str], str], ...] = ()
+    given: tuple[Artifact, ...] = ()
+    gave: tuple[Artifact, ...] = ()
+
+    def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
+        """Return what the stage makes of a draft, and how many leading artifacts of it are those of its last call.
+
+        Args:
+            draft: what it is given.
+            same: how many leading artifacts of the draft are those that it was given in its last call.
+        """
+        is_continued = self.follower is not None and same >= self.taken and self.masks == draft.masks
+        outcome = self._followed(draft, is_continued=is_continued)
+        after = (yield from outcome) if isinstance(outcome, Generator) else outcome
+        after = _require_draft(after, self.stage)
+        same_after = self._same_after(draft, after, same, is_continued=is_continued)
+        self.given, self.gave = draft.artifacts, after.artifacts
+        return _with_stage_named(after, len(draft.changes), self.stage), same_after
+
+    def _followed(self, draft: Draft, *, is_continued: bool) -> StageResult:
+        if not isinstance(self.stage, IncrementalStage):
+            return self.stage(draft)
+        if not is_continued or self.follower is None:
+            self.follower, self.taken, self.masks = self.stage.begin(draft), 0, draft.masks
+        self.follower.take(draft.artifacts[self.taken :], draft)
+        self.taken = len(draft.artifacts)
+        return self.follower.result(draft)
+
+    def _same_after(self, draft: Draft, after: Draft, same: int, *, is_continued: bool) -> int:
+        if after.artifacts is draft.artifacts and self.gave is self.given:
+            return same
+        if is_continued and getattr(self.follower, "only_appends", False):
+            return len(self.gave)
+        return _common_prefix(self.gave, after.artifacts)
+
+
+class Run:
+    """Hold one conversation on its way through one chain: the history so far, and how far each stage has come.
+
+    Args:
+        stages: the chain.
+        blank: a draft with the settings that hold for the whole conversation, and no artifacts.
+        key: tells runs of different chains and settings apart.
+    """
+
+    def __init__(self, stages: Sequence[Stage], blank: Draft, key: Hashable = None) -> None:
+        self.stages = tuple(stages)
+        self.blank = blank
+        self.key = key
+        self.given: list[Artifact] = []
+        self.history: list[Artifact] = []
+        self._ids: set[int] = set()
+        self._replies: list[int] = []
+        self._authority: list[tuple[int, Artifact]] = []
+        self._sent: dict[int, tuple[Artifact, ...]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew: a call that failed may have left stages at different places."""
+        self._slots = [_Slot(stage) for stage in self.stages]
+        self._done = 0
+
+    def extend(self, artifacts: Iterable[Artifact]) -> None:
+        """Take in what comes next in the history.
+
+        An object that stands in the history already is copied: what becomes of artifacts is told by identity.
 
         Raises:
-            HistoryError: it is no iterable, or an item is no artifact.
+            HistoryError: an item is not an artifact.
         """
+        for artifact in artifacts:
+            position = len(self.history)
+            if not isinstance(artifact, Artifact):
+                raise HistoryError(
+                    f"expected an Artifact, got {type(artifact).__name__}; native messages go through an adapter "
+                    "(ctxguard_openai.stabilize_messages for a list of dicts)",
+                    position=position,
+                )
+            own = replace(artifact) if id(artifact) in self._ids else artifact
+            self._ids.add(id(own))
+            self.given.append(artifact)
+            self.history.append(own)
+            if own.kind is Kind.ASSISTANT:
+                self._replies.append(position)
+            elif own.kind in AUTHORITY:
+                self._authority.append((position, own))
+
+    def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, Outcome]:
+        """Run the chain over the history; what needs I/O is asked for."""
+        before = yield from self._sent_before()
+        draft = yield from self._drafted(len(self.history), dry=dry)
+        self._remember(len(self.history), draft.artifacts)
+        return Outcome(draft, self._cut(draft, before))
+
+    def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
+        history = tuple(self.history[:end])
+        authority = tuple(each for each in self._authority if each[0] < end)
+        draft = replace(self.blank, artifacts=history, history=history, authority=authority, dry=dry)
+        same, self._done = self._done, end
         try:
-            history = tuple(artifacts)
-        except TypeError:
-            raise HistoryError(f"a list of artifacts is wanted, not {type(artifacts).__name__}") from None
-        found = self._seen.find(history)
-        # a set that has grown since then belongs to another continuation
-        begin, known = (found.length, found.value) if found and len(found.value) == found.length else (0, set())
-        _check_types(history, begin)
-        fresh = set(map(id, history[begin:]))
-        # another thread may have put its own into the set by now, so its size says nothing
-        if len(fresh) != len(history) - begin or not known.isdisjoint(fresh):
-            return _told_apart(history), ()
-        known |= fresh
-        if begin < len(history):
-            self._seen.keep(history, known, after=found)
-        return history, cast("tuple[Artifact, ...]", found.items) if found else ()
+            for slot in self._slots:
+                draft, same = yield from slot.run(draft, same)
+        except BaseException:
+            self._forget()
+            raise
+        return draft
+
+    def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
+        """Return what was sent for the last reply; None where there was none, or that call could not be made."""
+        end = self._replies[-1] if self._replies else 0
+        if not end or end in self._sent:
+            return self._sent.get(end)
+        run = self
+        if self._done > end:
+            run = Run(self.stages, self.blank)
+            run.extend(self.history[:end])
+        try:
+            draft = yield from reads_only(run._drafted(end, dry=True))
+        except Exception:  # noqa: BLE001 - that a call was refused then says nothing about this one
+            return None
+        self._remember(end, draft.artifacts)
+        return draft.artifacts
+
+    def _remember(self, end: int, artifacts: tuple[Artifact, ...]) -> None:
+        latest = list(self._sent.items())[-1:]  # of a call that is made again the one before is asked for, too
+        self._sent = {**dict(latest), end: artifacts}
+
+    def _cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
+        now = draft.artifacts
+        same = len(now) if before is None else _equal_prefix(before, now)
+        if before is not None and same < len(before):
+            reply = self._replies[-1]
+            at = reply if draft.cut_at is None else max(reply, draft.cut_at)
+            return Cut(at, same, fresh=True, rebilled=draft.counter.artifacts(now[same:]))
+        return None if draft.cut_at is None else Cut(draft.cut_at, len(now), fresh=False, rebilled=0)
 
 
-def _check_types(history: Sequence[object], begin: int) -> None:
-    for position, artifact in enumerate(history[begin:], begin):
-        if not isinstance(artifact, Artifact):
-            raise HistoryError(
-                f"an Artifact is wanted, not {type(artifact).__name__}; native messages go through an adapter "
-                "(ctxguard_openai.stabilize_messages for a list of dicts)",
-                position=position,
-            )
+def _require_draft(outcome: object, stage: Stage) -> Draft:
+    if isinstance(outcome, Draft):
+        return outcome
+    if isinstance(outcome, Coroutine):
+        outcome.close()
+    raise ConfigError(
+        f"the stage {stage_name(stage)} returned {type(outcome).__name__}, not a Draft; it returns draft.revise(…), "
+        "and yields Ask(function, args) for what is async",
+        setting="stages",
+    )
 
 
-def _told_apart(history: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
-    times: dict[int, int] = {}
-    distinct = []
-    for artifact in history:
-        time = times[id(artifact)] = times.get(id(artifact), -1) + 1
-        distinct.append(_copy(artifact, time) if time else artifact)
-    return tuple(distinct)
+def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
+    """Return the draft with the changes from a position on named for their stage."""
+    if len(draft.changes) == begin:
+        return draft
+    name = stage_name(stage)
+    changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[begin:])
+    return replace(draft, changes=draft.changes[:begin] + changes)
 
 
-def _copy(artifact: Artifact, time: int) -> Artifact:
-    """Return the same copy at every call, so that the stages know it again."""
-    key = (Intake, time)
-    known = artifact.memo.get(key)
-    if known is None:
-        known = replace(artifact)
-        artifact.memo.keep(key, known)
-    return known  # type: ignore[return-value]  # only artifacts stand under such a key
+def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
+    """Return how many leading artifacts are the very same objects."""
+    if all(map(is_, ones, others)):
+        return min(len(ones), len(others))
+    return next(n for n, (one, other) in enumerate(zip(ones, others, strict=False)) if one is not other)
+
+
+def _equal_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
+    """Return how many leading artifacts are equal."""
+    same = 0
+    for one, other in zip(ones, others, strict=False):
+        if one is not other and one != other and not _is_same_summary(one, other):
+            return same
+        same += 1
+    return same
+
+
+def _is_same_summary(one: Artifact, other: Artifact) -> bool:
+    """Tell whether two summaries stand for the same: one that is not known any more is not asked for to compare it."""
+    return one.id is not None and one.id == other.id and one.source is None and is_synthetic(one)
+
+
+class Runs:
+    """Remember runs, and find the one that a history continues. Safe for many threads: who takes a run has it alone.
+
+    Copies and pickles start with none.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Run] = []
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Runs], tuple[()]]:
+        return Runs, ()
+
+    def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
+        """Return the longest run that a history begins with, by identity or else by equality; it is let go of.
+
+        Args:
+            history: the artifacts.
+            key: of the chain and its settings.
+        """
+        with self._lock:
+            known = [run for run in self._kept if run.key == key and 0 < len(run.given) <= len(history)]
+            known.sort(key=lambda run: len(run.given), reverse=True)
+            for is_same in (_is_same, _is_equal):
+                for run in known:
+                    last = len(run.given) - 1
+                    if is_same(run.given[last:], history[last : last + 1]) and is_same(run.given, history):
+                        self._kept.remove(run)
+                        return run
+        return None
+
+    def keep(self, run: Run) -> None:
+        """Remember a run; the least recently used ones make room."""
+        with self._lock:
+            self._kept.append(run)
+            size = sum(len(run.given) for run in self._kept)
+            while len(self._kept) > 1 and (size > _MOST_ARTIFACTS or len(self._kept) > _MOST_RUNS):
+                size -= len(self._kept.pop(0).given)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+
+
+def _is_same(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
+    return all(map(is_, ones, others))
+
+
+def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
+    return all(one is other or one == other for one, other in zip(ones, others, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Stabilized:
+    """Hold the result: the context and the report on how it came about."""
+
+    artifacts: list[Artifact]
+    report: Report
+
+    def _repr_html_(self) -> str:
+        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
+        return (
+            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Hold what a session would send now.
+
+    Attributes:
+        artifacts: the context.
+        messages: the same as native messages; the artifacts themselves where the session was given artifacts.
+        report: what was done and why.
+    """
+
+    artifacts: list[Artifact]
+    messages: object
+    report: Report
+
+
+class Session:
+    """Stabilize one conversation that is appended to; a call costs what is new in it. Made by `Stabilizer.session`.
+
+    Args:
+        stages: the chain.
+        start: begins a run of a chain.
+        judge: runs the chain over what a run has taken in, and judges the result.
+        adapter: reads and writes native messages; None means the installed one that knows the first message.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        start: Callable[[Sequence[Stage]], Run],
+        judge: Callable[[Run], Generator[Ask, object, Stabilized]],
+        adapter: NativeAdapter | None = None,
+    ) -> None:
+        self.adapter = adapter
+        self._stages = stages
+        self._start = start
+        self._judge = judge
+        self._messages: list[object] = []
+        self._run: Run | None = None
+
+    def append(self, message: object) -> None:
+        """Take in the next message of the conversation.
+
+        Args:
+            message: an artifact, or a message of an installed adapter, which is found at the first one.
+
+        Raises:
+            AdapterError: no installed adapter knows it.
+            HistoryError: it cannot be read.
+        """
+        self.extend((message,))
+
+    def extend(self, messages: Iterable[object]) -> None:
+        """Take in the next messages of the conversation, see `append`."""
+        new = list(messages)
+        if not new:
+            return
+        run = self._run or self._begin(new)
+        if self.adapter is None:
+            run.extend(cast("list[Artifact]", new))
+        elif getattr(self.adapter, "reads_one_by_one", False):
+            run.extend(self.adapter.read(new))
+        else:  # what a message is read as depends on those around it
+            read = self.adapter.read([*self._messages, *new])
+            if not _is_equal(run.given, read):
+                run = self._run = Run(run.stages, run.blank)
+            run.extend(read[len(run.given) :])
+        self._messages += new
+
+    def _begin(self, messages: list[object]) -> Run:
+        if messages and self.adapter is None and not isinstance(messages[0], Artifact):
+            self.adapter = _adapter_of(messages)
+        stages = self._stages
+        if self.adapter is not None:
+            from ctxguard.adapting.protocol import chain_for
+
+            stages = chain_for(self.adapter, stages)
+        self._run = self._start(stages)
+        return self._run
+
+    def context(self) -> Context:
+        """Return what would be sent now. What was appended stays as it was.
+
+        Raises:
+            BudgetExceededError: what must stay does not fit.
+        """
+        return self._written(drive(self._judge(self._run or self._begin([]))))
+
+    async def acontext(self) -> Context:
+        """Do what `context` does where summarizers or stores are async."""
+        return self._written(await adrive(self._judge(self._run or self._begin([]))))
+
+    def _written(self, result: Stabilized) -> Context:
+        if self.adapter is None:
+            return Context(result.artifacts, result.artifacts, result.report)
+        return Context(result.artifacts, self.adapter.write(self._messages, result.artifacts), result.report)
+
+
+def _adapter_of(messages: list[object]) -> NativeAdapter:
+    from ctxguard.adapting.registry import adapter_names, detect_adapter
+    from ctxguard.errors import AdapterError
+
+    adapter = detect_adapter(messages)
+    if adapter is None:
+        raise AdapterError(
+            f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(adapter_names())}"
+        )
+    return cast("NativeAdapter", adapter)

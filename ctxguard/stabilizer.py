@@ -1,43 +1,33 @@
 """The one loop: stages make a draft, checks judge it, the report tells what happened.
 
 The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` run it by the two drivers of `ctxguard.drivers`.
+`Stabilizer.astabilize` run it by the two drivers in `ctxguard.draft`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Stage, stage_name
-from ctxguard.drivers import Ask, adrive, drive, refuse
-from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
+from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
+from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
-from ctxguard.session import Intake
+from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check, ProviderProfile
+    from ctxguard.session import NativeAdapter
+    from ctxguard.stages.stable_window import OnOverflow
 
-__all__ = ["Ask", "Draft", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stabilized:
-    """Hold the result: the context and the report on how it came about."""
-
-    artifacts: list[Artifact]
-    report: Report
-
-    def _repr_html_(self) -> str:
-        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
-        return (
-            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
-        )
+__all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
 
 OnFailure = Literal["report", "raise"]
@@ -53,7 +43,13 @@ class Stabilizer:
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
+        target: share of the room that a cut frees down to; None means 0.4. The lower, the rarer the cuts. The room is
+            what system, task and the last user message leave of the budget. This setting and the four below are those
+            of the default chain's `StableWindow`, which documents them.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
+        digests: whether old outputs and arguments become digests before exchanges leave.
+        weights: how much exchanges weigh against leaving, by who begins them.
+        on_overflow: what happens where what must stay does not fit: `raise`, or `bound` what people said, too.
         provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
             want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
@@ -80,7 +76,11 @@ class Stabilizer:
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
         keep_task: bool = True,
-        target: float = 0.6,
+        target: float | None = None,
+        trail: float | None = None,
+        digests: bool = True,
+        weights: Mapping[str, float] | None = None,
+        on_overflow: OnOverflow = "raise",
         provider: str | None = None,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,
@@ -89,13 +89,13 @@ class Stabilizer:
         on_failure: OnFailure = "report",
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
-        from ctxguard.policies import agent_stages
 
         self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
-        wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
+        window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
+        wanted = callables(agent_stages(**window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
@@ -107,7 +107,7 @@ class Stabilizer:
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
-        self._intake = Intake()
+        self._runs = Runs()
 
     @classmethod
     def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
@@ -121,9 +121,21 @@ class Stabilizer:
         Raises:
             ConfigError: no such policy or setting.
         """
-        from ctxguard.policies import from_policy
-
-        return from_policy(policy, budget=budget, **settings)
+        if policy not in POLICIES:
+            raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
+        stages_of = POLICIES[policy]
+        own = set(inspect.signature(stages_of).parameters)
+        own = own - {"window"} | WindowOptions.__annotations__.keys() if "window" in own else own
+        general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
+        unknown = sorted(set(settings) - own - general)
+        if unknown:
+            raise ConfigError(
+                f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
+                setting=unknown[0],
+            )
+        chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
+        rest = {name: value for name, value in settings.items() if name in general and name not in own}
+        return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
@@ -136,9 +148,12 @@ class Stabilizer:
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
-        from ctxguard.policies import from_config
+        from ctxguard.config import load_context_config
 
-        return from_config(path, **settings)
+        chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
+        if chosen["budget"] is None:
+            raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+        return cls.from_policy(**chosen)
 
     def stabilize(
         self,
@@ -161,8 +176,7 @@ class Stabilizer:
             HistoryError: an item is no artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
-        flow = self._flow(artifacts, tools, overhead, window)
-        return drive(flow)
+        return drive(self._flow(artifacts, tools, overhead, window))
 
     async def astabilize(
         self,
@@ -173,8 +187,7 @@ class Stabilizer:
         window: int | None = None,
     ) -> Stabilized:
         """Do what `stabilize` does where summarizers or stores are async."""
-        flow = self._flow(artifacts, tools, overhead, window)
-        return await adrive(flow)
+        return await adrive(self._flow(artifacts, tools, overhead, window))
 
     def plan(
         self,
@@ -188,8 +201,27 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        flow = self._flow(artifacts, tools, overhead, window, dry=True)
-        return drive(flow, answer=refuse).report
+        run = self._run(self.stages, tools, overhead, window)
+        run.extend(_require_iterable(artifacts))
+        return drive(self._judged(run, dry=True), answer=refuse).report
+
+    def session(
+        self,
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+        adapter: NativeAdapter | None = None,
+    ) -> Session:
+        """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
+
+        Args:
+            tools: tool schemas that are sent along, to be counted.
+            overhead: tokens sent beside artifacts and tools.
+            window: the model's context window in tokens, where the budget is a share of it.
+            adapter: reads and writes native messages; None means the installed one that knows the first message.
+        """
+        return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, the reserve taken off.
@@ -217,35 +249,73 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None,
         overhead: int,
         window: int | None,
-        *,
-        dry: bool = False,
     ) -> Generator[Ask, object, Stabilized]:
-        history, begins_with = self._intake.take(artifacts)
-        draft = Draft(
-            artifacts=history,
+        history = tuple(_require_iterable(artifacts))
+        blank = self._blank(tools, overhead, window)
+        key = (self.stages, blank)
+        run = self._runs.take(history, key) or Run(self.stages, blank, key)
+        run.extend(history[len(run.given) :])
+        result = yield from self._judged(run)
+        self._runs.keep(run)
+        return replace(result, artifacts=_of_caller(result.artifacts, run, history))
+
+    def _run(
+        self,
+        stages: Sequence[Stage],
+        tools: Sequence[Mapping[str, object]] | None,
+        overhead: int,
+        window: int | None,
+    ) -> Run:
+        """Return a run of a chain, for one conversation, that has taken in nothing."""
+        return Run(stages, self._blank(tools, overhead, window))
+
+    def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
+        return Draft(
+            artifacts=(),
             budget=self.budget_for(window),
             counter=self.counter,
-            history=history,
-            grown=(history, begins_with),
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
             calibrate=self.calibrate,
-            dry=dry,
         )
-        for stage in self.stages:
-            before = len(draft.changes)
-            outcome = stage(draft)
-            draft = (yield from outcome) if isinstance(outcome, Generator) else outcome
-            draft = _named(_drafted(draft, stage), before, stage)
+
+    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+        """Run a chain over what a run has taken in so far, and judge the result by the checks."""
+        draft, cut = yield from run.stabilized(dry=dry)
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft, tokens)
         results = tuple(CheckResult(check.name, tuple(check(draft))) for check in self.checks)
-        report = Report(draft, tokens_after=tokens, checks=results)
+        report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
+
+
+def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
+    try:
+        iter(artifacts)
+    except TypeError:
+        raise HistoryError(f"expected a list of artifacts, got {type(artifacts).__name__}") from None
+    return artifacts
+
+
+def _of_caller(artifacts: list[Artifact], run: Run, history: Sequence[Artifact]) -> list[Artifact]:
+    """Return the result in terms of the caller's own objects, where the run was found by equality.
+
+    Parsed requests are new objects in each call; what was worked out for their equals holds for them.
+    """
+    if all(map(is_, run.given, history)):
+        return artifacts
+    own = {id(known): artifact for known, artifact in zip(run.history, history, strict=True) if known is not artifact}
+    return [_in_place_of(artifact, own.get(id(artifact.root))) for artifact in artifacts]
+
+
+def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
+    if own is None:
+        return artifact
+    return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
 
 
 def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
@@ -266,26 +336,6 @@ def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
     if origin is None or origin.token_count is None or artifact.token_count is not None:
         return artifact
     return replace(artifact, token_count=counter.artifact(artifact))
-
-
-def _drafted(outcome: object, stage: Stage) -> Draft:
-    if isinstance(outcome, Draft):
-        return outcome
-    if isinstance(outcome, Coroutine):
-        outcome.close()
-    raise ConfigError(
-        f"the stage {stage_name(stage)} gave {type(outcome).__name__}, not a Draft; it returns draft.revise(…), "
-        "and yields Ask(function, args) for what is async",
-        setting="stages",
-    )
-
-
-def _named(draft: Draft, before: int, stage: Stage) -> Draft:
-    if len(draft.changes) == before:
-        return draft
-    name = stage_name(stage)
-    changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[before:])
-    return replace(draft, changes=draft.changes[:before] + changes)
 
 
 def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:

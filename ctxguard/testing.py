@@ -24,9 +24,11 @@ try:
 except ImportError as error:  # pragma: no cover - hypothesis is always there where our own tests run
     raise ImportError("ctxguard.testing needs Hypothesis: pip install 'ctxguard-stabilizer[testing]'") from error
 
-from ctxguard.adapting.adapter import Adapter, stabilize_native
-from ctxguard.artifacts import Artifact, Kind, ToolCall, pair
+from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.adapting.protocol import Adapter
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import AdapterError, BudgetExceededError
+from ctxguard.history import pair
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Kind, Lifetime, Part, ToolCall, exchanges
-from ctxguard.artifacts import pair, whole_until
 from ctxguard.errors import ConfigError, CtxguardError, HistoryError
+from ctxguard.history import pair, whole_until
 from ctxguard.testing import broken_histories, histories
 
 

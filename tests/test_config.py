@@ -128,12 +128,12 @@ def test_unknown_name_in_a_section_is_refused_with_the_nearest_of_that_section()
 
 
 def test_a_setting_outside_of_its_section_is_told_where_it_stands(monkeypatch):
-    with pytest.raises(ConfigError, match="unknown setting 'budget'; it stands in the section 'stabilizer'"):
+    with pytest.raises(ConfigError, match="unknown setting 'budget'; it belongs in the section 'stabilizer'"):
         ContextConfig(budget=4_000)
-    with pytest.raises(ConfigError, match="unknown setting 'max_tokens'; it stands in the section 'compaction'"):
+    with pytest.raises(ConfigError, match="unknown setting 'max_tokens'; it belongs in the section 'compaction'"):
         ContextConfig(max_tokens=4_000)
     monkeypatch.setenv("CTXGUARD_BUDGET", "4000")
-    with pytest.raises(ConfigError, match="CTXGUARD_BUDGET: unknown setting 'budget'; it stands in the section 'stab"):
+    with pytest.raises(ConfigError, match="CTXGUARD_BUDGET: unknown setting 'budget'; it belongs in the section 'stab"):
         load_context_config()
 
 

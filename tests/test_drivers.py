@@ -10,12 +10,12 @@ import threading
 
 import pytest
 
-from ctxguard.drivers import Ask, adrive, drive
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import SummarizerError
 
 HANGS = """
 import asyncio, sys, time
-from ctxguard.drivers import Ask, adrive, drive
+from ctxguard.draft import Ask, adrive, drive
 
 def flow(timeout):
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ctxguard.adapting import adapter as core
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
 from ctxguard.adapting.editing import are_same_objects
+from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory
 from ctxguard.errors import HistoryError
@@ -164,14 +165,14 @@ async def astabilize_request(
 
 def _request(
     request: Mapping[str, object], *, incremental: bool
-) -> tuple[str, core.Adapter[Any], Request[Sequence[Mapping[str, object]]]]:
+) -> tuple[str, Adapter[Any], Request[Sequence[Mapping[str, object]]]]:
     """Return under which key a request holds its history, what reads that, and the request taken apart."""
     key = next((key for key in ("messages", "input") if isinstance(request, Mapping) and key in request), None)
     if key is None:
         raise HistoryError(
             "expected a request, a dict with 'messages' or 'input'; a list of messages goes to stabilize_messages"
         )
-    adapter: core.Adapter[Any] = OpenAIAdapter() if key == "messages" else ResponsesAdapter(incremental=incremental)
+    adapter: Adapter[Any] = OpenAIAdapter() if key == "messages" else ResponsesAdapter(incremental=incremental)
     history = request[key]
     native = [{"role": "user", "content": history}] if isinstance(history, str) else history
     taken = (key, "tools", "instructions")

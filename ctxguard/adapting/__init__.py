@@ -2,7 +2,8 @@
 
 | module | what it holds |
 |---|---|
-| `adapter` | the `Adapter` protocol, and the one path on which a native history is stabilized |
+| `protocol` | the `Adapter` protocol |
+| `adapter` | the one path on which a native history is stabilized |
 | `request` | what is sent beside a history: instructions, tool and output schemas |
 | `registry` | finds the installed adapters by name or by the look of a history |
 | `message_view` | `MessageView`: which texts, calls and ids a message holds, and where |
@@ -20,7 +21,6 @@
 from __future__ import annotations
 
 from ctxguard.adapting.adapter import (
-    Adapter,
     astabilize_native,
     astabilize_request,
     stabilize_native,
@@ -29,6 +29,7 @@ from ctxguard.adapting.adapter import (
 from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, text_reader, with_titles
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.registry import adapter_names, detect_adapter, find_adapter
 from ctxguard.adapting.request import Request

@@ -1,24 +1,20 @@
-"""The `Adapter` protocol, and the one path on which every adapter stabilizes a native history."""
+"""The one path on which every adapter stabilizes a native history."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, TypeVar
 
+from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Beside, Request
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilized, Stabilizer
 
-if TYPE_CHECKING:
-    from ctxguard.draft import Stage
-
 __all__ = [
-    "Adapter",
     "astabilize_native",
     "astabilize_request",
     "require_stabilizer",
@@ -28,43 +24,6 @@ __all__ = [
 ]
 
 Native = TypeVar("Native")
-
-
-@runtime_checkable
-class Adapter(Protocol[Native]):
-    """Look at native messages as artifacts, and write changed artifacts back. Messages are never rebuilt.
-
-    An adapter may also have a `last_stage`, for a provider that refuses what a chain may leave (an empty message). It
-    runs behind every chain, so that what it changes is counted and reported.
-
-    Attributes:
-        name: The name that `--adapter` and reports use.
-    """
-
-    name: str
-
-    def read(self, native: Native) -> list[Artifact]:
-        """Return the artifacts of a history without changing it.
-
-        Args:
-            native: The history in the framework's own messages.
-
-        Returns:
-            The artifacts; the adapter notes in `source` where each came from. A message that was read before gives the
-            very same artifact, by which a stabilizer finds what it worked out in earlier calls.
-
-        Raises:
-            HistoryError: The history is not of the adapter's format; the error names the message at fault.
-        """
-        ...
-
-    def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
-        """Return the history of these artifacts: the same message objects, except for those changed or added."""
-        ...
-
-    def detects(self, native: object) -> bool:
-        """Tell whether a history looks like one of this adapter's format."""
-        ...
 
 
 def stabilize_request(
@@ -188,7 +147,7 @@ class _Call(Generic[Native]):
         require_stabilizer(stabilizer)
         beside = Beside.of(request, stabilizer, is_editable=is_editable)
         artifacts = adapter.read(request.messages)
-        chain = with_adapter_stages(stabilizer, adapter, artifacts, keep_thinking=keep_thinking)
+        chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
         if beside.artifact is not None:
             artifacts = [beside.artifact, *artifacts]
         return cls(adapter, request, chain, artifacts, beside)
@@ -217,41 +176,15 @@ def require_stabilizer(given: object) -> Stabilizer:
 
 
 def with_adapter_stages(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native] | None,
-    artifacts: Sequence[Artifact],
-    *,
-    keep_thinking: bool = False,
+    stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all caches.
-
-    That is `DropStaleThinking` where the history holds signed thinking, and the adapter's own `last_stage`.
+    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory.
 
     Args:
         stabilizer: The stabilizer with the chain.
         adapter: The adapter that read the history, or None where it came as artifacts.
-        artifacts: The history.
         keep_thinking: Keep signed thinking from before a cut.
     """
-    last: Stage | None = getattr(adapter, "last_stage", None)
-    behind = [] if last is None else [last]
-    if not keep_thinking and any(map(_holds_signed_thinking, artifacts)):
-        behind.insert(0, _drop_stale_thinking())
-    if not behind:
-        return stabilizer
     chain = copy.copy(stabilizer)
-    chain.stages = (*stabilizer.stages, *behind)
+    chain.stages = chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking)
     return chain
-
-
-# one for all calls: a stabilizer knows by its stages which call goes on from which
-@lru_cache(maxsize=1)
-def _drop_stale_thinking() -> Stage:
-    from ctxguard.stages import DropStaleThinking
-
-    return DropStaleThinking()
-
-
-def _holds_signed_thinking(artifact: Artifact) -> bool:
-    # most contents are plain strings, and this is asked of every artifact of every call
-    return type(artifact.content) is tuple and any(part.signed for part in artifact.content)

@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from ctxguard.adapting.adapter import Adapter
 from ctxguard.adapting.fields import is_list
+from ctxguard.adapting.protocol import Adapter
 from ctxguard.errors import AdapterError
 
 __all__ = ["OBJECT_ADAPTERS", "adapter_names", "detect_adapter", "find_adapter"]

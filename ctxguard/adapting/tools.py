@@ -75,7 +75,7 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
         arguments: What the model wrote, as JSON text or as an object; the result is of the same type.
         vault: The vault of the session whose `MaskPII` wrote the placeholders.
     """
-    from ctxguard.pii.unmasking import restore_arguments
+    from ctxguard.pii.mask.unmask import restore_arguments
 
     if isinstance(arguments, str):
         return cast("Arguments", restore_arguments(arguments, vault).text)
@@ -90,7 +90,7 @@ def require_vault(given: object) -> SessionVault:
     Raises:
         ConfigError: The value is something else, such as the vault of all sessions.
     """
-    from ctxguard.pii.settings import session_vault
+    from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))
     if vault is None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.history import asked_by_user, recent_messages
 from ctxguard.report import Finding
 
 __all__ = ["RecentKept"]
+
+_MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
+_STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{13}\]\n")
+"""First line of what stages write in the user's role. A user who copies one is not missed by this check: the stages
+compare the digest, and keep what does not match it."""
 
 
 class RecentKept:
@@ -22,15 +29,27 @@ class RecentKept:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
-        wanted = recent_messages(draft.history, draft.keep_recent)
-        last_user = next((a for a in reversed(draft.history) if asked_by_user(a)), None)
-        if last_user is not None and not any(a is last_user for a in wanted):
-            wanted.append(last_user)
+        wanted = _latest(draft.history, draft.keep_recent)
         there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)
         for artifact in wanted:
             if id(artifact.root) not in there:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
+
+
+def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
+    """Return the latest `keep` messages and the last one of the user's; what stages wrote counts as neither."""
+    latest: list[Artifact] = []
+    last_user: Artifact | None = None
+    for artifact in reversed(history):
+        if artifact.kind in _MESSAGES and not _STAGE_WROTE.match(artifact.text):
+            if len(latest) < keep:
+                latest.append(artifact)
+            if artifact.kind is Kind.USER:
+                last_user = artifact
+        if last_user is not None and len(latest) >= keep:
+            break
+    return latest if last_user is None or any(a is last_user for a in latest) else [*latest, last_user]
 
 
 def _rightly_gone(draft: Draft) -> set[int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.report import Finding
 
 __all__ = ["SystemIntact"]
@@ -21,15 +20,13 @@ class SystemIntact:
 
     name = "SystemIntact"
 
-    def __init__(self) -> None:
-        self._standing: PrefixMemory[tuple[int, ...]] = PrefixMemory()
-
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
         there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
         latest = dict.fromkeys(AUTHORITY, -1)
-        for position in self._positions(draft.history):
-            artifact = draft.history[position]
+        for position, artifact in _authority(draft):
+            if artifact.lifetime is not None:
+                continue
             path = f"history[{position}]"
             if id(artifact.root) not in there:
                 yield Finding(f"a {artifact.kind} artifact is missing", path)
@@ -41,18 +38,11 @@ class SystemIntact:
                 yield Finding(f"a {artifact.kind} artifact lost its order", path)
             latest[artifact.kind] = max(latest[artifact.kind], place)
 
-    def _positions(self, history: tuple[Artifact, ...]) -> tuple[int, ...]:
-        """Return where artifacts stand that must be in the result; only what is new in the session is looked at."""
-        found = self._standing.find(history)
-        begin, positions = (found.length, found.value) if found else (0, ())
-        positions += tuple(
-            position
-            for position, artifact in enumerate(history[begin:], begin)
-            if artifact.kind in AUTHORITY and artifact.lifetime is None
-        )
-        if begin < len(history):
-            self._standing.keep(history, positions, after=found)
-        return positions
+
+def _authority(draft: Draft) -> Iterable[tuple[int, Artifact]]:
+    if draft.authority is not None:
+        return draft.authority
+    return ((position, artifact) for position, artifact in enumerate(draft.history) if artifact.kind in AUTHORITY)
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:

@@ -1,13 +1,14 @@
 """Compact a history: a summary in place of what is old, the rest as it was.
 
-A fold like `StableWindow`'s: the same history is cut at the same places in every call and every process, whatever the
-summaries say, because the fold counts a fixed allowance for them.
+As with `StableWindow`, the same history is cut at the same places in every call and every process, whatever the
+summaries say, because a fixed allowance is counted for them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
@@ -15,19 +16,17 @@ from pydantic import BaseModel
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.compaction.fold import Fold, FoldedHistory
 from ctxguard.compaction.native import read_native, write_native
+from ctxguard.compaction.plan import CompactionPlan
 from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
+from ctxguard.compaction.summarizers import model_summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
-from ctxguard.draft import Draft
-from ctxguard.drivers import Ask
+from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.history import SUMMARY
+from ctxguard.history import SUMMARY, leading_records, write_record
 from ctxguard.settings import OfOneProcess, instance, opened
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages.cuts import with_cut
-from ctxguard.stages.growing import Followed
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
 
@@ -66,10 +65,13 @@ class CompactionResult(BaseModel):
 OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
 
 
-def _asked(summarizer: Summarizer | None) -> Summarizer | None:
+def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
+    if isinstance(summarizer, str):
+        return model_summarizer(summarizer)
     if summarizer is not None and not callable(summarizer):
         raise ConfigError(
-            f"summarizer is a function from a prompt to a summary, not {type(summarizer).__name__}; of a model make "
+            f"summarizer is a function from a prompt to a summary or the name of a model, not "
+            f"{type(summarizer).__name__}; of a model make "
             "one by pydantic_ai_summarizer, langchain_summarizer or openai_summarizer",
             setting="summarizer",
         )
@@ -87,7 +89,8 @@ class HistoryCompactor(OfOneProcess):
     Args:
         config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
             both shrink in proportion.
-        summarizer: takes a prompt, gives a summary; sync, or async where the call is. None means head and tail always.
+        summarizer: takes a prompt, gives a summary; sync, or async where the call is. The name of a model, such as
+            `openai:gpt-5-mini`, is asked through PydanticAI or LangChain. None means head and tail always.
         on_compaction: told of every new compaction; sync or async; what it raises is logged.
         store: where summaries are kept; None means in this process.
         instructions: what the summarizer is told.
@@ -109,7 +112,7 @@ class HistoryCompactor(OfOneProcess):
         self,
         config: CompactionConfig | None = None,
         *,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | str | None = None,
         on_compaction: OnCompaction | None = None,
         store: Store | None = None,
         instructions: str = INSTRUCTIONS,
@@ -129,7 +132,7 @@ class HistoryCompactor(OfOneProcess):
         )
         self.on_compaction = on_compaction
         self.keep_recent = keep_recent
-        self._summaries = Summaries(
+        self.summaries = Summaries(
             _asked(summarizer),
             MemoryStore(max_bytes=64_000_000) if store is None else opened(store),
             instructions,
@@ -137,17 +140,18 @@ class HistoryCompactor(OfOneProcess):
             max_input,
             Breaker(max_failures),
         )
-        self._histories = Followed(FoldedHistory)
         self._rules = rules
         self._masker: Masker | None = None
         self._told: TextCache[bool] = TextCache(1_000_000)
         self._counter = ArtifactCounter(find_counter(counter))
 
-    def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft where nothing is to be done, else a generator that asks for the summary."""
-        with self._histories.following(draft) as history:
-            is_due = bool(Fold(draft, history, self.config).begins)
-        return self._compacted(draft) if is_due else with_cut(draft, draft, None)
+        return follow(self, draft)
+
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return what compacts one conversation."""
+        return _Compacting(self, CompactionPlan(draft, self.config))
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
@@ -166,7 +170,7 @@ class HistoryCompactor(OfOneProcess):
             AdapterError: no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
-        result = await with_adapter_stages(self.as_stabilizer(), adapter, artifacts).astabilize(artifacts)
+        result = await with_adapter_stages(self.as_stabilizer(), adapter).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:
@@ -196,45 +200,8 @@ class HistoryCompactor(OfOneProcess):
         processor: object = package.history_processor(self.as_stabilizer())
         return processor
 
-    def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
-        with self._histories.following(draft) as history:
-            fold = Fold(draft, history, self.config)
-            keys = fold.keys(self._summaries.instructions)
-            try:
-                summary = yield from self._summary(fold, keys)
-            except SummarizerError:
-                if not draft.dry:
-                    raise
-                return fold.result(self._message(fold, None, keys[-1]))
-            message = self._message(fold, summary, keys[-1])
-            result = fold.result(message, fallback=summary is None)
-        if self.on_compaction is not None and not draft.dry and not self._told.get(keys[-1]):
-            yield from self._tell(self.on_compaction, _told(draft, result, message, fallback=summary is None))
-            self._told.put(keys[-1], value=True)
-        return result
-
-    def _message(self, fold: Fold, summary: str | None, key: str) -> Artifact:
-        """Return the message that stands for what is gone: the same object in each call of the session."""
-        made_from = (key, summary, fold.draft.masks)
-        shown = fold.history.shown
-        if made_from not in shown:
-            message = self._written(fold, summary)
-            shown.clear()
-            shown[made_from] = message
-        return shown[made_from]
-
-    def _written(self, fold: Fold, summary: str | None) -> Artifact:
-        """Write that message; the transcript's head and tail for want of a summary."""
-        count, mask = fold.draft.counter.text, self._mask_of(fold.draft)
-        room = fold.allowance - fold.draft.counter.artifact(Artifact(Kind.USER, f"{SUMMARY}\n"))
-        text = "\n\n".join(fold.pieces(mask)) if summary is None else summary
-        while True:
-            shown = mask(f"{SUMMARY}\n{head_and_tail(text, room, count) if room > 0 else ''}")
-            if room <= 0 or count(shown) <= fold.allowance - MESSAGE_TOKENS:
-                return Artifact(Kind.USER, shown)
-            room -= max(1, room // 8)  # masking what the cut brought together made it longer
-
-    def _mask_of(self, draft: Draft) -> Callable[[str], str]:
+    def mask_of(self, draft: Draft) -> Callable[[str], str]:
+        """Return what masks texts for the summarizer: the stages before this one, or rules of its own."""
         return draft.mask if draft.masks else self._mask()
 
     def _mask(self) -> Callable[[str], str]:
@@ -244,21 +211,38 @@ class HistoryCompactor(OfOneProcess):
             self._masker = Masker(STANDARD if self._rules is None else self._rules)
         return self._masker.session().text
 
-    def _summary(self, fold: Fold, keys: Sequence[str]) -> Generator[Ask, object, str | None]:
+    def summary(
+        self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
+    ) -> Generator[Ask, object, str | None]:
         """Return the summary of all that is gone, made where it is not known; None where head and tail stand in."""
-        if self._summaries.given_up(keys[-1]):
+        if self.summaries.given_up(keys[-1]):
             return None
-        known = yield from self._summaries.known(keys[-1])
-        return known if known is not None else (yield from self._made(fold, keys))
+        known = yield from self.summaries.known(keys[-1])
+        return known if known is not None else (yield from self._made(plan, keys, mask))
 
-    def _made(self, fold: Fold, keys: Sequence[str]) -> Generator[Ask, object, str | None]:
+    def known_summary(self, key: str) -> Generator[Ask, object, str | None]:
+        """Return a summary that was made before; None where there is none or it may not be asked for."""
+        try:
+            return (yield from self.summaries.known(key))
+        except SummarizerError:
+            return None
+
+    def _made(
+        self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
+    ) -> Generator[Ask, object, str | None]:
         """Make a summary of what left since the last cut, where the last summary is known, else of all that is gone."""
-        mask = self._mask_of(fold.draft)
-        earlier = (yield from self._summaries.known(keys[-2])) if len(keys) > 1 else None
-        pieces = fold.pieces(mask, since=0 if earlier is None else len(keys) - 1)
+        earlier = (yield from self.summaries.known(keys[-2])) if len(keys) > 1 else None
+        pieces = plan.pieces(mask, since=0 if earlier is None else len(keys) - 1)
         if earlier is not None:
             pieces = [f"Summary of what came before:\n{mask(earlier)}", *pieces]
-        return (yield from self._summaries.make(keys[-1], pieces, fold.draft.counter.text, mask))
+        return (yield from self.summaries.make(keys[-1], pieces, plan.draft.counter.text, mask))
+
+    def tell(self, key: str, told: CompactionResult) -> Generator[Ask, object, None]:
+        """Tell the listener of a compaction, once."""
+        if self.on_compaction is None or self._told.get(key):
+            return
+        yield from self._tell(self.on_compaction, told)
+        self._told.put(key, value=True)
 
     def _tell(self, listener: OnCompaction, told: CompactionResult) -> Generator[Ask, object, None]:
         try:
@@ -267,12 +251,73 @@ class HistoryCompactor(OfOneProcess):
             _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
 
 
+class _Compacting:
+    """Compact one conversation."""
+
+    def __init__(self, compactor: HistoryCompactor, plan: CompactionPlan) -> None:
+        self._compactor = compactor
+        self._plan = plan
+        self._shown: tuple[object, Artifact | None] = (None, None)
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        self._plan.take(artifacts)
+
+    def result(self, draft: Draft) -> StageResult:
+        """Return the draft, or a generator that asks for the summary."""
+        return self._compacted(draft) if self._plan.begins else draft
+
+    def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
+        compactor, plan = self._compactor, self._plan
+        keys = plan.keys(compactor.summaries.instructions)
+        mask = compactor.mask_of(draft)
+        if draft.dry:
+            summary = yield from compactor.known_summary(keys[-1])
+            return plan.result(draft, self._message(draft, summary, keys[-1], mask))
+        summary = self._shorter(draft, (yield from compactor.summary(plan, keys, mask)), mask)
+        message = self._message(draft, summary, keys[-1], mask)
+        result = plan.result(draft, message, fallback=summary is None)
+        yield from compactor.tell(keys[-1], _told(draft, result, message, fallback=summary is None))
+        return result
+
+    def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
+        """Return a summary that is shorter than what it stands for; None stands for any other."""
+        if summary is None:
+            return None
+        count = draft.counter.text
+        tokens = count(summary)
+        if tokens < self._plan.allowance // 2 or tokens < count("\n\n".join(self._plan.pieces(mask))):
+            return summary
+        _log.warning("a summary of %d tokens is no shorter than what it stands for; head and tail are kept", tokens)
+        return None
+
+    def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
+        """Return the message that stands for what is gone: the same object as long as it says the same."""
+        made_from = (key, summary, draft.masks)
+        known, message = self._shown
+        if message is None or known != made_from:
+            message = replace(self._written(draft, summary, mask), id=f"summary {key}")
+            self._shown = (made_from, message)
+        return message
+
+    def _written(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
+        """Write that message; the transcript's head and tail for want of a summary."""
+        count, allowance = draft.counter.text, self._plan.allowance
+        room = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
+        text = "\n\n".join(self._plan.pieces(mask)) if summary is None else summary
+        while True:
+            shown = write_record(SUMMARY, mask(head_and_tail(text, room, count) if room > 0 else ""))
+            if room <= 0 or count(shown) <= allowance - MESSAGE_TOKENS:
+                return Artifact(Kind.USER, shown)
+            room -= max(1, room // 8)  # masking what the cut brought together made it longer
+
+
 def _told(draft: Draft, result: Draft, message: Artifact, *, fallback: bool) -> CompactionResult:
     return CompactionResult(
         original_messages=len(draft.artifacts),
         compacted_messages=len(result.artifacts),
         original_tokens=draft.tokens,
         compacted_tokens=result.tokens,
-        summary=message.text.removeprefix(SUMMARY).strip(),
+        summary=leading_records(message.text)[0].body.strip(),
         fallback=fallback,
     )

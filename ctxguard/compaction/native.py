@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from ctxguard.adapting.adapter import Adapter
+from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import adapter_names, detect_adapter
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import AdapterError

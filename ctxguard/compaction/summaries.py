@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from ctxguard.compaction.transcript import chunked
-from ctxguard.drivers import Ask
+from ctxguard.draft import Ask
 from ctxguard.errors import SummarizerError
 from ctxguard.stores import Store
 from ctxguard.tokens.text_cache import TextCache
@@ -117,7 +117,7 @@ class Summaries:
         """
         summary = self._known.get(key)
         if summary is None:
-            value = yield from self._stored(Ask(self.store.get, (NAMESPACE, key)))
+            value = yield from self._stored(Ask(self.store.get, (NAMESPACE, key), is_read=True))
             summary = value.decode("utf-8", "replace") if isinstance(value, bytes) else None
             if summary is not None:
                 self._known.put(key, summary)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapting.adapter import with_adapter_stages
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import Artifact
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compat.metrics import ContextMetrics
 from ctxguard.config import ContextConfig
-from ctxguard.content.compression import MessageCompressor
-from ctxguard.content.detection import detect
-from ctxguard.content.views import FileType
-from ctxguard.draft import Draft, Stage
+from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import (
@@ -29,6 +25,7 @@ from ctxguard.stages import (
     StableWindow,
 )
 from ctxguard.stages.checkpoints import phase_rules, state_of
+from ctxguard.stages.message_compressor import MessageCompressor
 from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
 
 if TYPE_CHECKING:
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["ContextManager"]
 
 _UNLIMITED: Final = 1 << 40
-_WHOLE_SNAPSHOT: Final = 10_000
 Native = TypeVar("Native", bound=Sequence[object])
 
 
@@ -65,7 +61,7 @@ class ContextManager:
         report: on the latest call; None before the first.
 
     Raises:
-        ConfigError: the configuration is none, or its budget is a share of the window.
+        ConfigError: `config` is not a `ContextConfig`, or its budget is a share of the window.
     """
 
     def __init__(
@@ -81,7 +77,9 @@ class ContextManager:
         self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(
             config.compression_level,
-            max_snapshot_depth=config.max_snapshot_depth if config.truncate_snapshots else _WHOLE_SNAPSHOT,
+            max_snapshot_depth=config.max_snapshot_depth if "max_snapshot_depth" in config.model_fields_set else None,
+            truncate_snapshots=config.truncate_snapshots,
+            summarize_console=config.summarize_console,
             counter=config.stabilizer.counter,
         )
         self.checkpoints = CheckpointManager(
@@ -103,7 +101,6 @@ class ContextManager:
         self.report: Report | None = None
         self._phase: str | None = None
         self._recorded: set[str] = set()
-        self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
         self._stabilizer = self._built(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
@@ -122,7 +119,7 @@ class ContextManager:
             return messages
         adapter, artifacts = read_native(messages)
         self._enter(current_phase, artifacts)
-        result = await with_adapter_stages(self._stabilizer, adapter, artifacts).astabilize(artifacts)
+        result = await with_adapter_stages(self._stabilizer, adapter).astabilize(artifacts)
         self._record(result.report, artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
@@ -134,9 +131,10 @@ class ContextManager:
                 "give stabilizer.budget in tokens",
                 setting="stabilizer.budget",
             )
-        chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self._compress]
+        chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self.compressor]
         if config.budget is not None:
-            chain.append(StableWindow(target=config.target))
+            window = config.model_dump(include={"target", "trail", "digests", "on_overflow"})
+            chain.append(StableWindow(**window))
         return Stabilizer(
             _UNLIMITED if config.budget is None else config.budget,
             stages=[*chain, OrderByAuthority()],
@@ -150,33 +148,6 @@ class ContextManager:
         if self.config.strategy == "sliding_window":
             return [self.window]
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
-
-    def _compress(self, draft: Draft) -> Draft:
-        """Compress every message by itself, going on where the last call of the session ended."""
-        artifacts = draft.artifacts
-        found = self._known.find(artifacts)
-        begin, known = (found.length, found.value) if found else (0, ())
-        if begin < len(artifacts):
-            known += tuple(self._one(*each) for each in _with_tools(artifacts, begin))
-            self._known.keep(artifacts, known, after=found)
-        return draft.revise(known, action="bounded", reason=f"compressed at level {self.compressor.level}")
-
-    def _one(self, artifact: Artifact, tool: str) -> Artifact:
-        if artifact.pinned or artifact.kind not in (Kind.TOOL, Kind.ASSISTANT) or not artifact.text:
-            return artifact
-        key = (self.compressor, tool)
-        known = artifact.memo.get(key, artifact)
-        if known is artifact:
-            made = self._compressed(artifact, tool)
-            known = None if made is artifact else made
-            artifact.memo.keep(key, known)
-        return artifact if known is None else cast("Artifact", known)
-
-    def _compressed(self, artifact: Artifact, tool: str) -> Artifact:
-        if not self.config.summarize_console and _is_console(artifact, tool):
-            return artifact
-        caller = Artifact(Kind.ASSISTANT, calls=(ToolCall(tool, id=artifact.answers),))
-        return self.compressor.compress([caller, artifact])[-1]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
         """Take in the phase that the caller names; the one before it is over."""
@@ -205,24 +176,7 @@ class ContextManager:
                 self.metrics.record_checkpoint(phase)
 
 
-def _with_tools(artifacts: Sequence[Artifact], begin: int) -> Iterator[tuple[Artifact, str]]:
-    """Walk artifacts from a position on, each result with the name of the tool it comes from."""
-    caller = begin
-    while caller and artifacts[caller].kind is Kind.TOOL:
-        caller -= 1
-    names: dict[str | None, str] = {}
-    for position in range(caller, len(artifacts)):
-        artifact = artifacts[position]
-        names.update((call.id, call.name) for call in artifact.calls)
-        if position >= begin:
-            yield artifact, artifact.name or names.get(artifact.answers) or ""
-
-
 def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
     errors = (ERRORS,) if config.preserve_errors else ()
     screenshots = (SCREENSHOTS,) if config.preserve_screenshots else ()
     return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)
-
-
-def _is_console(artifact: Artifact, tool: str) -> bool:
-    return detect(artifact.text) is FileType.CONSOLE or "console" in tool.lower()

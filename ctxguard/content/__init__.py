@@ -1,4 +1,4 @@
-"""Bounded views of anything a tool or a file can hold: by type, within a hard token limit."""
+"""Bounded views of texts: by type, within a hard token limit. The names of `ctxguard.files` are here as well."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ if TYPE_CHECKING:
     from ctxguard.config import get_truncation_config as get_truncation_config
     from ctxguard.config import load_context_config as load_context_config
     from ctxguard.content.bounding import bound as bound
-    from ctxguard.content.compression import ConsoleMessageCompressor as ConsoleMessageCompressor
-    from ctxguard.content.compression import MessageCompressor as MessageCompressor
-    from ctxguard.content.compression import SnapshotCompressor as SnapshotCompressor
     from ctxguard.content.detection import detect as detect
     from ctxguard.content.views import Bounded as Bounded
     from ctxguard.content.views import FileType as FileType
     from ctxguard.content.views import TruncationInfo as TruncationInfo
-    from ctxguard.files.images import BinaryContent as BinaryContent
-    from ctxguard.files.opening import FileMetadata as FileMetadata
-    from ctxguard.files.reader import FileExtractionResult as FileExtractionResult
-    from ctxguard.files.reader import read_file as read_file
-    from ctxguard.files.reader import read_file_as_string as read_file_as_string
-    from ctxguard.files.results import context_result as context_result
-    from ctxguard.files.results import handle_of as handle_of
-    from ctxguard.files.results import recall as recall
-    from ctxguard.files.results import recall_tool as recall_tool
+    from ctxguard.files import BinaryContent as BinaryContent
+    from ctxguard.files import FileExtractionResult as FileExtractionResult
+    from ctxguard.files import FileMetadata as FileMetadata
+    from ctxguard.files import context_result as context_result
+    from ctxguard.files import handle_of as handle_of
+    from ctxguard.files import read_file as read_file
+    from ctxguard.files import read_file_as_string as read_file_as_string
+    from ctxguard.files import recall as recall
+    from ctxguard.files import recall_tool as recall_tool
+    from ctxguard.stages.message_compressor import ConsoleMessageCompressor as ConsoleMessageCompressor
+    from ctxguard.stages.message_compressor import MessageCompressor as MessageCompressor
+    from ctxguard.stages.message_compressor import SnapshotCompressor as SnapshotCompressor
 
 _HOME = {
-    "BinaryContent": "files.images",
+    "BinaryContent": "files",
     "Bounded": "content.views",
     "CompressionLevel": "config",
-    "ConsoleMessageCompressor": "content.compression",
+    "ConsoleMessageCompressor": "stages.message_compressor",
     "ContextConfig": "config",
-    "FileExtractionResult": "files.reader",
-    "FileMetadata": "files.opening",
+    "FileExtractionResult": "files",
+    "FileMetadata": "files",
     "FileType": "content.views",
-    "MessageCompressor": "content.compression",
-    "SnapshotCompressor": "content.compression",
+    "MessageCompressor": "stages.message_compressor",
+    "SnapshotCompressor": "stages.message_compressor",
     "TruncationConfig": "config",
     "TruncationInfo": "content.views",
     "bound": "content.bounding",
-    "context_result": "files.results",
+    "context_result": "files",
     "detect": "content.detection",
     "get_truncation_config": "config",
-    "handle_of": "files.results",
+    "handle_of": "files",
     "load_context_config": "config",
-    "read_file": "files.reader",
-    "read_file_as_string": "files.reader",
-    "recall": "files.results",
-    "recall_tool": "files.results",
+    "read_file": "files",
+    "read_file_as_string": "files",
+    "recall": "files",
+    "recall_tool": "files",
 }
 __all__ = [  # noqa: PLE0604 - the names above, which are loaded when they are asked for
     *_HOME

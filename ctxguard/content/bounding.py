@@ -14,7 +14,7 @@ from ctxguard.content.views import (
     Count,
     FileType,
     Limits,
-    Shape,
+    Processor,
     Source,
     TruncationInfo,
     View,
@@ -28,16 +28,16 @@ __all__ = ["bound", "show"]
 _AMPLE: Final = 4
 """Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
 _PROCESSORS: Final = {
-    FileType.CODE: ("source", "CodeShape"),
-    FileType.CONSOLE: ("consoles", "ConsoleShape"),
-    FileType.CSV: ("tables", "read_table"),
-    FileType.HTML: ("html_page", "HtmlShape"),
-    FileType.JSON: ("json_data", "JsonShape"),
-    FileType.JSONL: ("json_lines", "JsonLinesShape"),
-    FileType.LOG: ("logs", "LogShape"),
-    FileType.SNAPSHOT: ("snapshots", "SnapshotShape"),
-    FileType.XML: ("xml_data", "XmlShape"),
-    FileType.YAML: ("yaml_data", "YamlShape"),
+    FileType.CODE: ("code", "CodeProcessor"),
+    FileType.CONSOLE: ("console", "ConsoleProcessor"),
+    FileType.CSV: ("table", "read_table"),
+    FileType.HTML: ("html_text", "HtmlProcessor"),
+    FileType.JSON: ("json_tree", "JsonProcessor"),
+    FileType.JSONL: ("json_lines", "JsonLinesProcessor"),
+    FileType.LOG: ("log", "LogProcessor"),
+    FileType.SNAPSHOT: ("snapshot", "SnapshotProcessor"),
+    FileType.XML: ("xml_tree", "XmlProcessor"),
+    FileType.YAML: ("yaml_tree", "YamlProcessor"),
 }
 
 
@@ -92,8 +92,8 @@ def show(
         measured: what is known of the source's tokens; None means: measure it.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
-    shape, remark = _shape(source, file_type, limits)
-    view = _view(shape, source, known, max_tokens, count)
+    processor, remark = _processor_for(source, file_type, limits)
+    view = _view(processor, source, known, max_tokens, count)
     content = view.text if view.cut else source.text
     total = known.tokens if source.gap is None else round(source.total / known.ratio)
     info = replace(
@@ -107,17 +107,17 @@ def show(
     return Bounded(content, info, file_type)
 
 
-def _view(shape: Shape, source: Source, known: Measured, max_tokens: int, count: Count) -> View:
-    """Return the view within the shape's own limits, where that fits, else within the tokens as well."""
+def _view(processor: Processor, source: Source, known: Measured, max_tokens: int, count: Count) -> View:
+    """Return the view within the processor's own limits, where that fits, else within the tokens as well."""
     if not known.over and source.gap is None:
-        view = shape.view(_AMPLE * len(source.text) + 1000)
+        view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
         if tokens <= max_tokens:
             return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))
-    return fit(shape, max_tokens, count, known.ratio)
+    return fit(processor, max_tokens, count, known.ratio)
 
 
-def _shape(source: Source, file_type: FileType, limits: Limits) -> tuple[Shape, str]:
+def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple[Processor, str]:
     """Return the processor's reading of a source, or the text processor's and why."""
     try:
         return _processor(file_type)(source, limits), ""
@@ -126,8 +126,8 @@ def _shape(source: Source, file_type: FileType, limits: Limits) -> tuple[Shape, 
         return _processor(FileType.TEXT)(source, limits), f"invalid {file_type.value}, shown as text: {reason}"
 
 
-def _processor(file_type: FileType) -> Callable[[Source, Limits], Shape]:
-    module, name = _PROCESSORS.get(file_type, ("texts", "TextShape"))
+def _processor(file_type: FileType) -> Callable[[Source, Limits], Processor]:
+    module, name = _PROCESSORS.get(file_type, ("text", "TextProcessor"))
     return cast(
-        "Callable[[Source, Limits], Shape]", getattr(import_module(f"ctxguard.content.processors.{module}"), name)
+        "Callable[[Source, Limits], Processor]", getattr(import_module(f"ctxguard.content.processors.{module}"), name)
     )

@@ -1,4 +1,4 @@
-"""Find out what a text is by looking at it once."""
+"""Detect the type of a text."""
 
 from __future__ import annotations
 
@@ -118,10 +118,18 @@ def _is_table(lines: list[str]) -> bool:
     for separator in ("\t", ",", ";", "|"):
         counts = [line.count(separator) for line in bare]
         usual = max(set(counts), key=counts.count)
-        least = 1 if separator == "\t" else 2
+        least = 1 if separator == "\t" or _is_pairs(bare, separator) else 2
         if usual >= least and counts.count(usual) >= 0.8 * len(counts) and counts[0] == usual:
             return separator != "|" or not lines[1].strip().startswith("|-")
     return False
+
+
+def _is_pairs(lines: list[str], separator: str) -> bool:
+    """Tell a table of two columns from prose: one separator in every line, no space behind it, short cells."""
+    return all(
+        line.count(separator) == 1 and len(line) <= 200 and f"{separator} " not in line and not line.endswith(".")
+        for line in lines
+    )
 
 
 def _is_yaml(lines: list[str]) -> bool:

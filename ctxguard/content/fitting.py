@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ctxguard.content.views import Count, Shape, TruncationInfo, View
+from ctxguard.content.views import Count, Processor, TruncationInfo, View
 
 __all__ = ["Measured", "fit", "measure"]
 
@@ -46,15 +46,15 @@ def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
     return Measured(tokens, len(text) / max(1, tokens), exact=True, over=over)
 
 
-def fit(shape: Shape, max_tokens: int, count: Count, ratio: float) -> View:
+def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
     """Return the fullest view found that has at most `max_tokens` tokens.
 
-    A proportional guess from the last count converges in two or three steps, as views of one shape cost about the
-    same a character; where it does not, the interval is halved. When no view fits, the shape's last resorts are
+    A proportional guess from the last count converges in two or three steps, as views of one processor cost about the
+    same a character; where it does not, the interval is halved. When no view fits, the processor's last fallbacks are
     tried, and at last the empty text.
 
     Args:
-        shape: what is shown.
+        processor: what is shown.
         max_tokens: hard limit.
         count: counts tokens.
         ratio: characters a token, as a first guess.
@@ -62,7 +62,7 @@ def fit(shape: Shape, max_tokens: int, count: Count, ratio: float) -> View:
     best, low, high = None, 0, None
     room = int(max_tokens * ratio)
     for step in range(_STEPS):
-        view = shape.view(room)
+        view = processor.view(room)
         tokens = count(view.text)
         if tokens <= max_tokens:
             if best is not None and view.text == best.text:
@@ -77,7 +77,7 @@ def fit(shape: Shape, max_tokens: int, count: Count, ratio: float) -> View:
         room = _next(room, low, high, max_tokens / max(1, tokens))
         if room == low or (high is not None and high - low < 8):
             break
-    return best or _smallest(shape, max_tokens, count)
+    return best or _smallest(processor, max_tokens, count)
 
 
 def _next(room: int, low: int, high: int | None, share: float) -> int:
@@ -89,9 +89,9 @@ def _next(room: int, low: int, high: int | None, share: float) -> int:
     return (low + high) // 2
 
 
-def _smallest(shape: Shape, max_tokens: int, count: Count) -> View:
-    smallest = shape.view(0)
-    texts = (smallest.text, *shape.resorts(), "")
+def _smallest(processor: Processor, max_tokens: int, count: Count) -> View:
+    smallest = processor.view(0)
+    texts = (smallest.text, *processor.fallbacks(), "")
     for text in texts:
         tokens = count(text)
         if tokens <= max_tokens:

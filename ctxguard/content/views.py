@@ -1,4 +1,4 @@
-"""The words of this package: a source is shown as a view, within limits; what was cut is said in a TruncationInfo."""
+"""Processors show a source as a view within limits; `TruncationInfo` says what was cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-__all__ = ["NO_LIMITS", "Bounded", "Count", "FileType", "Limits", "Shape", "Source", "TruncationInfo", "View", "note"]
+__all__ = [
+    "NO_LIMITS",
+    "Bounded",
+    "Count",
+    "FileType",
+    "Limits",
+    "Processor",
+    "Source",
+    "TruncationInfo",
+    "View",
+    "note",
+]
 
 Count = Callable[[str], int]
 """Count the tokens of a text."""
@@ -47,6 +58,8 @@ class Limits:
         line_length: characters of a line.
         depth: levels of nesting.
         items: items of an array.
+        items_head: items from the start of an array, and
+        items_tail: items from its end, which count in place of `items` if both are given.
         keys: keys of an object.
         string: characters of a string value.
         columns: columns of a table.
@@ -59,6 +72,8 @@ class Limits:
     line_length: int | None = None
     depth: int | None = None
     items: int | None = None
+    items_head: int | None = None
+    items_tail: int | None = None
     keys: int | None = None
     string: int | None = None
     columns: int | None = None
@@ -189,15 +204,15 @@ class View:
     info: TruncationInfo = field(default_factory=TruncationInfo, kw_only=True)
 
 
-class Shape(Protocol):
-    """Show one source, read once, in any size: what every processor makes of its type."""
+class Processor(Protocol):
+    """Show one source, which is parsed once, in any size; each type of content has its own."""
 
     def view(self, room: int) -> View:
         """Return a view of about `room` characters, marker included; never more than the limits allow."""
         ...
 
-    def resorts(self) -> tuple[str, ...]:
-        """Return ever shorter texts of this type for when not even the smallest view fits."""
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return ever shorter texts of this type, for a limit that not even the smallest view meets."""
         ...
 
 
@@ -208,7 +223,7 @@ class Bounded:
     Attributes:
         content: the view, or the text itself where nothing was cut.
         info: what was cut and by how much.
-        file_type: what the content was taken for.
+        file_type: the detected type.
     """
 
     content: str

@@ -57,8 +57,9 @@ def converted(
 
 def default_cache_dir() -> Path:
     """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home, "ctxguard", "documents")
+    from platformdirs import user_cache_path
+
+    return user_cache_path("ctxguard", appauthor=False) / "documents"
 
 
 def cached_at(cache_dir: Path, file: BinaryIO, kind: str) -> Path:

@@ -26,7 +26,7 @@ _QUALITIES: Final = (85, 70, 50)
 
 @dataclass(frozen=True, slots=True)
 class BinaryContent:
-    """Hold what is attached to a message as it is.
+    """Binary data to be attached to a message.
 
     Attributes:
         data: the bytes.
@@ -55,7 +55,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
         max_bytes: bytes of the result.
 
     Raises:
-        RefusedError: it is no image, damaged, or a decompression bomb.
+        RefusedError: it is not an image, damaged, or a decompression bomb.
         ImportError: Pillow is not installed.
     """
     try:
@@ -75,7 +75,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
     except PIL.Image.DecompressionBombError:
         raise RefusedError(f"has far more than the {MAX_PIXELS} pixels up to which images are decoded") from None
     except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error and more
-        raise RefusedError(f"is no image that can be decoded ({type(error).__name__})") from None
+        raise RefusedError(f"is not an image that can be decoded ({type(error).__name__})") from None
 
 
 def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:

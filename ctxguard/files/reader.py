@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,26 +13,18 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from ctxguard.config import ContextConfig, load_context_config
 from ctxguard.content.bounding import show
 from ctxguard.content.fitting import fit
-from ctxguard.content.processors.tables import find_delimiter, write_row
+from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding
+from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
-from ctxguard.files.opening import (
-    FileMetadata,
-    RefusedError,
-    detect_file,
-    open_file,
-    pick_lines,
-    read_lines,
-    read_source,
-    spelled,
-)
+from ctxguard.files.opening import FileMetadata, RefusedError, open_file
+from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_lines, read_source
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from ctxguard.tokens import TokenCounter
@@ -53,7 +46,7 @@ class FileExtractionResult:
     Attributes:
         content: the view; `BinaryContent` for an image; None where reading failed.
         success: False where reading failed.
-        file_type: what the file was taken for; None where it could not be opened.
+        file_type: the detected type; None if the file could not be opened.
         truncation_info: what was cut.
         metadata: size, time, MIME type and encoding; None where the file could not be opened.
         error: why reading failed, one line.
@@ -106,17 +99,17 @@ def read_file(
         cache_dir: where converted documents are remembered; None means nowhere. Default: the user's cache folder.
 
     Raises:
-        ConfigError: `max_tokens` is no number from 1, `lines` or `rows` is no range or both are given, there is no such
-            counter, or the configuration cannot be read.
+        ConfigError: `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is unknown,
+            or the configuration cannot be read.
     """
-    _require_readable(lines, rows, max_tokens)
+    _require_readable(path, lines, rows, max_tokens)
     settings = config or load_context_config()
-    wanted = max_tokens or settings.max_tokens_per_file
+    requested = max_tokens or settings.max_tokens_per_file
     cache = None if cache_dir is None else Path(cache_dir)
     request = _Request(
         settings,
         find_counter(counter).count,
-        min(wanted, settings.max_total_output),
+        min(requested, settings.max_total_output),
         lines,
         rows,
         exact_totals,
@@ -128,14 +121,14 @@ def read_file(
         return FileExtractionResult(None, success=False, error=str(error))
     with file:
         result = _read_open(file, Path(path), metadata, request)
-    if wanted > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
+    if requested > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
         info = replace(result.truncation_info, total_output_limit_reached=True)
         return replace(result, truncation_info=info)
     return result
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
-    """Return the view of a file as text, or one line that says why there is none.
+    """Return the view of a file as text, or one line that says why it cannot be read.
 
     Args:
         path: the file.
@@ -167,8 +160,10 @@ def file_limits(config: ContextConfig) -> Limits:
     )
 
 
-def _require_readable(lines: object, rows: object, max_tokens: object) -> None:
+def _require_readable(path: object, lines: object, rows: object, max_tokens: object) -> None:
     """Refuse settings that no file could be read with."""
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"path is the path of a file, not {path!r}", setting="path")
     if max_tokens is not None and not _is_number(max_tokens):
         raise ConfigError(f"max_tokens={max_tokens!r} must be a number from 1, or None", setting="max_tokens")
     for name, span in (("lines", lines), ("rows", rows)):
@@ -189,7 +184,7 @@ def _is_range(span: object) -> bool:
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file_type: FileType | None = None
     try:
-        head = _start_of(file)
+        head = file.read(_HEAD)
         file_type = detect_file(path.name, head)
         _require_range(file_type, request)
         return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
@@ -203,23 +198,16 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
 
 
 def _require_range(file_type: FileType, request: _Request) -> None:
-    """Refuse rows of what is no table, and lines of what is no text and is not made into one."""
+    """Refuse rows of anything but a table, and lines of anything that is not shown as text."""
     if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
         raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
     if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:
         raise RefusedError(f"is {file_type.value}, which has no lines; ask for rows of a table, or for all of it")
 
 
-def _start_of(file: BinaryIO) -> bytes:
-    start: bytes | None = file.read(_HEAD)
-    if start is None:  # a file of the system whose data would have to be waited for
-        raise RefusedError("has nothing that can be read without waiting for it")
-    return start
-
-
 def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file.seek(0)
-    encoding = find_encoding(file.read(_HEAD))
+    encoding = find_encoding(file.read(WHOLE))
     known = replace(metadata, encoding=encoding)
     if request.lines is not None:
         text = read_lines(file, encoding, *request.lines)
@@ -254,7 +242,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     finally:
         wrapper.detach()
     if before < first - 1 or (before and not chosen):
-        raise RefusedError(f"has no rows {spelled(first, last)}, only {before}")
+        raise RefusedError(f"has no rows {describe_range(first, last)}, only {before}")
     return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 
@@ -282,12 +270,12 @@ def _read_spreadsheet(
 
     limits = file_limits(request.config) if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
-    shape = read_sheets(text, limits, rows=request.rows)
-    whole = shape.view(1 << 40)
+    processor = read_sheets(text, limits, rows=request.rows)
+    whole = processor.view(1 << 40)
     if not whole.text:
         return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
-    view = whole if tokens <= request.max_tokens else fit(shape, request.max_tokens, request.count, 2.5)
+    view = whole if tokens <= request.max_tokens else fit(processor, request.max_tokens, request.count, 2.5)
     info = replace(view.info, truncated=view.cut, tokens_shown=request.count(view.text), tokens_total=tokens)
     return _result(Bounded(view.text, info, file_type), metadata)
 

@@ -6,15 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.processors.tables import Record, Table, TableShape, write_row
-from ctxguard.content.processors.trees import share_out
+from ctxguard.content.processors.table import Record, Table, TableProcessor, write_row
+from ctxguard.content.processors.tree import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
-from ctxguard.files.opening import RefusedError, spelled
+from ctxguard.files.opening import RefusedError
+from ctxguard.files.text_files import describe_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SheetsShape", "read_sheets"]
+__all__ = ["SheetsProcessor", "read_sheets"]
 
 _TITLE = 40
 
@@ -25,18 +26,18 @@ class Sheet:
 
     Attributes:
         name: its name.
-        shape: what is shown of it.
+        processor: what is shown of it.
         rows: rows there are, the header not counted.
         extent: the rows it has, or which of them are shown, in words.
     """
 
     name: str
-    shape: TableShape
+    processor: TableProcessor
     rows: int
     extent: str
 
 
-class SheetsShape:
+class SheetsProcessor:
     """Show sheets.
 
     Args:
@@ -51,9 +52,9 @@ class SheetsShape:
     def view(self, room: int) -> View:
         """Return every sheet with its share of the room; of very many the first."""
         shown = self._sheets[: max(1, room // 80)]
-        sizes = [len(sheet.shape.view(room).text) for sheet in shown]
+        sizes = [len(sheet.processor.view(room).text) for sheet in shown]
         shares = share_out(sizes, room - len(shown) * _TITLE)
-        views = [sheet.shape.view(share) for sheet, share in zip(shown, shares, strict=True)]
+        views = [sheet.processor.view(share) for sheet, share in zip(shown, shares, strict=True)]
         parts = [
             f"## Sheet {sheet.name}: {sheet.extent}\n{view.text}" for sheet, view in zip(shown, views, strict=True)
         ]
@@ -62,7 +63,7 @@ class SheetsShape:
             parts.append(f"[{note(f'{len(shown)} of {len(self._sheets)} sheets shown', self._handle)}]")
         return View("\n".join(parts), cut=bool(missing) or any(view.cut for view in views), info=self._info(views))
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the names of the sheets, then how many there are."""
         names = ", ".join(sheet.name for sheet in self._sheets)
         return f"[sheets: {names}]", f"[{len(self._sheets)} sheets]", "…"
@@ -78,7 +79,7 @@ class SheetsShape:
         )
 
 
-def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None = None) -> SheetsShape:
+def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None = None) -> SheetsProcessor:
     """Read the sheets that the worker wrote as JSON.
 
     Args:
@@ -93,23 +94,25 @@ def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None 
     sheets = [_sheet(entry, limits, rows) for entry in entries]
     if rows is not None and sheets and rows[0] > max(1, *(sheet.rows for sheet in sheets)):
         there_are = ", ".join(f"sheet {sheet.name} has {sheet.rows}" for sheet in sheets[:20])
-        raise RefusedError(f"has no rows {spelled(*rows)}; {there_are}")
-    return SheetsShape(sheets)
+        raise RefusedError(f"has no rows {describe_range(*rows)}; {there_are}")
+    return SheetsProcessor(sheets)
 
 
-def _sheet(entry: Mapping[str, object], limits: Limits, wanted: tuple[int, int] | None) -> Sheet:
+def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, int] | None) -> Sheet:
     name, rows = cast("str", entry["name"]), cast("int", entry["rows"]) - 1
     head = [_record(cells) for cells in cast("list[list[str]]", entry["head"])]
     tail = [_record(cells) for cells in cast("list[list[str]]", entry["tail"])]
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
     whole = "\n".join(row.raw for row in head) + "\n"
-    if wanted is None:
-        return Sheet(name, TableShape(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows")
-    first, last = wanted[0], min(wanted[1], rows)
+    if requested is None:
+        return Sheet(
+            name, TableProcessor(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows"
+        )
+    first, last = requested[0], min(requested[1], rows)
     table = Table(head[0], head[1:], [], max(0, last - first + 1), first=first)
-    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{wanted[1]}"
-    return Sheet(name, TableShape(table, limits, text=whole), rows, extent)
+    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
+    return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 
 def _record(cells: list[str]) -> Record:

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`; the seconds it may take, 60 where they
-            are not given; of a spreadsheet, the first and the last row that is wanted.
+            are not given; of a spreadsheet, the first and the last row to read.
     """
     _limit(int(arguments[1]) if len(arguments) > 1 else 60)
     warnings.simplefilter("ignore")
@@ -121,24 +121,24 @@ def _refuse_bomb(file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _spreadsheet(file: BinaryIO, wanted: tuple[int, int] | None = None) -> str:
+def _spreadsheet(file: BinaryIO, requested: tuple[int, int] | None = None) -> str:
     """Write the sheets as JSON: name, rows there are, the first and the last rows.
 
-    Where rows are `wanted`, counted from 1 after the header, these and the header are the first rows; no last are kept.
+    If rows are requested, counted from 1 after the header, `head` holds the header and these, and `tail` is empty.
     """
     if file.read(8) == _OLE:
-        return _written(_old_sheets(file, wanted))
+        return _written(_old_sheets(file, requested))
     _refuse_bomb(file)
     from openpyxl import load_workbook
 
     book = load_workbook(file, read_only=True, data_only=True)
-    return _written([_new_sheet(sheet, wanted) for sheet in book.worksheets[:100]])
+    return _written([_new_sheet(sheet, requested) for sheet in book.worksheets[:100]])
 
 
-def _new_sheet(sheet: Worksheet, wanted: tuple[int, int] | None) -> _Sheet:
+def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
     # With a last row of our own, what the sheet claims of its size is not believed.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
-    return _sheet(sheet.title, rows, sheet.max_row or 0, wanted)
+    return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 
 
 def _written(sheets: Sequence[_Sheet]) -> str:
@@ -175,18 +175,18 @@ class _OldSheet(Protocol):
     def row(self, number: int, /) -> Sequence[_OldCell]: ...
 
 
-def _old_sheets(file: BinaryIO, wanted: tuple[int, int] | None) -> list[_Sheet]:
+def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Sheet]:
     """Read a workbook of Excel 97 to 2003, or of 5.0 and 95."""
     xlrd: Any = import_module("xlrd")
     file.seek(0)
     with xlrd.open_workbook(file_contents=file.read(), on_demand=True, logfile=io.StringIO()) as book:
         sheets = (book.sheet_by_index(index) for index in range(min(100, book.nsheets)))
-        return [_old_sheet(sheet, book.datemode, wanted) for sheet in sheets]
+        return [_old_sheet(sheet, book.datemode, requested) for sheet in sheets]
 
 
-def _old_sheet(sheet: _OldSheet, datemode: int, wanted: tuple[int, int] | None) -> _Sheet:
+def _old_sheet(sheet: _OldSheet, datemode: int, requested: tuple[int, int] | None) -> _Sheet:
     rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
-    return _sheet(sheet.name, rows, sheet.nrows, wanted)
+    return _sheet(sheet.name, rows, sheet.nrows, requested)
 
 
 def _old_value(cell: _OldCell, datemode: int) -> object:
@@ -196,7 +196,7 @@ def _old_value(cell: _OldCell, datemode: int) -> object:
     if cell.ctype == xlrd.XL_CELL_DATE:
         try:
             return xlrd.xldate_as_datetime(value, datemode)
-        except (ValueError, OverflowError):  # a number that is said to be a date, and is none
+        except (ValueError, OverflowError):  # formatted as a date, but outside of the calendar
             return value
     if cell.ctype == xlrd.XL_CELL_BOOLEAN:
         return bool(value)
@@ -205,17 +205,19 @@ def _old_value(cell: _OldCell, datemode: int) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, wanted: tuple[int, int] | None) -> _Sheet:
-    """Read a sheet up to a number of rows, or up to those that are wanted; empty ones do not count."""
-    first, last = (0, ENDS - 1) if wanted is None else (wanted[0], min(wanted[1], wanted[0] + MAX_RANGE - 1))
+def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested: tuple[int, int] | None) -> _Sheet:
+    """Read a sheet up to a number of rows, or the requested rows; empty rows do not count."""
+    first, last = (
+        (0, ENDS - 1) if requested is None else (requested[0], min(requested[1], requested[0] + MAX_RANGE - 1))
+    )
     head: list[list[str]] = []
-    tail: deque[list[str]] = deque(maxlen=ENDS if wanted is None else 0)
+    tail: deque[list[str]] = deque(maxlen=ENDS if requested is None else 0)
     count = seen = 0
     for seen, row in enumerate(rows, 1):
         if cells := _cells(row):
             (head if count == 0 or first <= count <= last else tail).append(cells)
             count += 1
-        if seen >= MAX_ROWS and (wanted is None or count > last):
+        if seen >= MAX_ROWS and (requested is None or count > last):
             break
     total = max(count, last_row - (seen - count)) if seen >= MAX_ROWS else count
     return {"name": name, "rows": total, "head": head, "tail": list(tail)}

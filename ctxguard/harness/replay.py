@@ -148,7 +148,7 @@ class _Player:
         self.artifacts = session.read()
         self.tools = session.tools
         self.overhead = session.overhead(stabilizer.counter)
-        self.stabilizer = with_adapter_stages(stabilizer, session.adapter, self.artifacts)
+        self.stabilizer = with_adapter_stages(stabilizer, session.adapter)
         self.prices = prices
         counter = self.stabilizer.counter
         beside = self.overhead + counter.tools(self.tools)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ctxguard.adapting.adapter import Adapter
 from ctxguard.adapting.fields import get, is_list
+from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError

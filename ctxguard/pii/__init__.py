@@ -10,19 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxguard.pii.countries import COUNTRIES, country_rules
+    from ctxguard.pii.api import find_pii, mask_pii, validate_no_pii
     from ctxguard.pii.detectors import CallableDetector, GuardedDetector, PresidioDetector
     from ctxguard.pii.evaluation import evaluate, read_gold
     from ctxguard.pii.gitleaks import load_gitleaks
-    from ctxguard.pii.mask_session import MaskSession
-    from ctxguard.pii.masking import Masker
-    from ctxguard.pii.phones import phone_rules
-    from ctxguard.pii.quick import find_pii, mask_pii, validate_no_pii
-    from ctxguard.pii.rules import Rule, RuleSet
+    from ctxguard.pii.mask.masker import Masker
+    from ctxguard.pii.mask.session import MaskSession
+    from ctxguard.pii.mask.unmask import Restored, UnmaskStream
+    from ctxguard.pii.mask.vault import SessionVault, Vault, new_key
+    from ctxguard.pii.rule_sets import DIGITS, SSN, STANDARD, RuleSet, country_rules
+    from ctxguard.pii.rules.countries import COUNTRIES
+    from ctxguard.pii.rules.phones import phone_rules
+    from ctxguard.pii.rules.rule import Rule
     from ctxguard.pii.spans import Detector, Span, resolve
-    from ctxguard.pii.standard import DIGITS, SSN, STANDARD
-    from ctxguard.pii.unmasking import Restored, UnmaskStream
-    from ctxguard.pii.vault import SessionVault, Vault, new_key
 
 __all__ = [
     "COUNTRIES",
@@ -55,19 +55,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "countries": ("COUNTRIES", "country_rules"),
+    "api": ("find_pii", "mask_pii", "validate_no_pii"),
     "detectors": ("CallableDetector", "GuardedDetector", "PresidioDetector"),
     "evaluation": ("evaluate", "read_gold"),
     "gitleaks": ("load_gitleaks",),
-    "mask_session": ("MaskSession",),
-    "masking": ("Masker",),
-    "phones": ("phone_rules",),
-    "quick": ("find_pii", "mask_pii", "validate_no_pii"),
-    "rules": ("Rule", "RuleSet"),
+    "mask.masker": ("Masker",),
+    "mask.session": ("MaskSession",),
+    "mask.unmask": ("Restored", "UnmaskStream"),
+    "mask.vault": ("SessionVault", "Vault", "new_key"),
+    "rule_sets": ("DIGITS", "SSN", "STANDARD", "RuleSet", "country_rules"),
+    "rules.countries": ("COUNTRIES",),
+    "rules.phones": ("phone_rules",),
+    "rules.rule": ("Rule",),
     "spans": ("Detector", "Span", "resolve"),
-    "standard": ("DIGITS", "SSN", "STANDARD"),
-    "unmasking": ("Restored", "UnmaskStream"),
-    "vault": ("SessionVault", "Vault", "new_key"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

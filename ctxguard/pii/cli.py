@@ -59,7 +59,7 @@ def evaluate_file(
 
 def _detector(name: RuleSetName) -> Detector:
     from ctxguard.pii.detectors import PresidioDetector
-    from ctxguard.pii.standard import DIGITS, SSN, STANDARD
+    from ctxguard.pii.rule_sets import DIGITS, SSN, STANDARD
 
     sets: dict[str, Detector] = {"standard": STANDARD, "digits": DIGITS, "ssn": SSN}
     if name in sets:

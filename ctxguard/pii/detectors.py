@@ -189,7 +189,8 @@ def as_detector(
     Raises:
         ConfigError: it can find nothing.
     """
-    from ctxguard.pii.rules import Rule, RuleSet
+    from ctxguard.pii.rule_sets import RuleSet
+    from ctxguard.pii.rules.rule import Rule
 
     if isinstance(rules, RuleSet):
         return rules

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ctxguard.errors import ConfigError, SessionFileError
-from ctxguard.pii.rules import RuleSet
+from ctxguard.pii.rule_sets import STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
-from ctxguard.pii.standard import STANDARD
 
 __all__ = ["Example", "Score", "Scores", "evaluate", "read_gold"]
 

@@ -6,12 +6,13 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.rules import Rule, RuleSet
+from ctxguard.pii.rule_sets import RuleSet
+from ctxguard.pii.rules.rule import Rule
 
 __all__ = ["load_gitleaks"]
 
@@ -43,7 +44,8 @@ class _Random:
 def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
     """Return the rules of a gitleaks configuration file (`gitleaks.toml`, version 8).
 
-    Keywords become anchors, entropy and allow lists validators; rules about file paths alone are left out.
+    Entropy and allow lists become validators; rules about file paths alone are left out. Keywords are not needed: what
+    a text must hold is worked out from the expressions.
 
     Args:
         path: the file.
@@ -60,17 +62,14 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
     except ValueError as error:
         raise ConfigError(f"{path} is no gitleaks configuration: {type(error).__name__}", setting="path") from error
     everywhere = _stopped(data)
-    rules = [rule for one in data.get("rules", ()) if "regex" in one for rule in _rules(one, label, everywhere)]
-    return RuleSet("gitleaks", tuple(rules))
+    rules = tuple(_rule(one, label, everywhere) for one in data.get("rules", ()) if "regex" in one)
+    return RuleSet("gitleaks", rules)
 
 
-def _rules(one: Mapping[str, object], label: str, everywhere: tuple[str, ...]) -> Sequence[Rule]:
-    """Make one rule for each keyword, so that each has its anchor."""
+def _rule(one: Mapping[str, object], label: str, everywhere: tuple[str, ...]) -> Rule:
     pattern = _translated(str(one["regex"]), str(one.get("id")))
-    keywords = one.get("keywords")
-    anchors = [str(word).lower() for word in keywords] if isinstance(keywords, list) and keywords else [""]
     check = _Random(float(str(one.get("entropy", 0))), (*everywhere, *_stopped(one)))
-    return [Rule(f"gitleaks-{one.get('id')}-{a}", label, pattern, anchor=a, validate=check) for a in anchors]
+    return Rule(f"gitleaks-{one.get('id')}", label, pattern, validate=check)
 
 
 def _translated(pattern: str, name: str) -> str:

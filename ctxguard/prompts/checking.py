@@ -1,4 +1,4 @@
-"""Look over a folder of templates: what each needs and costs, and what is wrong."""
+"""Check a folder of templates: what each needs and costs, and what is wrong."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
         entries: patterns of the templates that programs load; any other that none includes is reported as unused.
 
     Raises:
-        PromptError: `root` is no folder.
+        PromptError: `root` is not a folder.
     """
     if not root.is_dir():
         raise PromptError(str(root), "no such folder; name the one the templates are in")
@@ -86,7 +86,7 @@ def _is_hidden(file: Path) -> bool:
 
 
 class _Check:
-    """Gather what there is to say; a problem that shows in several templates is said once."""
+    """Collect the findings; a problem that several templates share is reported once."""
 
     def __init__(self, folder: PromptFolder, counter: TokenCounter) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Find templates, follow their includes, put the values in."""
+"""Find templates, resolve their includes, and fill in the values."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class PromptFolder:
                 raise PromptError(name, f"{size} bytes are too many for a template, the limit is {MAX_SIZE}; split it")
             return parse_template(file.read_text(encoding="utf-8-sig"), name)
         except UnicodeDecodeError as error:
-            raise PromptError(name, f"byte {error.start} is no UTF-8; save the template as UTF-8") from error
+            raise PromptError(name, f"byte {error.start} is not UTF-8; save the template as UTF-8") from error
         except OSError as error:
             raise PromptError(name, f"{(error.strerror or str(error)).lower()}; make it readable") from error
 

@@ -32,7 +32,7 @@ class Include:
 
     Attributes:
         path: as it is written.
-        line: line it stands in, counted from 1.
+        line: its line, counted from 1.
     """
 
     path: str
@@ -41,11 +41,11 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """Stand for a directive that is no well-formed include, with which a template cannot be used.
+    """Stand for a malformed directive, which makes the template unusable.
 
     Attributes:
         text: the first of it, up to 60 characters.
-        line: line it stands in, counted from 1.
+        line: its line, counted from 1.
     """
 
     text: str
@@ -76,10 +76,10 @@ class Template:
     def refusal(self, stray: Stray) -> PromptError:
         """Return the error that a stray directive is."""
         remedy = "write {% include 'path.md' %}, or {{% … %}} where it is meant as text"
-        return PromptError(self.place(stray), f"{stray.text!r} is no directive; {remedy}")
+        return PromptError(self.place(stray), f"{stray.text!r} is not a directive; {remedy}")
 
 
-# Possessive repeats, and classes that stop at the next brace: no text makes the search go back.
+# Possessive repeats, and classes that stop at the next brace: the search never backtracks.
 _TOKEN: Final = re.compile(
     r"""
     (?P<double>\{\{)

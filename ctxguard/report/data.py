@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Action, Change, Draft
+from ctxguard.draft import Action, Change, Cut, Draft
 
 __all__ = [
     "CheckResult",
@@ -111,17 +111,17 @@ class Report:
         budget: tokens there were.
         counter: name of the counter, with how exact it is in `accuracy`.
         checks: what each check found.
-        cut: the last cut of the window, or None.
+        cut: where the prompt stopped extending the one before, or that an earlier cut still holds; None where neither.
     """
 
-    def __init__(self, draft: Draft, *, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
+    def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
         self._draft = draft
         self.tokens_after = tokens_after
         self.checks = checks
         self.budget = draft.budget
         self.counter = draft.counter.counter.name
         self.accuracy = draft.counter.counter.accuracy
-        self.cut = draft.cut
+        self.cut = cut
         self.details: Mapping[str, object] = draft.details
 
     @cached_property
@@ -165,7 +165,7 @@ class Report:
             )
         if not self.changed:
             return ""
-        return "cut: none in this call" + ("" if self.cut is None else "; an earlier one holds")
+        return "no new cut" + ("" if self.cut is None else "; the context still starts where the last cut put it")
 
     @property
     def unread_told(self) -> str:
@@ -259,9 +259,8 @@ def _trace(
         if was is None:
             added.setdefault(key, artifact.root)
             gone.pop(key, None)
-        step = Step(
-            change.action or ("recalled" if was is None else "bounded"), change.stage, change.why(was or artifact)
-        )
+        done = change.actions.get(id(was or artifact)) or change.action or ("recalled" if was is None else "bounded")
+        step = Step(done, change.stage, change.why(was or artifact))
         steps.setdefault(key, []).append(step)
         latest[key] = artifact
     for key, artifact in before.items():

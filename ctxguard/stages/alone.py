@@ -26,7 +26,8 @@ def applied(stage: Stage, artifacts: Iterable[Artifact], *, keep_recent: int = 1
 
     history = tuple(artifacts)
     draft = Draft(history, _UNLIMITED, _counter(), history=history, keep_recent=keep_recent)
-    result = stage(RepairExchanges()(draft))
+    repaired = RepairExchanges()(draft)
+    result = stage(repaired) if isinstance(repaired, Draft) else repaired
     if not isinstance(result, Draft):
         raise TypeError(f"{type(stage).__name__} asks for I/O; use a Stabilizer")
     return list(result.artifacts)

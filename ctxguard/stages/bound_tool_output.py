@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
-from ctxguard.content.view_cache import ViewCache
 from ctxguard.content.views import NO_LIMITS, FileType, Limits
-from ctxguard.draft import Draft
-from ctxguard.drivers import Ask
+from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.history import AUTHORITY, stands_in
-from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.history import AUTHORITY, is_synthetic, task_in
 from ctxguard.settings import opened, whole_number
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.stages.each import EachFollower
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -25,6 +22,10 @@ __all__ = ["BoundToolOutput", "ToolBounds", "bounded", "bounded_text", "handle_o
 
 FLOOR: Final = 64
 """Tokens that a tool output is left in any case: enough for a marker and a few lines."""
+_ROOMY: Final = 0.5
+"""Share of the budget up to which a history has room for whole outputs."""
+MOST_FLOOR: Final = 128
+"""The same where there is room: below it a view says next to nothing."""
 NAMESPACE: Final = "tool-output"
 """Where full outputs stand in a store."""
 
@@ -52,14 +53,17 @@ _ANY: Final = ToolBounds()
 class BoundToolOutput:
     """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
 
-    The limit of an output depends on itself and on what stands before it alone: `share` of the budget that system,
-    task and the pins before it leave; outputs of parallel calls share `exchange_share` of it. So an output is
-    bounded when it is first seen and never changed later.
+    The limit of an output depends on itself and on what stands before it alone: `share` of the room, which is what
+    system, task, pins and the last user message before it leave of the budget; outputs of parallel calls share
+    `exchange_share` of it. So an output is bounded when it is first seen and never changed later. Once the history does
+    not fit into the budget any more, both shares are multiplied by `pressed`: outputs that fill half of a window make
+    nearly every step cut. Half of a view is the output by its type, the other half names what that leaves out.
 
     Args:
         max_tokens: a limit that holds beside the shares; None means none.
         share: most that one output may take of what the budget leaves.
         exchange_share: most that all outputs of one exchange may take of it together.
+        pressed: factor on both where the history with the output, as the shares alone would bound it, does not fit.
         tools: settings by name of the tool: tokens, in place of the shares; the name of a truncation preset
             (`sql_query`) or a `TruncationConfig`, whose preview limits hold in place of the shares; a `FileType`, where
             looking at the output would mislead; or `ToolBounds` for all of these.
@@ -77,6 +81,7 @@ class BoundToolOutput:
         max_tokens: int | None = None,
         share: float = 0.25,
         exchange_share: float = 0.5,
+        pressed: float = 0.4,
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:
@@ -84,98 +89,126 @@ class BoundToolOutput:
         self.max_tokens = _limit(max_tokens, "max_tokens")
         self.share = _share(share, "share")
         self.exchange_share = _share(exchange_share, "exchange_share")
+        self.pressed = _share(pressed, "pressed")
         self.store = opened(store)
-        self._stored: TextCache[bool] = TextCache(4_000_000)
-        self._folds: PrefixMemory[_Fold] = PrefixMemory()
 
-    def __call__(self, draft: Draft, /) -> Draft | Generator[Ask, object, Draft]:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
-        fold, earlier = self._folded(draft)
-        if not fold.reasons:
-            return draft
-        result = draft.revise(fold.artifacts, action="bounded", reason=fold.reasons, begins_with=earlier)
-        if self.store is None or result is draft or draft.dry:
-            return result
-        return self._keep(fold.whole, result, self.store)
+        return follow(self, draft)
 
-    def _folded(self, draft: Draft) -> tuple[_Fold, tuple[Artifact, ...]]:
-        """Take in every artifact, going on where the last call of the session ended; say what that one gave."""
-        settings = (draft.overhead, draft.budget, draft.counter, draft.masks)
-        found = self._folds.find(draft.artifacts, settings, begins_with=draft.begins_with)
-        fold = found.value.copy() if found else _Fold(draft.overhead)
-        earlier = fold.artifacts
-        fresh = draft.artifacts[len(earlier) :]
-        fold.artifacts = earlier + tuple(self._taken(artifact, fold, draft) for artifact in fresh)
-        if fresh:
-            self._folds.keep(draft.artifacts, fold, settings, after=found)
-        return fold, earlier
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return what bounds the outputs of one conversation as it grows."""
+        return _Bounding(self, draft)
 
-    def _taken(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
-        """Return what becomes of the next artifact, and note in the fold what it means for those behind it."""
-        if artifact.kind is Kind.TOOL:
-            return self._tool_output(artifact, fold, draft)
-        if artifact.kind in AUTHORITY or (artifact.pinned and not stands_in(artifact)):
-            fold.fixed += draft.counter.artifact(artifact)
-        if artifact.calls:
-            fold.names = {call.id: call.name for call in artifact.calls}
-            fold.waiting = len(artifact.calls)
-            fold.remaining = self.exchange_share * max(draft.budget - fold.fixed, 0)
-        return artifact
+    def limit(self, bounds: ToolBounds, room: int, allowance: float, *, is_pressed: bool) -> int:
+        """Return the tokens that an output may take.
 
-    def _tool_output(self, artifact: Artifact, fold: _Fold, draft: Draft) -> Artifact:
-        how = self.tools.get(artifact.name or fold.names.get(artifact.answers, ""), _ANY)
-        limit = self._limit(how, draft.budget - fold.fixed, fold.remaining / max(fold.waiting, 1))
-        tokens = draft.counter.artifact(artifact)
-        fold.remaining -= min(tokens, limit)
-        fold.waiting -= 1
-        if artifact.pinned or tokens <= max(limit, how.threshold):
-            return artifact
-        handle = handle_of(artifact.text) if self.store else None
-        view = bounded(artifact, limit, draft, handle=handle, how=how)
-        if view is not artifact:
-            fold.reasons[id(artifact)] = f"over its limit of {limit} tokens"
-            if handle is not None:
-                fold.whole[handle] = artifact
-        return view
-
-    def _limit(self, how: ToolBounds, room: int, allowance: float) -> int:
-        if how.max_tokens is not None:
-            return how.max_tokens
-        limit = max(FLOOR, int(min(self.share * room, max(allowance, 0))))
+        Args:
+            bounds: the settings of its tool.
+            room: tokens that system, task, pins and the last user message before it leave of the budget.
+            allowance: tokens that its exchange still has for it.
+            is_pressed: whether the history does not fit any more.
+        """
+        if bounds.max_tokens is not None:
+            return bounds.max_tokens
+        floor = min(MOST_FLOOR, max(FLOOR, room // 8))
+        factor = self.pressed if is_pressed else 1.0
+        limit = max(floor, int(factor * min(self.share * room, max(allowance, 0))))
         return limit if self.max_tokens is None else min(limit, self.max_tokens)
 
-    def _keep(self, whole: Mapping[str, Artifact], after: Draft, store: Store) -> Generator[Ask, object, Draft]:
-        for handle, artifact in whole.items():
-            if not self._stored.get(handle):
-                yield Ask(store.put_new, (NAMESPACE, handle, artifact.text.encode("utf-8", "surrogatepass")))
-                self._stored.put(handle, value=True)
-        return after
 
-
-@dataclass(slots=True)
-class _Fold:
-    """Hold how far a history was looked at: what became of it, and what the limits of the next outputs depend on.
+class _Bounding(EachFollower):
+    """Bound the tool outputs of one conversation, each when it is first seen.
 
     Attributes:
-        fixed: tokens that outputs must leave: overhead, authority and pins so far.
-        artifacts: what became of each artifact so far.
-        reasons: why outputs were bounded, by `id()`.
-        whole: bounded outputs by the handle of their full text.
+        fixed: tokens that outputs must leave: overhead, authority, pins and the task so far.
+        asked: tokens of the last user message, where it is not the task.
+        total: tokens of the history so far.
         names: tools of the latest calls, by id of the call.
         waiting: how many of their results are still to come.
         remaining: tokens that these may take together.
+        whole: bounded outputs that are not in the store yet, by the handle of their full text.
     """
 
-    fixed: int
-    artifacts: tuple[Artifact, ...] = ()
-    reasons: dict[int, str] = field(default_factory=dict)
-    whole: dict[str, Artifact] = field(default_factory=dict)
-    names: dict[str | None, str] = field(default_factory=dict)
-    waiting: int = 0
-    remaining: float = 0.0
+    def __init__(self, stage: BoundToolOutput, draft: Draft) -> None:
+        self._reasons: dict[int, str] = {}
+        super().__init__(self._bounded, action="bounded", reason=self._reasons)
+        self.stage = stage
+        self.draft = draft
+        self.fixed = draft.overhead
+        self.asked = 0
+        self.total = draft.overhead
+        self._is_first = True
+        self.names: dict[str | None, str] = {}
+        self.waiting = 0
+        self.remaining = 0.0
+        self.whole: dict[str, Artifact] = {}
 
-    def copy(self) -> _Fold:
-        return replace(self, reasons=dict(self.reasons), whole=dict(self.whole))
+    def result(self, draft: Draft) -> StageResult:
+        """Return the draft with long outputs bounded; where there is a store, a generator that keeps them whole."""
+        result = self.revised(draft)
+        if self.stage.store is None or not self.whole or draft.dry:
+            return result
+        return self._keep(result, self.stage.store)
+
+    def _keep(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+        for handle in list(self.whole):
+            yield Ask(store.put_new, (NAMESPACE, handle, self.whole[handle].text.encode("utf-8", "surrogatepass")))
+            del self.whole[handle]
+        return result
+
+    def _bounded(self, artifact: Artifact) -> Artifact:
+        """Return what becomes of the next artifact, and note what it means for those behind it."""
+        result = self._bounded_output(artifact) if artifact.kind is Kind.TOOL else self._noted(artifact)
+        self.total += self._count(result)
+        return result
+
+    def _noted(self, artifact: Artifact) -> Artifact:
+        if artifact.kind in AUTHORITY or (artifact.pinned and not is_synthetic(artifact)):
+            self.fixed += self.draft.counter.artifact(artifact)
+        elif artifact.kind is Kind.USER:
+            self._note_user(artifact)
+        if artifact.calls:
+            self.names = {call.id: call.name for call in artifact.calls}
+            self.waiting = len(artifact.calls)
+            self.remaining = self.stage.exchange_share * self.room
+        return artifact
+
+    @property
+    def room(self) -> int:
+        """Tokens that system, task, pins and the last user message leave of the budget."""
+        return max(0, self.draft.budget - self.fixed - self.asked)
+
+    def _note_user(self, artifact: Artifact) -> None:
+        is_task = self._is_first and self.draft.keep_task and task_in([artifact], self.draft.budget, self._count)
+        self._is_first = False
+        if is_task:
+            self.fixed += self._count(artifact)
+        elif not is_synthetic(artifact):
+            self.asked = self._count(artifact)
+
+    def _count(self, artifact: Artifact) -> int:
+        return self.draft.counter.artifact(artifact)
+
+    def _bounded_output(self, artifact: Artifact) -> Artifact:
+        draft = self.draft
+        how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
+        tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
+        limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
+        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
+            limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
+        self.remaining -= min(tokens, limit)
+        self.waiting -= 1
+        if artifact.pinned or tokens <= max(limit, how.threshold):
+            return artifact
+        handle = handle_of(artifact.text) if self.stage.store else None
+        is_telling = how.max_tokens is None and self.stage.max_tokens is None
+        view = bounded(artifact, limit, draft, handle=handle, how=how, is_telling=is_telling)
+        if view is not artifact:
+            self._reasons[id(artifact)] = f"over its limit of {limit} tokens"
+            if handle is not None:
+                self.whole[handle] = artifact
+        return view
 
 
 def _limit(limit: int | None, setting: str) -> int | None:
@@ -226,62 +259,70 @@ def handle_of(text: str) -> str:
     return handle_of_bytes(text.encode("utf-8", "surrogatepass"))
 
 
-_VIEWS: Final = ViewCache(32_000_000)
-"""Bounded views by text; they change speed, never results."""
-
-
 def bounded(
-    artifact: Artifact, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY
+    artifact: Artifact,
+    max_tokens: int,
+    draft: Draft,
+    *,
+    handle: str | None = None,
+    how: ToolBounds = _ANY,
+    is_telling: bool = False,
 ) -> Artifact:
     """Return an artifact that takes at most `max_tokens`, framing included, as far as its texts can give.
 
     Media and signed parts stay as they are. What is shown is masked again: a cut can bring digits together.
+
+    Args:
+        artifact: what is to be bounded.
+        max_tokens: tokens it may take.
+        draft: its counter counts, its maskers mask.
+        handle: name under which the whole can be read back.
+        how: the settings of its tool.
+        is_telling: whether half of a view names what the other half does not show.
     """
     counter = draft.counter
     claimed = counter.artifact(artifact)
     if claimed <= max_tokens:
         return artifact
-    key = (bounded, max_tokens, handle, how, counter.counter, draft.masks)
-    known = artifact.memo.get(key)
-    if known is None:
-        known = _bounded(artifact, max_tokens, claimed, draft, handle, how)
-        artifact.memo.keep(key, known)
-    return known  # type: ignore[return-value]  # only bounded copies stand under such a key
-
-
-def _bounded(
-    artifact: Artifact, max_tokens: int, claimed: int, draft: Draft, handle: str | None, how: ToolBounds
-) -> Artifact:
-    counter = draft.counter
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
         room = counter.text(artifact.content) - excess
-        return artifact.revised(content=bounded_text(artifact.content, room, draft, handle=handle, how=how))
+        return artifact.revised(
+            content=bounded_text(artifact.content, room, draft, handle=handle, how=how, is_telling=is_telling)
+        )
     parts: list[Part] = []
     for part in artifact.content:
         text = part.text
         if excess <= 0 or not text or not part.editable:
             parts.append(part)
             continue
-        shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle, how=how)
+        shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle, how=how, is_telling=is_telling)
         excess -= counter.text(text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
     return artifact.revised(content=tuple(parts))
 
 
-def bounded_text(text: str, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY) -> str:
-    """Return a masked view of a text within `max_tokens`; an empty text where not even a marker fits."""
+def bounded_text(
+    text: str,
+    max_tokens: int,
+    draft: Draft,
+    *,
+    handle: str | None = None,
+    how: ToolBounds = _ANY,
+    is_telling: bool = False,
+) -> str:
+    """Return a masked view of a text within `max_tokens`, see `bounded`; empty where not even a marker fits."""
     if max_tokens < 1:
         return ""
     counter = draft.counter
-    way = (max_tokens, handle, how, counter.counter)
-    view = _VIEWS.view(text, way, lambda: _view(text, max_tokens, draft, handle, how))
+    make = _telling_view if is_telling else _view
+    view = make(text, max_tokens, draft, handle, how)
     for attempt in range(1, 5):
         shown = draft.mask(view)
         if counter.text(shown) <= max_tokens:
             return shown
-        view = _view(text, max(1, max_tokens - attempt * (max_tokens // 5 + 1)), draft, handle, how)
+        view = make(text, max(1, max_tokens - attempt * (max_tokens // 5 + 1)), draft, handle, how)
     return ""
 
 
@@ -291,3 +332,10 @@ def _view(text: str, max_tokens: int, draft: Draft, handle: str | None, how: Too
     count = draft.counter.counter.count
     view = bound(text, max_tokens, count=count, file_type=how.file_type, handle=handle, limits=how.limits)
     return view.content
+
+
+def _telling_view(text: str, max_tokens: int, draft: Draft, handle: str | None, how: ToolBounds) -> str:
+    from ctxguard.content.digests import telling_view
+
+    count = draft.counter.counter.count
+    return telling_view(text, max_tokens, count=count, file_type=how.file_type, handle=handle, limits=how.limits)

@@ -6,20 +6,18 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft
+from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.history import REACHED, Unit, stands_in
+from ctxguard.history import CHECKPOINT, ExchangeSpan, History, records_in, write_record
 from ctxguard.settings import OfOneProcess
-from ctxguard.stages.cuts import with_cut
-from ctxguard.stages.growing import Followed
-from ctxguard.stages.selection import SelectedHistory, must_stay, selected
+from ctxguard.stages.selection import selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
@@ -34,8 +32,10 @@ _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "cart": ("cart updated", "added to cart", "added to your cart", "item added"),
     "checkout": ("order completed", "order placed", "order confirmed", "checkout complete"),
 }
-_COMPLETED: Final = re.compile(rf"(?:\A|\n\n){re.escape(REACHED)}\n\n(?:.*\n){{3}}Completed: (.+)")
-"""The phases that a checkpoint names, also where `MergeMessageRuns` joined it to what stands around it."""
+REACHED: Final = "Previous phases completed. Current state:"
+"""First line of a checkpoint's text."""
+_COMPLETED: Final = re.compile(rf"\A{re.escape(REACHED)}\n\n(?:.*\n){{3}}Completed: (.+)")
+"""The phases that a checkpoint names."""
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -140,7 +140,6 @@ class CheckpointManager(OfOneProcess):
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
         self._lock = Lock()
-        self._histories = Followed(_Phased)
         self._marks = {c.phase: c.messages for c in self.checkpoints.values() if c.messages}
 
     @property
@@ -204,100 +203,88 @@ class CheckpointManager(OfOneProcess):
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft from the last checkpoint on."""
-        with self._histories.following(draft) as history:
-            history.watch(self.phases)
-            reached = self._reached(history)
-            if not reached:
-                return with_cut(draft, draft, None)
-            begin = max(reached.values()) + 1
-            phase = max(reached, key=reached.__getitem__)
-            done = (*history.told, *sorted(reached, key=reached.__getitem__))
-            text = draft.mask(self._shown(phase, history.state_at(begin), done))
-            result = _begun(draft, history, begin, text)
-        return replace(result, details={**result.details, self.name: {"reached": list(done)}})
+        return follow(self, draft)
 
-    def _shown(self, phase: str, state: PageState, done: tuple[str, ...]) -> str:
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return what watches one conversation for the ends of phases."""
+        return _Watching(self, draft)
+
+    def marks(self) -> dict[str, int]:
+        """Return how many messages of the history the caller's own checkpoints stand for, by phase."""
+        with self._lock:
+            return dict(self._marks)
+
+    def shown(self, phase: str, state: PageState, done: tuple[str, ...]) -> str:
+        """Return the text of a checkpoint as it stands in a context."""
         return self._text(Checkpoint(phase, datetime.min.replace(tzinfo=UTC), state, done, _summary(state, done)))
 
-    def _reached(self, history: _Phased) -> dict[str, int]:
-        """Return the exchange in which each phase was first over; neither the open last one nor what a record tells."""
-        ends = {**history.over, **self._named(history.units)}
-        return {phase: number for phase, number in ends.items() if phase not in history.told}
 
-    def _named(self, found: Sequence[Unit]) -> dict[str, int]:
-        """Return the exchanges that the caller's own checkpoints end with."""
-        with self._lock:
-            marks = dict(self._marks)
-        ends = {phase: bisect_right(found, messages, key=_end) for phase, messages in marks.items()}
-        return {phase: end - 1 for phase, end in ends.items() if 0 < end < len(found)}
-
-
-@dataclass(slots=True)
-class _Phased(SelectedHistory):
-    """Hold a history and which phases were over where, the last exchange not looked at.
+class _Watching:
+    """Watch one conversation for the ends of phases. The last exchange may still grow: it is not looked at.
 
     Attributes:
         over: number of the exchange in which each phase was first over.
-        seen: exchanges that were looked at.
-        own: numbers of the checkpoints in the history.
-        told: phases that these name: the context has begun behind them.
-        states: where things stood at the exchange asked for last.
-        shown: the checkpoint as it stands in the context, by its text: the same object in each call.
+        told: phases that a checkpoint in the history names: the context has begun behind them.
     """
 
-    over: dict[str, int] = field(default_factory=dict)
-    seen: int = 0
-    own: list[int] = field(default_factory=list)
-    told: dict[str, None] = field(default_factory=dict)
-    states: dict[int, PageState] = field(default_factory=dict)
-    shown: dict[str, Artifact] = field(default_factory=dict)
+    def __init__(self, stage: CheckpointManager, draft: Draft) -> None:
+        self._stage = stage
+        self._history = History(draft.counter.artifact)
+        self._seen = 0
+        self.over: dict[str, int] = {}
+        self.told: dict[str, None] = {}
+        self._shown: tuple[str, Artifact | None] = ("", None)
 
-    def watch(self, phases: Sequence[PhaseRule]) -> None:
-        for number in range(self.seen, max(self.seen, len(self.units) - 1)):
-            self.seen = number + 1
-            members = self.members(number)
-            if stands_in(members[0]) and members[0].text.startswith(REACHED):
-                self.own.append(number)
-            if members[0].kind is Kind.USER:
-                for completed in _COMPLETED.findall(members[0].text):
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        self._history.extend(artifacts)
+        for number in range(self._seen, max(self._seen, len(self._history) - 1)):
+            self._seen = number + 1
+            for artifact in self._history.members(number):
+                self._watch(artifact, number)
+
+    def _watch(self, artifact: Artifact, number: int) -> None:
+        if artifact.kind is Kind.USER:
+            for record in records_in(artifact.text):
+                for completed in _COMPLETED.findall(record.body):
                     self.told.update(dict.fromkeys(completed.split(", ")))
-            for artifact in members:
-                ended = (r.name for r in phases if r.name not in self.over and r.ends(artifact))
-                self.over.update(dict.fromkeys(() if artifact.kind is Kind.USER else ended, number))
+            return
+        ended = (rule.name for rule in self._stage.phases if rule.name not in self.over and rule.ends(artifact))
+        self.over.update(dict.fromkeys(ended, number))
 
-    def state_at(self, begin: int) -> PageState:
-        if begin not in self.states:
-            self.states = {begin: state_of(self.artifacts[: self.units[begin - 1].end])}
-        return self.states[begin]
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft from the last checkpoint on."""
+        reached = self._reached()
+        if not reached:
+            return draft
+        begin = max(reached.values()) + 1
+        phase = max(reached, key=reached.__getitem__)
+        done = (*self.told, *sorted(reached, key=reached.__getitem__))
+        state = state_of(self._history.artifacts[: self._history.spans[begin - 1].end])
+        record = self._checkpoint(draft.mask(self._stage.shown(phase, state, done)))
+        result = selected(draft, self._history, (), begin, reason="before the last checkpoint", record=record)
+        return replace(result, details={**result.details, self._stage.name: {"reached": list(done)}})
 
-    def checkpoint(self, text: str) -> Artifact:
-        if text not in self.shown:
-            self.shown = {text: Artifact(Kind.USER, text)}
-        return self.shown[text]
+    def _reached(self) -> dict[str, int]:
+        """Return the exchange in which each phase was first over; neither the open last one nor what a record tells."""
+        ends = {**self.over, **self._marked()}
+        return {phase: number for phase, number in ends.items() if phase not in self.told}
 
+    def _marked(self) -> dict[str, int]:
+        """Return the exchanges that the caller's own checkpoints end with."""
+        spans = self._history.spans
+        ends = {p: bisect_right(spans, messages, key=_end) for p, messages in self._stage.marks().items()}
+        return {phase: end - 1 for phase, end in ends.items() if 0 < end < len(spans)}
 
-def _begun(draft: Draft, history: _Phased, begin: int, text: str) -> Draft:
-    """Return the draft with a checkpoint in place of what came before an exchange, but for what must stay."""
-    if _stays(draft, history, begin).issuperset(range(begin)):
-        return with_cut(draft, draft, None)  # nothing but checkpoints would go: it began from there already
-    return selected(
-        draft,
-        history,
-        lambda _point: (),
-        lambda end: begin if end > begin else 0,
-        "before the last checkpoint",
-        note=lambda point, _end, _gone: history.checkpoint(text) if point else None,
-    )
-
-
-def _stays(draft: Draft, history: _Phased, begin: int) -> set[int]:
-    """Return which exchanges would stay before the one a context begins with; checkpoints count as such."""
-    stays = {begin, *must_stay(draft, history, len(history.units)), *(n for n in history.own if n < begin)}
-    first = min(stays)
-    opener = next((n for n in reversed(history.users) if n <= first), first)
-    return stays if history.units[first].user else {*stays, opener}
+    def _checkpoint(self, text: str) -> Artifact:
+        """Return the message that stands for what goes: the same object as long as it says the same."""
+        known, artifact = self._shown
+        if artifact is None or known != text:
+            artifact = Artifact(Kind.USER, write_record(CHECKPOINT, text))
+            self._shown = (text, artifact)
+        return artifact
 
 
 def _page_state(state: object) -> PageState:
@@ -311,8 +298,8 @@ def _page_state(state: object) -> PageState:
     return PageState(**state)
 
 
-def _end(unit: Unit) -> int:
-    return unit.end
+def _end(span: ExchangeSpan) -> int:
+    return span.end
 
 
 def _summary(state: PageState, objectives: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ctxguard.artifacts import Artifact, Part
+from ctxguard.history import AUTHORITY
 
 if TYPE_CHECKING:
     from ctxguard.draft import Change, Draft
@@ -17,6 +19,7 @@ _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
 """Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
 
 
+@dataclass(frozen=True, slots=True)
 class DropStaleThinking:
     """Drop the signed thinking that was written under a prompt which has been cut since.
 
@@ -29,13 +32,13 @@ class DropStaleThinking:
     door, puts this stage behind the chain where a history holds any.
     """
 
-    name = "DropStaleThinking"
+    name: ClassVar[str] = "DropStaleThinking"
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without the thinking of artifacts that were written before what is cut by now."""
-        stale = {key for change in draft.changes for key in _stale(draft, change)}
-        if not stale:
+        if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
+        stale = {key for change in draft.changes for key in _stale(draft, change)} | _before_late_authority(draft)
         artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
         return draft.revise(artifacts, action="bounded", reason="its thinking belongs to a prompt from before a cut")
 
@@ -44,8 +47,8 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.cut is not None:  # all before it: an earlier cut may have come between
-        return {id(artifact.root) for artifact in change.before[: draft.cut.at + 1]}
+    if change.stage == _WINDOW and draft.cut_at is not None:  # all before it: an earlier cut may have come between
+        return {id(artifact.root) for artifact in change.before[: draft.cut_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:
@@ -54,7 +57,18 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     return {id(artifact.root) for artifact in change.before[first:]}
 
 
+def _before_late_authority(draft: Draft) -> set[int]:
+    """Return what was written before a system or task artifact came that moved to the front of the prompt."""
+    late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
+    end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
+    return {id(artifact.root) for artifact in draft.history[:end]}
+
+
+def _is_signed(artifact: Artifact) -> bool:
+    return type(artifact.content) is tuple and any(part.signed for part in artifact.content)
+
+
 def _without_thinking(artifact: Artifact) -> Artifact:
-    if isinstance(artifact.content, str) or not any(part.signed for part in artifact.content):
+    if isinstance(artifact.content, str) or not _is_signed(artifact):
         return artifact
     return artifact.revised(content=tuple(_BLANK if part.signed else part for part in artifact.content))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctxguard.artifacts import Artifact, Exchange, Kind, Lifetime, exchanges
-from ctxguard.draft import Draft
+from ctxguard.artifacts import Artifact, Kind, Lifetime
+from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.history import asked_by_user
-from ctxguard.prefix_memory import PrefixMemory
+from ctxguard.history import Exchange, exchanges, is_asked
 
 __all__ = ["ExpireLifetimes"]
 
@@ -31,12 +30,17 @@ class ExpireLifetimes:
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
         self.rules = _lifetimes({} if rules is None else rules)
-        self._timeless: PrefixMemory[None] = PrefixMemory()
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
-        if not self.rules and self._is_timeless(draft):
-            return draft
+        return follow(self, draft)
+
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
+        """Return what watches one conversation for lifetimes as it grows."""
+        return _Watching(self)
+
+    def expired(self, draft: Draft) -> Draft:
+        """Return the draft without what has outlived its use."""
         ages = _ages(draft.artifacts)
         found = exchanges(draft.artifacts)
         last_seen, last_results = _last_events(draft.artifacts), _last_results(found)
@@ -46,14 +50,6 @@ class ExpireLifetimes:
             if why and not exchange.open:
                 gone.update((id(artifact), why) for artifact in exchange.artifacts)
         return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
-
-    def _is_timeless(self, draft: Draft) -> bool:
-        """Tell that no artifact has a lifetime; only what is new in the session is looked at."""
-        found = self._timeless.find(draft.artifacts, begins_with=draft.begins_with)
-        if any(artifact.lifetime for artifact in draft.artifacts[found.length if found else 0 :]):
-            return False
-        self._timeless.keep(draft.artifacts, None, after=found)
-        return True
 
     def _over(
         self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]
@@ -83,6 +79,22 @@ class ExpireLifetimes:
         return self.rules.get(artifact.kind.value)
 
 
+class _Watching:
+    """Watch one conversation: as long as nothing in it has a lifetime, there is nothing to look for."""
+
+    def __init__(self, stage: ExpireLifetimes) -> None:
+        self._stage = stage
+        self._is_timeless = not stage.rules
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        self._is_timeless = self._is_timeless and not any(artifact.lifetime for artifact in artifacts)
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft without what has outlived its use."""
+        return draft if self._is_timeless else self._stage.expired(draft)
+
+
 def _lifetimes(rules: object) -> dict[str, Lifetime]:
     if not isinstance(rules, Mapping):
         raise _refused(rules, "dict")
@@ -102,7 +114,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
     total = 0
     turns = []
     for artifact in artifacts:
-        total += asked_by_user(artifact)
+        total += is_asked(artifact)
         turns.append(total)
     return [total - turn for turn in turns]
 

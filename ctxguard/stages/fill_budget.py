@@ -8,7 +8,7 @@ from typing import Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
-from ctxguard.history import AUTHORITY, Unit, recent_messages, units
+from ctxguard.history import AUTHORITY, ExchangeSpan, History
 
 __all__ = ["DropVerboseOutput", "FillBudget"]
 
@@ -40,8 +40,9 @@ class FillBudget:
         """Return the new draft."""
         if draft.tokens <= draft.budget - self.strict:
             return draft
-        found = units(draft)
-        must = self._must_stay(draft, found)
+        history = History(draft.counter.artifact, draft.artifacts)
+        found = history.spans
+        must = history.must_stay(draft.keep_recent, None, len(history))
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
@@ -57,24 +58,13 @@ class FillBudget:
             (a for p, a in enumerate(draft.artifacts) if p not in gone), reason="did not fit into what was left"
         )
 
-    def _must_stay(self, draft: Draft, found: list[Unit]) -> list[int]:
-        recent = {id(a) for a in recent_messages(draft.artifacts, draft.keep_recent)}
-        last_user = max((n for n, u in enumerate(found) if u.asks), default=None)
-        return [
-            n
-            for n, u in enumerate(found)
-            if u.pinned
-            or n in (last_user, len(found) - 1)
-            or any(id(a) in recent for a in draft.artifacts[u.start : u.end])
-        ]
 
-
-def _exceeded(draft: Draft, found: list[Unit], must: list[int], taken: int) -> BudgetExceededError:
+def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int], taken: int) -> BudgetExceededError:
     parts = {"tools and framing": draft.overhead}
     for kind in AUTHORITY:
         parts[kind.value] = draft.counter.artifacts(a for a in draft.artifacts if a.kind is kind)
-    parts["pinned"] = sum(found[n].tokens for n in must if found[n].pinned)
-    parts["recent messages"] = sum(found[n].tokens for n in must if not found[n].pinned)
+    parts["pinned"] = sum(found[n].tokens for n in must if found[n].is_pinned)
+    parts["recent messages"] = sum(found[n].tokens for n in must if not found[n].is_pinned)
     return BudgetExceededError(taken, draft.budget, parts)
 
 
@@ -96,7 +86,12 @@ class DropVerboseOutput:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        paired = {p for u in units(draft) if u.end - u.start > 1 for p in range(u.start + 1, u.end)}
+        paired = {
+            p
+            for u in History(draft.counter.artifact, draft.artifacts).spans
+            if u.end - u.start > 1
+            for p in range(u.start + 1, u.end)
+        }
         artifacts: list[Artifact] = []
         for position, artifact in enumerate(draft.artifacts):
             tokens = draft.counter.artifact(artifact)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from threading import Lock
 from typing import Final, TypeAlias, overload
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
-from ctxguard.history import asked_by_user
-from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.history import is_asked
+from ctxguard.stages.lexical import LexicalIndex
 from ctxguard.stages.sliding_window import reports_error
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Scores"]
+__all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Ledger", "Scores"]
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kind": 0.15,
@@ -31,8 +29,6 @@ _TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*+\d[\w-]{3,}")
 """What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
 _REUSES: Final = 3
 """Terms taken up later that make an exchange fully referenced."""
-_REMEMBERED: Final = 16
-"""Histories that are remembered."""
 _TERMS: Final[TextCache[frozenset[str]]] = TextCache(8_000_000)
 
 Members: TypeAlias = tuple[Artifact, ...]
@@ -90,25 +86,19 @@ class Scores(Sequence[Importance]):
 
 
 class ImportanceScorer:
-    """Score exchanges. Safe to share between threads and sessions.
-
-    What does not change as a history grows is worked out once an exchange.
+    """Score exchanges. Safe to share between threads and sessions: it remembers nothing.
 
     Args:
         weights: of the parts; None means `WEIGHTS`.
-        index: ranks by the last user message; None means one of its own.
+
+    Raises:
+        ConfigError: `weights` names an unknown part.
     """
 
-    def __init__(self, weights: Mapping[str, float] | None = None, *, index: LexicalIndex | None = None) -> None:
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         self.weights = dict(WEIGHTS if weights is None else weights)
         if unknown := set(self.weights) - set(WEIGHTS):
             raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
-        self.index = LexicalIndex() if index is None else index
-        self._known: list[_Ledger] = []
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[partial[ImportanceScorer], tuple[()]]:
-        return partial(ImportanceScorer, self.weights, index=self.index), ()
 
     def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
         """Return the score of one message among all."""
@@ -119,27 +109,13 @@ class ImportanceScorer:
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> Scores:
         """Return the scores of exchanges in their order; a function of these alone."""
-        wanted = [tuple(members) for members in exchanges]
-        ledger = self._taken(wanted)
-        for members in wanted[len(ledger.exchanges) :]:
-            ledger.add(members)
-        scores = self._scored(ledger)
-        with self._lock:
-            self._known = [*self._known[1 - _REMEMBERED :], ledger]
-        return scores
+        ledger = Ledger()
+        for members in exchanges:
+            ledger.add(tuple(members))
+        return self.scored(ledger)
 
-    def _taken(self, wanted: list[Members]) -> _Ledger:
-        """Return the longest ledger that these exchanges go on from, for this call alone; else a new one."""
-        with self._lock:
-            known = sorted(self._known, key=lambda ledger: len(ledger.exchanges), reverse=True)
-            for ledger in known:
-                size = len(ledger.exchanges)
-                if ledger.exchanges[:1] == wanted[:1] and ledger.exchanges == wanted[:size]:
-                    self._known.remove(ledger)
-                    return ledger
-        return _Ledger()
-
-    def _scored(self, ledger: _Ledger) -> Scores:
+    def scored(self, ledger: Ledger) -> Scores:
+        """Return the scores of the exchanges in a ledger."""
         relevance, weigh = self._relevance(ledger), self.weights.get
         kind, error, reuse = weigh("kind", 0.0), weigh("error", 0.0), weigh("reuse", 0.0)
         step = weigh("recency", 0.0) / max(len(ledger.exchanges) - 1, 1)
@@ -149,21 +125,21 @@ class ImportanceScorer:
             totals[number] += weigh("relevance", 0.0) * value
         return Scores(totals, ledger.kinds[:], ledger.errors[:], ledger.reuse[:], relevance)
 
-    def _relevance(self, ledger: _Ledger) -> dict[int, float]:
+    def _relevance(self, ledger: Ledger) -> dict[int, float]:
         """Return how well exchanges answer to the last user message, the best other one being 1.0."""
         question = ledger.question
-        found = self.index.matches(ledger.documents, question)
-        highest = max((s for n, s in found.items() if question not in ledger.documents[n]), default=0.0)
+        found = ledger.index.matches(question)
+        highest = max((s for n, s in found.items() if question not in ledger.index.documents[n]), default=0.0)
         return {n: min(1.0, score / highest) for n, score in found.items()} if highest > 0 else {}
 
 
 @dataclass(slots=True, eq=False)
-class _Ledger:
+class Ledger:
     """Hold what is known of the exchanges of one history; it is only ever added to.
 
     Attributes:
         exchanges: those that were taken in.
-        documents: their texts.
+        index: ranks their texts.
         kinds: the part `kind` of each.
         errors: the part `error` of each.
         reuse: the part `reuse` of each, so far.
@@ -171,7 +147,7 @@ class _Ledger:
     """
 
     exchanges: list[Members] = field(default_factory=list)
-    documents: list[Document] = field(default_factory=list)
+    index: LexicalIndex = field(default_factory=LexicalIndex)
     kinds: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     reuse: list[float] = field(default_factory=list)
@@ -183,11 +159,11 @@ class _Ledger:
         """Take in one more exchange."""
         number = len(self.exchanges)
         self.exchanges.append(members)
-        self.documents.append(tuple(text for artifact in members for _, text in artifact.texts()))
+        self.index.add(tuple(text for artifact in members for _, text in artifact.texts()))
         self.kinds.append(max(_KINDS.get(artifact.kind, 1.0) for artifact in members))
         self.errors.append(float(any(map(reports_error, members))))
         self.reuse.append(0.0)
-        if asked_by_user(members[0]):
+        if is_asked(members[0]):
             self.question = members[0].text
         for artifact in members:
             if artifact.kind is not Kind.TOOL:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 import sqlite3
 import weakref
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate
-from threading import Lock
 from typing import Final, TypeAlias
 
 from ctxguard.errors import ConfigError
@@ -45,55 +43,11 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Score documents against a query. Safe to share between threads and sessions; a copy or pickle starts empty.
+    """Score documents against a query. It grows by one document at a time, each numbered from 0 on.
 
-    The documents of one history are indexed once and added to as it grows; scores depend on documents and query alone.
-
-    Args:
-        sessions: histories that are remembered at most; the one not asked for longest goes first.
+    Raises:
+        ConfigError: this Python's SQLite has no full-text search.
     """
-
-    def __init__(self, *, sessions: int = 16) -> None:
-        if sessions < 1:
-            raise ConfigError(f"sessions must be 1 or more, not {sessions}", setting="sessions")
-        self.sessions = sessions
-        self._tables: OrderedDict[int, _Table] = OrderedDict()
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[partial[LexicalIndex], tuple[()]]:
-        return partial(LexicalIndex, sessions=self.sessions), ()
-
-    def scores(self, documents: Sequence[Document], query: str) -> list[float]:
-        """Return one score a document, 0.0 where they share no word; higher is better."""
-        found = self.matches(documents, query)
-        return [found.get(number, 0.0) for number in range(len(documents))]
-
-    def matches(self, documents: Sequence[Document], query: str) -> dict[int, float]:
-        """Return the scores of the documents that share a word with the query, by their number, in no order."""
-        terms = list(dict.fromkeys(words(query)))
-        if not terms or not documents:
-            return {}
-        with self._lock:
-            return self._table(documents).scores(terms)
-
-    def _table(self, documents: Sequence[Document]) -> _Table:
-        """Return the table of these documents: the longest one that they extend, else a new one."""
-        known = [t for t in self._tables.values() if len(t.documents) <= len(documents)]
-        for table in sorted(known, key=lambda t: len(t.documents), reverse=True):
-            if table.documents and table.documents == list(documents[: len(table.documents)]):
-                break
-        else:
-            table = _Table()
-            self._tables[id(table)] = table
-        self._tables.move_to_end(id(table))
-        while len(self._tables) > self.sessions:
-            self._tables.popitem(last=False)
-        table.extend(documents[len(table.documents) :])
-        return table
-
-
-class _Table:
-    """Hold the index of one history."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -104,14 +58,25 @@ class _Table:
         except sqlite3.OperationalError as error:
             raise ConfigError(f"this Python's SQLite has no full-text search ({error}); use another build") from error
         self._frequency: Counter[str] = Counter()
+        self._written = 0
 
-    def extend(self, documents: Iterable[Document]) -> None:
-        begin = len(self.documents)
-        self.documents.extend(documents)
-        new = self.documents[begin:]
-        if not new:
+    def add(self, document: Document) -> None:
+        """Take in one more document."""
+        self.documents.append(document)
+
+    def matches(self, query: str) -> dict[int, float]:
+        """Return the scores of the documents that share a word with the query, by their number; higher is better."""
+        terms = list(dict.fromkeys(words(query)))
+        if not terms or not self.documents:
+            return {}
+        self._write()
+        return self._scores(terms)
+
+    def _write(self) -> None:
+        """Put the documents into the table that came since the last query, all at once."""
+        rows = [(n, [w for text in self.documents[n] for w in words(text)]) for n in self._new()]
+        if not rows:
             return
-        rows = [(begin + n, [w for text in d for w in words(text)]) for n, d in enumerate(new)]
         for _, found in rows:
             self._frequency.update(set(found))
         self._connection.execute("BEGIN")
@@ -119,8 +84,12 @@ class _Table:
             "INSERT INTO texts(rowid, words) VALUES (?, ?)", ((n, " ".join(found)) for n, found in rows)
         )
         self._connection.execute("COMMIT")
+        self._written = len(self.documents)
 
-    def scores(self, terms: Sequence[str]) -> dict[int, float]:
+    def _new(self) -> range:
+        return range(self._written, len(self.documents))
+
+    def _scores(self, terms: Sequence[str]) -> dict[int, float]:
         wanted = self._rarest(terms)
         if not wanted:
             return {}

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft
+from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.prefix_memory import PrefixMemory
 from ctxguard.settings import instance
+from ctxguard.stages.each import EachFollower
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
 
 __all__ = ["MaskPII"]
+
+_REASON: Final = "holds personal data"
 
 
 class MaskPII:
@@ -44,7 +45,6 @@ class MaskPII:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
         self._rules = _detectors(rules)
         self._masker = None if masker is None else _wanted(masker)
-        self._known: PrefixMemory[tuple[Artifact, ...]] = PrefixMemory()
 
     @property
     def masker(self) -> Masker:
@@ -55,35 +55,48 @@ class MaskPII:
             self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
-        masker = self.masker
-        session = masker.session()
-        if masker.is_stateless:
-            masked, begins_with = self._each(draft, masker, session)
-        else:
-            masked, begins_with = tuple(_masked(artifact, session) for artifact in draft.artifacts), ()
-        draft = replace(
-            draft,
-            masks=(*draft.masks, masker.mask if masker.is_stateless else session.drafted),
-            detectors=(*draft.detectors, *self.masker.detectors),
-        )
-        return draft.revise(masked, action="masked", reason="holds personal data", begins_with=begins_with)
+        return follow(self, draft)
 
-    def _each(
-        self, draft: Draft, masker: Masker, session: MaskSession
-    ) -> tuple[tuple[Artifact, ...], tuple[Artifact, ...]]:
-        """Mask artifacts each by itself, going on where the last call of the session ended; say what that one gave."""
-        artifacts = draft.artifacts
-        found = self._known.find(artifacts, begins_with=draft.begins_with)
-        begin, known = (found.length, found.value) if found else (0, ())
-        if begin == len(artifacts):
-            return known, known
-        fresh = tuple(_remembered(artifact, masker, session) for artifact in artifacts[begin:])
-        unchanged = (found is None or known is found.items) and all(map(is_, fresh, artifacts[begin:]))
-        masked = artifacts if unchanged else known + fresh
-        self._known.keep(artifacts, masked, after=found)
-        return masked, known
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
+        """Return what masks one conversation as it grows."""
+        masker = self.masker
+        return _Anew(masker) if masker.vault is not None and not masker.is_stateless else _Masking(masker)
+
+
+class _Masking(EachFollower):
+    """Mask the artifacts of one conversation, each once."""
+
+    def __init__(self, masker: Masker) -> None:
+        session = masker.session()
+        super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
+        self._masker = masker
+        self._mask = masker.mask if masker.is_stateless else session.drafted
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft with everything masked, and the rules noted for the stages and checks behind."""
+        return self.revised(_noted(draft, self._masker, self._mask))
+
+
+class _Anew:
+    """Mask the artifacts of one conversation anew in each call: what its vault holds may have been erased meanwhile."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+        """Take in nothing."""
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft with everything masked."""
+        session = self._masker.session()
+        masked = [_masked(artifact, session) for artifact in draft.artifacts]
+        return _noted(draft, self._masker, session.drafted).revise(masked, action="masked", reason=_REASON)
+
+
+def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str]) -> Draft:
+    return replace(draft, masks=(*draft.masks, mask), detectors=(*draft.detectors, *masker.detectors))
 
 
 def _wanted(masker: object) -> Masker:
@@ -112,14 +125,6 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
     from ctxguard.pii import Masker
 
     return Masker(rules)
-
-
-def _remembered(artifact: Artifact, masker: Masker, session: MaskSession) -> Artifact:
-    masked = artifact.memo.get(masker)
-    if masked is None:
-        masked = _masked(artifact, session)
-        artifact.memo.keep(masker, masked)
-    return masked  # type: ignore[return-value]  # only artifacts stand under a masker
 
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:

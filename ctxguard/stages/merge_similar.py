@@ -5,46 +5,44 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft
+from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.history import History
 from ctxguard.stages.alone import applied
-from ctxguard.stages.cuts import with_cut
-from ctxguard.stages.growing import Followed, GrowingHistory
-from ctxguard.stages.selection import SelectedHistory, check_every, must_stay, selected, widening
+from ctxguard.stages.selection import check_every, selected, task_of, widening
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["MergeSimilar", "RunsHistory", "noted_all"]
+__all__ = ["MergeSimilar", "SimilarRuns", "noted_all"]
 
 _VARIES: Final = re.compile(r"\d+|\s+")
 _SHAPES: Final[TextCache[str]] = TextCache(8_000_000)
 
 
-@dataclass(slots=True)
-class RunsHistory(SelectedHistory):
-    """Hold a history and its runs of exchanges alike: first and last number; the last exchange is not judged.
+class SimilarRuns:
+    """Find runs of exchanges that are alike, as a history grows. The last exchange may still grow: it is not judged.
 
     Attributes:
-        runs: of two exchanges or more.
-        compared: exchanges that were compared with the one before.
+        runs: first and last number of each run, of two exchanges or more.
     """
 
-    runs: list[tuple[int, int]] = field(default_factory=list)
-    compared: int = 1
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, int]] = []
+        self._compared = 1
 
-    def compare(self) -> None:
+    def compare(self, history: History) -> None:
         """Compare the exchanges that are new with those before them."""
-        for number in range(self.compared, max(self.compared, len(self.units) - 1)):
-            if _alike(self.members(number - 1), self.members(number)):
+        for number in range(self._compared, max(self._compared, len(history) - 1)):
+            if _alike(history.members(number - 1), history.members(number)):
                 begin = self.runs.pop()[0] if self.runs and self.runs[-1][1] == number - 1 else number - 1
                 self.runs.append((begin, number))
-            self.compared = number + 1
+            self._compared = number + 1
 
-    def merged(self, draft: Draft, end: int) -> list[range]:
+    def merged(self, draft: Draft, history: History, end: int) -> list[range]:
         """Return the runs among the first `end` exchanges, cut where one must stay; the last of each stands for all."""
-        fixed = must_stay(draft, self, end)
+        fixed = history.must_stay(draft.keep_recent, task_of(draft, history), len(history))
         pieces = (
             piece for begin, last in self.runs if begin < end for piece in _apart(begin, min(last, end - 1), fixed)
         )
@@ -75,39 +73,49 @@ class MergeSimilar:
 
     def __init__(self, *, every: int = 1) -> None:
         self.every = check_every(every)
-        self._histories = Followed(RunsHistory)
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts with similar ones merged. The input is not changed."""
         return applied(self, messages)
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft with similar exchanges merged."""
-        with self._histories.following(draft) as history:
-            history.compare()
-            merged = history.merged(draft, widening(len(history.units), self.every))
-            if not merged:
-                return with_cut(draft, draft, None)
-            kept = selected(
-                draft,
-                history,
-                lambda point: _without(history.merged(draft, point), point),
-                lambda end: widening(end, self.every),
-                "merged",
-            )
-            noted = noted_all(draft, kept, history, merged)
+        return follow(self, draft)
+
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return what merges in one conversation."""
+        return _Merging(draft, self.every)
+
+
+class _Merging:
+    """Merge similar exchanges of one conversation."""
+
+    def __init__(self, draft: Draft, every: int) -> None:
+        self._every = every
+        self._history = History(draft.counter.artifact)
+        self._runs = SimilarRuns()
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        self._history.extend(artifacts)
+        self._runs.compare(self._history)
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft with similar exchanges merged."""
+        point = widening(len(self._history), self._every)
+        merged = self._runs.merged(draft, self._history, point)
+        if not merged:
+            return draft
+        gone = {number for run in merged for number in run[:-1]}
+        chosen = [number for number in range(point) if number not in gone]
+        kept = selected(draft, self._history, chosen, point, reason="merged")
+        noted = noted_all(draft, kept, self._history, merged)
         return kept.revise(noted, action="bounded", reason="stands for several alike")
 
 
-def _without(merged: Iterable[range], end: int) -> list[int]:
-    """Return the numbers below `end` but those that another one stands for."""
-    gone = {number for run in merged for number in run[:-1]}
-    return [number for number in range(end) if number not in gone]
-
-
-def noted_all(draft: Draft, kept: Draft, history: GrowingHistory, merged: Iterable[range]) -> list[Artifact]:
+def noted_all(draft: Draft, kept: Draft, history: History, merged: Iterable[range]) -> list[Artifact]:
     """Return what was kept, with the note in the last artifact of each run that is among it."""
-    lasts = {id(draft.artifacts[history.units[run[-1]].end - 1]): len(run) for run in merged}
+    lasts = {id(draft.artifacts[history.spans[run[-1]].end - 1]): len(run) for run in merged}
     return [_noted(a, lasts[id(a)], draft) if id(a) in lasts else a for a in kept.artifacts]
 
 
@@ -140,14 +148,7 @@ def _shape(text: str) -> str:
 
 
 def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
-    """Return the artifact with the note: the same object in each call, so that later stages know it."""
-    note = draft.mask(f"[the same {times} times in a row, the last one shown]")
-    key = (MergeSimilar, note)
-    noted = artifact.memo.get(key)
-    if not isinstance(noted, Artifact):
-        noted = _with_note(artifact, note)
-        artifact.memo.keep(key, noted)
-    return noted
+    return _with_note(artifact, draft.mask(f"[the same {times} times in a row, the last one shown]"))
 
 
 def _with_note(artifact: Artifact, note: str) -> Artifact:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind, Pairing, ToolCall, pair, whole_until
-from ctxguard.draft import Draft
+from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.prefix_memory import PrefixMemory, Remembered
+from ctxguard.history import Pairing, pair, whole_until
 
 __all__ = ["INTERRUPTED", "RepairExchanges"]
 
@@ -18,6 +17,8 @@ INTERRUPTED: Final = "[no result: the call was interrupted]"
 """What stands for the result of a call that never got one."""
 
 OnBroken = Literal["repair", "raise", "ignore"]
+Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
+"""Changed copies by `id()` of what they were made from and what was changed; the caller keeps that alive."""
 
 
 class RepairExchanges:
@@ -30,6 +31,8 @@ class RepairExchanges:
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
             are on the provider's side).
+        keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
+            have no calls to pair with.
 
     Raises:
         ConfigError: `on_broken` is none of these.
@@ -37,54 +40,72 @@ class RepairExchanges:
 
     name = "RepairExchanges"
 
-    def __init__(self, *, on_broken: OnBroken = "repair") -> None:
+    def __init__(self, *, on_broken: OnBroken = "repair", keep_bare: bool = False) -> None:
         if on_broken not in ("repair", "raise", "ignore"):
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
-        self._well_formed: PrefixMemory[None] = PrefixMemory()
-        self._mended: PrefixMemory[_Settled] = PrefixMemory()
+        self.keep_bare = keep_bare
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
-        if self.on_broken == "ignore":
-            return draft
-        found = self._mended.find(draft.artifacts, begins_with=draft.begins_with)
-        if found is None and self._is_well_formed(draft):
-            return draft
-        if self.on_broken == "raise":
-            _refuse_broken(draft.artifacts)
-            return draft
-        return self._repaired(draft, found)
+        return follow(self, draft)
 
-    def _is_well_formed(self, draft: Draft) -> bool:
-        """Tell at a glance that every call is followed by its results, all with ids; False may be wrong, True not."""
-        artifacts = draft.artifacts
-        found = self._well_formed.find(artifacts, begins_with=draft.begins_with)
-        whole = whole_until(artifacts, found.length if found else 0)
-        if whole is not None and not (found and found.length == whole):
-            self._well_formed.keep(artifacts, None, length=whole, after=found)
-        return whole is not None
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
+        """Return what repairs one conversation as it grows."""
+        return _Repairing(self.on_broken, keep_bare=self.keep_bare)
 
-    def _repaired(self, draft: Draft, found: Remembered[_Settled] | None) -> Draft:
-        """Mend what is new since the last call of the session, and all where a result came late."""
-        artifacts = draft.artifacts
+
+class _Repairing:
+    """Repair one conversation: what is settled stays, only what follows it is paired in a call.
+
+    Everything before the last artifact that is not a result is settled, unless a result comes late for a call in it.
+    """
+
+    def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
+        self._on_broken = on_broken
+        self._artifacts: list[Artifact] = []
+        self._nothing = _Settled(keep_bare=keep_bare)
+        self._settled = self._nothing
+        self._copies: Copies = {}
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        self._artifacts += artifacts
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft repaired.
+
+        Raises:
+            PairingError: something is broken, and the setting is to raise.
+        """
+        if self._on_broken == "ignore":
+            return draft
+        if self._on_broken == "raise":
+            _refuse_broken(draft.artifacts, keep_bare=self._nothing.keep_bare)
+            return draft
+        ended = self._ended()
+        if ended is None or ended.mended is None:
+            return draft
+        return draft.revise(ended.mended, action="repaired", reason=ended.reasons)
+
+    def _ended(self) -> _Settled | None:
+        """Return the whole history repaired; None where nothing was broken."""
+        artifacts = self._artifacts
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
-        before = found.value if found and found.length <= last else _Settled()
-        settled = before.followed(artifacts[:last])
-        if settled is None:
-            before = _Settled()
-            settled = before.followed(artifacts[:last])
-        ended = settled and settled.followed(artifacts, is_end=True)
-        if settled is None or ended is None:
-            everything = _Repair(artifacts, pair(artifacts))
-            return draft.revise(everything.mend(), action="repaired", reason=everything.reasons)
-        self._mended.keep(artifacts, replace(settled, result=ended.mended), length=last, after=found)
-        begins_with = before.result if ended.goes_on_from(before) else ()
-        return draft.revise(ended.mended, action="repaired", reason=ended.reasons, begins_with=begins_with)
+        before = self._settled if self._settled.length <= last else self._nothing
+        settled = before.followed(artifacts[:last], self._copies)
+        if settled is None:  # a result came late: what it answers was thought to be settled
+            settled = self._nothing.followed(artifacts[:last], self._copies)
+        ended = settled and settled.followed(artifacts, self._copies, is_end=True)
+        if settled is not None and ended is not None:
+            self._settled = settled
+            return None if ended.mended is None else ended
+        everything = _Repair(artifacts, pair(artifacts), self._copies, keep_bare=self._nothing.keep_bare)
+        return _Settled(len(artifacts), tuple(everything.mend()), everything.reasons)
 
 
-def _refuse_broken(artifacts: tuple[Artifact, ...]) -> None:
-    repair = _Repair(artifacts, pair(artifacts))
+def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
+    repair = _Repair(artifacts, pair(artifacts), {}, keep_bare=keep_bare)
     faults = tuple(repair.findings())
     if faults:
         raise PairingError(faults)
@@ -96,49 +117,79 @@ class _Settled:
 
     Attributes:
         length: how many artifacts it had.
-        mended: those that it became.
+        mended: those that it became; None where nothing in it was broken, so that it is as it was.
         reasons: why, by `id()`.
         pairing: what of it is still unanswered, and where its last turn began.
-        result: the whole mended history of the call that settled it.
+        keep_bare: as for `RepairExchanges`.
     """
 
     length: int = 0
-    mended: tuple[Artifact, ...] = ()
+    mended: tuple[Artifact, ...] | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)
     pairing: Pairing = field(default_factory=Pairing)
-    result: tuple[Artifact, ...] = ()
+    keep_bare: bool = False
 
-    def followed(self, artifacts: tuple[Artifact, ...], *, is_end: bool = False) -> _Settled | None:
+    def followed(self, artifacts: Sequence[Artifact], copies: Copies, *, is_end: bool = False) -> _Settled | None:
         """Return what the beginning and what follows it become; None where that may change the beginning.
 
         Args:
             artifacts: the beginning and what follows it.
+            copies: those made so far, see `_Repair`.
             is_end: whether the history ends there, so that its last exchange may stay open.
         """
+        if self._is_sound(artifacts, is_end=is_end):
+            mended = None if self.mended is None else (*self.mended, *artifacts[self.length :])
+            return replace(self, length=len(artifacts), mended=mended, pairing=self._turned(artifacts))
         begin = self.length
         found = pair(artifacts, begin, earlier=self.pairing)
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
         if begin and any(artifacts[p].answers is not None for p in found.orphans):
             return None  # it may be a second result
-        repair = _Repair(artifacts, found, begin, is_end=is_end)
-        mended = self.mended + tuple(repair.mend())
+        repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
+        mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
-        return _Settled(len(artifacts), mended, {**self.reasons, **repair.reasons}, pairing)
+        reasons = {**self.reasons, **repair.reasons}
+        return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
-    def goes_on_from(self, before: _Settled) -> bool:
-        """Tell whether what an earlier call's history became stands at the beginning of this."""
-        shared = len(before.mended)
-        earlier, now = before.result[shared:], self.mended[shared:]
-        return len(earlier) <= len(now) and all(map(is_, earlier, now))
+    def _is_sound(self, artifacts: Sequence[Artifact], *, is_end: bool) -> bool:
+        """Tell, conservatively and at a glance, that what follows is in order and belongs to nothing before it."""
+        if self.pairing.unanswered:
+            return False
+        whole = whole_until(artifacts, self.length)
+        return whole is not None and (is_end or whole == len(artifacts))
+
+    def _turned(self, artifacts: Sequence[Artifact]) -> Pairing:
+        turns = (p for p in range(len(artifacts) - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
+        return Pairing(turn=next(turns, self.pairing.turn))
 
 
 class _Repair:
-    """Work out what a history becomes, from a position on."""
+    """Work out what a history becomes, from a position on.
 
-    def __init__(self, artifacts: tuple[Artifact, ...], found: Pairing, begin: int = 0, *, is_end: bool = True) -> None:
+    Args:
+        artifacts: the history.
+        found: which results answer which calls, from the position on.
+        copies: changed copies made so far: the same object in each call, so that later stages know it again.
+        begin: the position.
+        is_end: whether the history ends there, so that its last exchange may stay open.
+        keep_bare: as for `RepairExchanges`.
+    """
+
+    def __init__(
+        self,
+        artifacts: Sequence[Artifact],
+        found: Pairing,
+        copies: Copies,
+        begin: int = 0,
+        *,
+        is_end: bool = True,
+        keep_bare: bool = False,
+    ) -> None:
         self.artifacts = artifacts
         self.found = found
+        self.orphans = [p for p in found.orphans if not (keep_bare and _is_bare(artifacts[p]))]
+        self.copies = copies
         self.begin = begin
         self.results: dict[int, list[int]] = {}
         for position, (owner, _) in found.owner.items():
@@ -172,14 +223,14 @@ class _Repair:
 
     def findings(self) -> list[str]:
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
-        lines += [f"result @ artifacts[{p}] answers no call" for p in self.found.orphans]
+        lines += [f"result @ artifacts[{p}] answers no call" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
         lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
         lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
         return lines
 
     def mend(self) -> list[Artifact]:
-        gone = dict.fromkeys(self.found.orphans, "answers no call")
+        gone = dict.fromkeys(self.orphans, "answers no call")
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
@@ -210,7 +261,7 @@ class _Repair:
             for number, call in enumerate(artifact.calls)
         )
         self.reasons[id(artifact)] = "a call had no id"
-        return _remembered(artifact, calls, lambda: artifact.revised(calls=calls))
+        return self._copy(artifact, calls, lambda: artifact.revised(calls=calls))
 
     def _result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
         artifact = self.artifacts[position]
@@ -220,30 +271,30 @@ class _Repair:
         if artifact.answers == call.id:
             return artifact
         self.reasons[id(artifact)] = "the result had no id of its call"
-        return _remembered(artifact, call.id, lambda: artifact.revised(answers=call.id))
+        return self._copy(artifact, call.id, lambda: artifact.revised(answers=call.id))
 
     def _stand_ins(self, position: int, caller: Artifact) -> list[Artifact]:
         if position == self.open_at:
             return []
-        stand_ins = [_remembered_stand_in(caller, number) for number in self.dangling.get(position, ())]
+        stand_ins = [self._stand_in(caller, number) for number in self.dangling.get(position, ())]
         for artifact in stand_ins:
             self.reasons[id(artifact)] = "the call had no result"
         return stand_ins
 
+    def _stand_in(self, caller: Artifact, number: int) -> Artifact:
+        return self._copy(caller, (number, caller.calls[number].id), lambda: stand_in(caller.calls[number]))
 
-def _remembered(artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
-    """Return the same copy at every call, so that the stages behind this one know it again."""
-    key = (RepairExchanges, what)
-    known = artifact.memo.get(key)
-    if known is None:
-        known = make()
-        artifact.memo.keep(key, known)
-    return known  # type: ignore[return-value]  # only artifacts stand under such a key
+    def _copy(self, artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
+        known = self.copies.get((id(artifact), what))
+        if known is None:
+            known = self.copies[id(artifact), what] = make()
+        return known
 
 
-def _remembered_stand_in(caller: Artifact, number: int) -> Artifact:
-    call = caller.calls[number]
-    return _remembered(caller, (number, call.id), lambda: stand_in(call))
+def _is_bare(result: Artifact) -> bool:
+    """Tell a tool output of a plain transcript from a provider's message that lacks its id."""
+    source = result.source
+    return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall) -> Artifact:

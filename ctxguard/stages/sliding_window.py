@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft
-from ctxguard.history import is_record, stands_in
+from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
-from ctxguard.stages.cuts import with_cut
-from ctxguard.stages.growing import Followed, GrowingHistory
-from ctxguard.stages.selection import SelectedHistory, check_every, selected
+from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.selection import check_every, selected, task_of
 from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
@@ -46,48 +45,15 @@ class PreservationRule:
     keeps: Callable[[Artifact, int], bool]
 
 
-_AT_LINE_START: Final = re.compile(
-    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]]|Traceback \(most recent call last\)"
-    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
-    re.MULTILINE | re.IGNORECASE,
+_SAVED_SCREENSHOT: Final = re.compile(
+    r"screen[ _-]?shot[^\n]{0,120}?[\w/\\.-]\.(?:png|jpe?g|webp)\b|\.(?:png|jpe?g|webp)\b[^\n]{0,120}?screen[ _-]?shot",
+    re.IGNORECASE,
 )
-_SIGNS: Final = (
-    (
-        ("error", "fatal", "critical", "exception", "panic", "traceback", "err!", "e   "),
-        lambda text: _AT_LINE_START.search(f"\n{text}"),
-    ),
-    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
-    (
-        ('"error"', '"exception"'),
-        re.compile(r"\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|\[\]|\{\}|0\b)\S", re.IGNORECASE).search,
-    ),
-    (('"is_error"', '"iserror"'), re.compile(r"\"(?:is_error|isError)\"\s*:\s*true", re.IGNORECASE).search),
-    (
-        ("exit", "returncode"),
-        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
-    ),
-    (
-        ("http/", "status ", "status:", "status="),
-        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
-    ),
-)
-"""How errors show, each with words without which it need not be looked for: most texts hold none of them."""
-_KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
-_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
-
-
-def reports_error(artifact: Artifact) -> bool:
-    """Tell whether an artifact reports an error: by its shape (a traceback, a level, a status), not by the word."""
-    return artifact.kind in _SPOKEN and _remembered(_KNOWN, artifact.text, _holds_error)
+_SCREENSHOTS: Final[TextCache[bool]] = TextCache(4_000_000)
 
 
 def _reports_error(artifact: Artifact, _number: int) -> bool:
     return reports_error(artifact)
-
-
-def _holds_error(text: str) -> bool:
-    folded = _folded(text)
-    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 @lru_cache(maxsize=2)
@@ -132,109 +98,44 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
     return number == 0 and artifact.kind is Kind.USER
 
 
-def _holds_image(artifact: Artifact, _number: int) -> bool:
-    return not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content)
+def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
+    """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
+        return True
+    text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
+    return _remembered(_SCREENSHOTS, text, lambda text: _SAVED_SCREENSHOT.search(text) is not None)
 
 
 def _is_record(artifact: Artifact, _number: int) -> bool:
-    return is_record(artifact)
+    return record_title(artifact) not in (None, RECALLED)
 
 
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
 ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
-SCREENSHOTS: Final = PreservationRule("screenshots", _holds_image)
+SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
 """Summaries and checkpoints: what they stand for is nowhere else."""
 DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
 """What stays outside the window unless told otherwise."""
 
 
-def preserved_by(
-    rules: Sequence[PreservationRule], history: GrowingHistory, begin: int = 0, end: int | None = None
-) -> list[int]:
+def preserved_by(rules: Sequence[PreservationRule], history: History, begin: int, end: int) -> list[int]:
     """Return the numbers of the exchanges that hold what some rule keeps.
 
     Args:
         rules: a message's number counts all artifacts but system and task ones.
         history: the exchanges.
         begin: number of the first exchange to judge.
-        end: number behind the last one; None means all.
+        end: number behind the last one.
     """
-    found = history.units[begin:end]
-    ahead = bisect_left(history.authority, found[0].start) if found else 0
-    numbers, later = [], history.authority[ahead:]
-    for number, unit in enumerate(found, begin):
-        while later and later[0] < unit.start:
-            later, ahead = later[1:], ahead + 1
-        members = ((history.artifacts[p], p - ahead) for p in range(unit.start, unit.end))
-        if any(rule.keeps(artifact, place) for artifact, place in members for rule in rules):
-            numbers.append(number)
-    return numbers
+    return [number for number in range(begin, end) if _is_preserved(rules, history, number)]
 
 
-@dataclass(slots=True)
-class _Watched(SelectedHistory):
-    """Hold a history, which of its exchanges the rules keep, and where the window moved.
-
-    The last exchange may still grow: it is not judged, and stays anyway.
-
-    Attributes:
-        seen: exchanges that were taken in.
-        ends: messages up to the end of each exchange, those that stages wrote not counted.
-        preserved: numbers of those that a rule keeps.
-        moves: for each move, the number of exchanges that had come and that of the first one in the window.
-    """
-
-    seen: int = 0
-    ends: list[int] = field(default_factory=list)
-    preserved: list[int] = field(default_factory=list)
-    moves: list[tuple[int, int]] = field(default_factory=list)
-    _outside: int = 0
-    _waiting: int = 0
-
-    def slide(self, rules: Sequence[PreservationRule], size: int, every: int, task: int | None) -> None:
-        """Take in what is new, and move the window where enough exchanges wait to leave it."""
-        begin, end = self.seen, max(self.seen, len(self.units) - 1)
-        self.preserved += preserved_by(rules, self, begin, end)
-        del self.ends[begin:]
-        written = self.units[begin - 1].end - self.ends[-1] if begin else 0
-        for number in range(begin, len(self.units)):
-            written += stands_in(self.members(number)[0])
-            self.ends.append(self.units[number].end - written)
-        for number in range(begin, end):
-            edge = self.ends[number] - size
-            while self.ends[self._outside] <= edge:
-                self._waiting += self._goes(self._outside, task)
-                self._outside += 1
-            if self._leaving(self._waiting, self._outside, task) >= every:
-                self.moves.append((number + 1, self._outside))
-                self._waiting = 0
-        self.seen = end
-
-    def first(self, end: int, size: int, every: int, task: int | None) -> int:
-        """Return the first exchange of the window when so many exchanges had come."""
-        if end <= self.seen:
-            moves = bisect_right(self.moves, (end, end))
-            return self.moves[moves - 1][1] if moves else 0
-        outside = bisect_right(self.ends, self.ends[-1] - size, lo=self._outside, hi=end)
-        waiting = self._waiting + sum(self._goes(number, task) for number in range(self._outside, outside))
-        leaves = self._leaving(waiting, outside, task) >= every
-        return outside if leaves else self.first(self.seen, size, every, task)
-
-    def _leaving(self, waiting: int, outside: int, task: int | None) -> int:
-        """Return how many exchanges would go if the window began there: the message that opens its turn stays."""
-        begin = self.moves[-1][1] if self.moves else 0
-        users = bisect_right(self.users, outside)
-        opener = self.users[users - 1] if users else outside
-        return waiting - (begin <= opener < outside and self._goes(opener, task))
-
-    def _goes(self, number: int, task: int | None) -> bool:
-        """Tell whether an exchange counts as waiting: not what opens the history, stays for good, or a stage wrote."""
-        unit, opens = self.units[number], self.users[:1] == [number]
-        kept = bisect_left(self.preserved, number)
-        stays = opens or number == task or unit.pinned or self.preserved[kept : kept + 1] == [number]
-        return not stays and unit.asks == unit.user
+def _is_preserved(rules: Sequence[PreservationRule], history: History, number: int) -> bool:
+    ahead = bisect_left(history.authority, history.start(number))
+    members = enumerate(history.members(number), history.start(number) - ahead)
+    return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
 
 
 class SlidingWindow:
@@ -250,7 +151,7 @@ class SlidingWindow:
         every: exchanges that leave the window at once; 1 means that it moves with each, None a third of `window_size`.
 
     Raises:
-        ConfigError: a setting is no whole number or below 1.
+        ConfigError: a setting is not a whole number or below 1.
     """
 
     name = "SlidingWindow"
@@ -261,24 +162,87 @@ class SlidingWindow:
         self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
         self.rules = tuple(rules)
         self.every = check_every(max(1, window_size // 3) if every is None else every)
-        self._histories = Followed(_Watched)
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts that stay as of now. The input is not changed."""
         return applied(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def __call__(self, draft: Draft, /) -> Draft:
+    def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft with the window and what is kept outside of it."""
-        if len(draft.artifacts) <= self.window_size:
-            return with_cut(draft, draft, None)
-        with self._histories.following(draft) as history:
-            task = history.task(draft)
-            history.slide(self.rules, self.window_size, self.every, task)
+        return follow(self, draft)
 
-            def choose(first: int) -> list[int]:
-                return history.preserved[: bisect_left(history.preserved, first)]
+    def begin(self, draft: Draft, /) -> Follower:
+        """Return the window of one conversation."""
+        return _Sliding(self, draft)
 
-            def settle(end: int) -> int:
-                return history.first(end, self.window_size, self.every, task)
 
-            return selected(draft, history, choose, settle, f"older than the latest {self.window_size} messages")
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """Say where a window begins after so many exchanges.
+
+    Attributes:
+        begin: first exchange of the window: those before it were dropped, unless they are kept.
+        outside: first exchange that is not too old.
+        waiting: exchanges between the two that count as waiting to be dropped.
+    """
+
+    begin: int = 0
+    outside: int = 0
+    waiting: int = 0
+
+
+class _Sliding:
+    """Follow one conversation. The last exchange may still grow: it is not judged by the rules, and stays anyway."""
+
+    def __init__(self, stage: SlidingWindow, draft: Draft) -> None:
+        self._stage = stage
+        self._history = History(draft.counter.artifact)
+        self._draft = draft
+        self._preserved: list[int] = []
+        self._ends: list[int] = []
+        self._edge = _Edge()
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        history = self._history
+        history.extend(artifacts)
+        begin, end = len(self._ends), len(history) - 1
+        self._preserved += preserved_by(self._stage.rules, history, begin, end)
+        for number in range(begin, end):
+            self._ends.append(self._end_of(number))
+            self._edge = self._moved(self._edge, number)
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft with the window and what is kept outside of it."""
+        size = self._stage.window_size
+        if len(draft.artifacts) <= size:
+            return draft
+        last = len(self._history) - 1
+        self._ends.append(self._end_of(last))
+        first = self._moved(self._edge, last).begin
+        self._ends.pop()
+        outside = self._preserved[: bisect_left(self._preserved, first)]
+        return selected(draft, self._history, outside, first, reason=f"older than the latest {size} messages")
+
+    def _end_of(self, number: int) -> int:
+        """Return how many messages there are up to the end of an exchange, those that stages wrote not counted."""
+        span = self._history.spans[number]
+        before = self._ends[number - 1] if number else 0
+        return before + (span.end - span.start) * (span.is_asked == span.has_user_role)
+
+    def _moved(self, edge: _Edge, number: int) -> _Edge:
+        """Return the edge once one more exchange has come: it moves where enough exchanges wait."""
+        oldest = self._ends[number] - self._stage.window_size
+        outside = bisect_right(self._ends, oldest, lo=edge.outside, hi=number + 1)
+        waiting = edge.waiting + sum(map(self._waits, range(edge.outside, outside)))
+        opener = None if outside >= len(self._history) else self._history.opener(outside)
+        stays = opener is not None and opener >= edge.begin and self._waits(opener)  # it opens the window's first turn
+        return _Edge(outside, outside) if waiting - stays >= self._stage.every else _Edge(edge.begin, outside, waiting)
+
+    def _waits(self, number: int) -> bool:
+        """Tell whether an exchange counts as waiting: it does not stay for good, and no stage wrote it."""
+        history, place = self._history, bisect_left(self._preserved, number)
+        is_kept = self._preserved[place : place + 1] == [number] or number in history.asked[:1]
+        span = history.spans[number]
+        stays = is_kept or span.is_pinned or number == task_of(self._draft, history)
+        return not stays and span.is_asked == span.has_user_role

@@ -7,7 +7,6 @@ from typing import Final
 
 from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
-from ctxguard.stages.cuts import moved_cut
 
 __all__ = ["StartWithUser"]
 
@@ -31,8 +30,4 @@ class StartWithUser:
         gone = {id(artifact) for artifact in leading if artifact.kind is not Kind.SYSTEM}
         if not gone or len(leading) == len(artifacts) or any(a.pinned for a in leading if id(a) in gone):
             return draft
-        result = draft.revise((a for a in artifacts if id(a) not in gone), reason=_REASON)
-        if draft.cut is None:
-            return result
-        left = [artifact for artifact in artifacts[: draft.cut.position] if id(artifact) not in gone]
-        return moved_cut(result, len(left))
+        return draft.revise((a for a in artifacts if id(a) not in gone), reason=_REASON)

@@ -27,7 +27,7 @@ __all__ = [
     "open_store",
 ]
 
-AnyStore: TypeAlias = MemoryStore | SQLiteStore | PostgresStore
+AnyStore: TypeAlias = SQLiteStore | PostgresStore
 
 
 def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, clock: Clock = time.time) -> AnyStore:
@@ -40,12 +40,12 @@ def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, c
         clock: tells the time in seconds.
 
     Raises:
-        StoreError: the place is none or cannot be opened, or the URL is of another kind.
+        StoreError: the place is not a path or a URL, cannot be opened, or the URL is of another kind.
         ConfigError: `max_bytes` is not above 0.
         ImportError: the URL is PostgreSQL's and the extra `postgres` is not installed.
     """
     if not isinstance(place, (str, os.PathLike)):
-        raise StoreError(f"a path or a URL is wanted, not {type(place).__name__}; ':memory:' opens a store in memory")
+        raise StoreError(f"expected a path or a URL, got {type(place).__name__}; ':memory:' opens a store in memory")
     name = os.fspath(place)
     scheme, separator, rest = name.partition("://")
     if name in {":memory:", "sqlite://", "sqlite:///:memory:"}:

@@ -37,7 +37,7 @@ _SCHEMA: Final = (
     "CREATE INDEX IF NOT EXISTS ctxguard_records_expires ON ctxguard_records (expires) WHERE expires IS NOT NULL",
 )
 _SWEEP_EVERY: Final = 4 * 1024 * 1024
-"""Bytes a process writes between two looks for what is over its time, where there is no limit."""
+"""Bytes a process writes between two sweeps for expired records, if there is no limit."""
 _READ: Final = (
     "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
 )
@@ -90,7 +90,7 @@ class PostgresStore(OfOneProcess):
             self._prepare(connection)
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None where there is none (or its time is over).
+        """Return the value, or None if there is none (or it has expired).
 
         Raises:
             StoreError: the table cannot be read, or the name cannot be used.
@@ -100,7 +100,7 @@ class PostgresStore(OfOneProcess):
             return self._live(connection, _READ, namespace, key)
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever.
+        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
 
         Raises:
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -112,7 +112,7 @@ class PostgresStore(OfOneProcess):
         self._make_room(record.size)
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that stands there now (first writer wins).
+        """Write the value unless there is one; return the value that is stored now (first writer wins).
 
         Raises:
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -169,7 +169,7 @@ class PostgresStore(OfOneProcess):
             return [NamespaceUsage(*tuple(row)) for row in _run(connection, _USAGE, now=self._clock())]
 
     def sweep(self) -> Swept:
-        """Take out what is over its time or over the size limit; nothing where another process is at it.
+        """Remove expired records and those beyond the size limit; nothing where another process is at it.
 
         Raises:
             StoreError: the table cannot be written.
@@ -229,7 +229,7 @@ class PostgresStore(OfOneProcess):
             _run(connection, statement)
 
     def _add(self, connection: Connection, record: Record) -> bytes | None:
-        """Return the value that stands now, or None where the record that was in the way is gone again."""
+        """Return the stored value, or None if the conflicting record is gone again."""
         if self._write(connection, record, "DO NOTHING"):
             return record.value
         row = _named(connection, _READ + " FOR UPDATE", record.namespace, record.key).one_or_none()
@@ -277,7 +277,7 @@ def _url(url: str) -> URL:
 
     parsed = make_url(url).set(drivername="postgresql+psycopg")
     if "@" in (parsed.host or ""):
-        raise ValueError("a host holds no @; what stands before it is the end of a password")
+        raise ValueError("a host has no @; the part before it is the end of a password")
     return parsed
 
 

@@ -22,15 +22,15 @@ class Store(Protocol):
     """
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None where there is none (or its time is over)."""
+        """Return the value, or None if there is none (or it has expired)."""
         ...
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever."""
+        """Write the value, over any earlier one; `ttl` is in seconds; None means forever."""
         ...
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that stands there now (first writer wins)."""
+        """Write the value unless there is one; return the value that is stored now (first writer wins)."""
         ...
 
     def delete(self, namespace: str, key: str) -> bool:

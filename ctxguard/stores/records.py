@@ -86,7 +86,7 @@ def size_of(namespace: str, key: str, value: bytes) -> int:
     """Return the bytes a record counts for: its value, its key and its namespace.
 
     Raises:
-        StoreError: the value is no bytes, or more than any database takes.
+        StoreError: the value is not bytes, or larger than any database takes.
     """
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise StoreError(f"a value is bytes, not {type(value).__name__}; encode a text first")
@@ -99,7 +99,7 @@ def check_names(*names: str) -> None:
     """Refuse a namespace or a key that not every database can take.
 
     Raises:
-        StoreError: a name is no text, empty, too long, has a NUL in it or is no Unicode text.
+        StoreError: a name is not a string, empty, too long, or has a NUL or a lone surrogate in it.
     """
     for name in names:
         if not isinstance(name, str):
@@ -130,7 +130,7 @@ def expiry(now: float, ttl: float | None) -> float | None:
 
 
 def check_limit(max_bytes: int | None, size: int | None = None) -> None:
-    """Refuse a size limit that is none, or a record that alone is over it.
+    """Refuse an invalid size limit, or a single record above the limit.
 
     Raises:
         ConfigError: the limit is not above 0.

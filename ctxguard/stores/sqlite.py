@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ["SQLiteStore"]
+__all__ = ["IN_MEMORY", "SQLiteStore"]
+
+IN_MEMORY: Final = ":memory:"
+"""The path of a database without a file, which ends with the store that opened it."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS ctxguard_records (
@@ -86,16 +89,16 @@ class SQLiteStore(OfOneProcess):
     """Keep values in one SQLite file; safe for many threads and processes, and across a fork.
 
     Args:
-        path: the file; it is made where it is missing (its folder is not).
-        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond, what is over its
-            time goes first and then the oldest. Give values that must stay (a vault) a file of their own. None means
+        path: the file; it is created if missing (its folder is not). `:memory:` means no file at all.
+        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond that, expired
+            values go first and then the oldest. Give values that must stay (a vault) a file of their own. None means
             no limit.
         busy_timeout: seconds to wait for a process that is writing.
         clock: tells the time in seconds.
 
     Raises:
-        StoreError: the file cannot be opened, or is no SQLite database; in any call later, that it was deleted. One
-            that was put in its place is opened.
+        StoreError: the file cannot be opened or is not an SQLite database; in later calls, that it was deleted. If
+            another file was put in its place, that one is opened.
         ConfigError: `max_bytes` is not above 0.
     """
 
@@ -112,12 +115,13 @@ class SQLiteStore(OfOneProcess):
         self.max_bytes = max_bytes
         self.busy_timeout = busy_timeout
         self._clock = clock
+        self._in_memory = os.fspath(path) == IN_MEMORY
         self._session: _Session | None = None
         with self._using("opened"):
             pass
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None where there is none (or its time is over).
+        """Return the value, or None if there is none (or it has expired).
 
         Raises:
             StoreError: the file cannot be read.
@@ -127,7 +131,7 @@ class SQLiteStore(OfOneProcess):
             return self._live(connection, namespace, key)
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds, None means for ever.
+        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
 
         Raises:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -138,7 +142,7 @@ class SQLiteStore(OfOneProcess):
             self._write(connection, record)
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that stands there now (first writer wins).
+        """Write the value unless there is one; return the value that is stored now (first writer wins).
 
         Raises:
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
@@ -200,7 +204,7 @@ class SQLiteStore(OfOneProcess):
             return [NamespaceUsage(*row) for row in connection.execute(_USAGE, (self._clock(),))]
 
     def sweep(self) -> Swept:
-        """Take out what is over its time or over the size limit, and give the space back to the disk.
+        """Remove expired records and those beyond the size limit, and give the space back to the disk.
 
         Raises:
             StoreError: the file cannot be written.
@@ -215,11 +219,17 @@ class SQLiteStore(OfOneProcess):
         session, self._session = self._session, None
         if session is None:
             return
-        if session.pid != os.getpid():
+        if not self._is_ours(session):
             _INHERITED.append(session.connection)
             return
         with session.lock:
             session.connection.close()
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - `suppress` is gone by the time Python shuts down
+            self.close()
+        except Exception:  # noqa: BLE001, S110 - and `__init__` may have failed
+            pass
 
     def __enter__(self) -> Self:
         return self
@@ -232,14 +242,18 @@ class SQLiteStore(OfOneProcess):
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self.path)!r})"
 
+    def _is_ours(self, session: _Session) -> bool:
+        """Tell whether a connection may be used in this process: a forked child must not use one to a file."""
+        return self._in_memory or session.pid == os.getpid()
+
     @contextmanager
     def _using(self, done: str) -> Iterator[sqlite3.Connection]:
         try:
             session = self._session
-            if session is not None and session.pid == os.getpid() and session.file != self._file():
+            if session is not None and self._is_ours(session) and session.file != self._file():
                 self.close()  # another file lies there now
                 session = None
-            if session is None or session.pid != os.getpid():
+            if session is None or not self._is_ours(session):
                 session = self._open(session)
             with session.lock:
                 yield session.connection
@@ -263,8 +277,8 @@ class SQLiteStore(OfOneProcess):
     def _open(self, earlier: _Session | None) -> _Session:
         if earlier is not None:
             _INHERITED.append(earlier.connection)
-        with suppress(OSError):  # SQLite names the trouble better, on the next line
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        if not self._in_memory:
+            self._make_private()
         connection = sqlite3.connect(
             self.path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False
         )
@@ -276,8 +290,22 @@ class SQLiteStore(OfOneProcess):
         self._session = session = _Session(connection, self._file())
         return session
 
+    def _make_private(self) -> None:
+        """Create the file readable for its owner alone, and close one of ours that others may read.
+
+        An existing file is not opened for that: closing it again would drop the locks of other connections
+        (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
+        """
+        with suppress(OSError):  # SQLite names the trouble better, when it opens the file
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                Path(f"{self.path}{suffix}").chmod(0o600)
+
     def _file(self) -> int:
         """Return which file lies at the path: in one that was deleted nobody would find what is written."""
+        if self._in_memory:
+            return 0
         try:
             return self.path.stat().st_ino
         except OSError as error:

@@ -294,6 +294,8 @@ def as_langchain_sends(session):
 
 
 def _spelled(message):
+    if message["content"] == []:
+        message = {**message, "content": ""}
     if message.get("tool_call_id") == "":
         return {**message, "tool_call_id": None}
     if message.get("tool_calls"):

@@ -70,7 +70,7 @@ def test_200_turns_with_compaction(name):
             before = texts
         native = [*native, *FORMATS[name](reply)]
         said += [message["content"] for step in asked for message in step if message["content"]]
-    assert sum(text.startswith(SUMMARY) for _, text in texts) == 1
+    assert sum(text.startswith(f"[{SUMMARY}") for _, text in texts) == 1
     assert len(prompts) == len(set(prompts)) > 5, "nothing is paid twice"
     kept, summarised = {text for _, text in texts}, "".join(prompts)
     assert [text for text in said if text not in kept and text not in summarised] == [], "nothing is lost"

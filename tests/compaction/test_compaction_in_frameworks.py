@@ -81,7 +81,7 @@ def test_langchain_compacts_over_200_turns():
 
     history, last = asyncio.run(converse())
     assert len(history) == 2 * TURNS
-    assert any(str(m.content).startswith(SUMMARY) for m in last)
+    assert any(str(m.content).startswith(f"[{SUMMARY}") for m in last)
     assert len(summarizer.prompts) == len(set(summarizer.prompts)) > 5
 
 

@@ -19,6 +19,7 @@ from ctxguard.compaction import CompactionConfig, CompactionResult, HistoryCompa
 from ctxguard.compaction.history import SUMMARY
 from ctxguard.compaction.summaries import CLAIMS
 from ctxguard.errors import AdapterError, ConfigError, SummarizerError
+from ctxguard.history import write_record
 from ctxguard.pii import STANDARD, Masker
 from ctxguard.stages import BoundToolOutput, MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.stores import MemoryStore, SQLiteStore
@@ -64,7 +65,7 @@ def compact(compactor, history):
 
 
 def summary_in(artifacts):
-    return next((a.text for a in artifacts if a.text.startswith(SUMMARY)), None)
+    return next((a.text for a in artifacts if a.text.startswith(f"[{SUMMARY}")), None)
 
 
 def test_a_number_for_what_a_summarizer_invents_is_never_another_values():
@@ -152,7 +153,7 @@ def test_a_call_pays_once_and_a_cut_summarises_only_what_is_new():
     assert "step 3 of" not in last
     again = HistoryCompactor(SMALL, summarizer=summarizer, store=store).as_stabilizer()
     paid = len(summarizer.prompts)
-    assert summary_in(again.stabilize(history).artifacts) == f"{SUMMARY}\nSummary {paid}."
+    assert summary_in(again.stabilize(history).artifacts) == write_record(SUMMARY, f"Summary {paid}.")
     assert len(summarizer.prompts) == paid
 
 

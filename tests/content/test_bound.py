@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ctxguard.content import FileType, bound, detect
 from ctxguard.content.bounding import show
-from ctxguard.content.processors.tables import write_row
+from ctxguard.content.processors.table import write_row
 from ctxguard.content.views import Source
 from ctxguard.tokens import find_counter
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard.content import FileType, bound
-from ctxguard.content.processors.errors import error_rank, find_errors, line_template
+from ctxguard.content.processors.error_lines import error_rank, find_errors, line_template
 from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count

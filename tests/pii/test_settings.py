@@ -48,18 +48,15 @@ REFUSED = [
     ("countries", "no rules for 5", lambda: country_rules(5)),
     ("countries", "name one or more", country_rules),
     ("pattern", r"pattern of rule badge .*position 1", lambda: Rule("badge", "BADGE", "((")),
-    ("pattern", "pattern of rule badge.*position 1", lambda: Rule("badge", "BADGE", "a(?i)b", kind="token")),
+    ("pattern", "pattern of rule badge.*position 1", lambda: Rule("badge", "BADGE", "a(?i)b")),
     ("pattern", "rule badge is empty", lambda: Rule("badge", "BADGE", "")),
-    ("pattern", "rule badge .*text", lambda: Rule("badge", "BADGE", 5)),
+    ("pattern", "rule badge .*string", lambda: Rule("badge", "BADGE", 5)),
     ("context", "context of rule badge", lambda: Rule("badge", "BADGE", "a", context="[")),
     ("quiet", "quiet of rule badge", lambda: Rule("badge", "BADGE", "a", quiet="*")),
     ("tail", "tail of rule badge", lambda: Rule("badge", "BADGE", "a", tail=")")),
-    ("shape", "shape of rule badge", lambda: Rule("badge", "BADGE", "a", shape="0(", gate="0")),
-    ("kind", "rule badge .*text, number, token", lambda: Rule("badge", "BADGE", "a", kind="number ")),
     ("validate", "rule badge .*module:function", lambda: Rule("badge", "BADGE", "a", validate="function")),
     ("validate", "rule badge .*module:function", lambda: Rule("badge", "BADGE", "a", validate=5)),
-    ("context", "rule badge needs", lambda: Rule("badge", "BADGE", "a", needs_context=True)),
-    ("label", "label 5 of rule badge", lambda: Rule("badge", 5, "a")),
+    ("label", "label of rule badge", lambda: Rule("badge", 5, "a")),
     ("strategy", "unknown strategy 'mask' for EMAIL", lambda: Masker(strategy={"EMAIL": "mask"})),
     ("strategy", "unknown strategy 'mask'", lambda: Masker(strategy="mask")),
     ("strategy", "redact, pseudonymize, hash, partial", lambda: Masker(strategy=5)),
@@ -114,7 +111,7 @@ def test_what_is_neither_text_nor_artifact_is_not_called_clean(value):
         validate_no_pii(value)
 
 
-@pytest.mark.parametrize("place", ["no.such.module:check", "ctxguard.pii.validators:no_such_function"])
+@pytest.mark.parametrize("place", ["no.such.module:check", "ctxguard.pii.detect.validate:no_such_function"])
 def test_a_validator_that_is_not_there_is_named_with_its_rule(place):
     rules = RuleSet("badges", (Rule("badge", "BADGE", "a", validate=place),))
     with pytest.raises(ConfigError, match=f"validate of rule badge.*{place}"):

@@ -7,7 +7,7 @@ import pytest
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, country_rules, mask_pii
-from ctxguard.pii.validators import international_phone
+from ctxguard.pii.detect.validate import international_phone
 
 
 def found(text):

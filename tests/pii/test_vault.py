@@ -12,7 +12,7 @@ from strategies_for_text import VALUES, chunks_of, texts
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
-from ctxguard.pii.vault import _namespace
+from ctxguard.pii.mask.vault import _namespace
 from ctxguard.stores import MemoryStore, SQLiteStore
 
 slow = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

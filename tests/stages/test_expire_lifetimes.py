@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
-from ctxguard.history import RECALLED
+from ctxguard.history import RECALLED, write_record
 from ctxguard.stages import ExpireLifetimes
 
 
@@ -71,7 +71,12 @@ def test_pins_and_open_exchanges_do_not_expire():
 
 def test_what_was_recalled_or_summarised_begins_no_turn():
     note = Artifact("user", "until the next question", lifetime=Lifetime(turns=2))
-    history = [note, Artifact("assistant", "ok"), Artifact("user", f"{RECALLED}\nTurn 1: blue"), Artifact("user", "q")]
+    history = [
+        note,
+        Artifact("assistant", "ok"),
+        Artifact("user", write_record(RECALLED, "Turn 1: blue")),
+        Artifact("user", "q"),
+    ]
     result = Stabilizer(1_000, stages=[ExpireLifetimes()], counter="estimate").stabilize(history)
     assert result.artifacts[0] is note
     assert (

@@ -11,7 +11,7 @@ from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
-from ctxguard.history import REACHED, RECALLED, SUMMARY, asked_by_user
+from ctxguard.history import CHECKPOINT, RECALLED, SUMMARY, is_asked, leading_records, write_record
 from ctxguard.policies import POLICIES
 from ctxguard.stages import MergeMessageRuns, StableWindow
 from ctxguard.testing import histories
@@ -125,13 +125,14 @@ def test_a_message_of_a_role_that_nobody_knows_stays_apart():
     assert [artifact.text for artifact in result.artifacts] == ["go", "Done.", "Not good.", "and now?"]
 
 
-@pytest.mark.parametrize("opening", [SUMMARY, RECALLED, REACHED])
+@pytest.mark.parametrize("opening", [SUMMARY, RECALLED, CHECKPOINT])
 @pytest.mark.parametrize("counter", ["estimate", "o200k_base", "cl100k_base"])
 def test_what_a_stage_wrote_is_parted_from_the_words_behind_it_at_no_cost(opening, counter):
-    written, asked = Artifact("user", f"{opening}\nIt was red."), Artifact("user", "Which colour has mine?")
+    written, asked = Artifact("user", write_record(opening, "It was red.")), Artifact("user", "Which colour has mine?")
     counted = Stabilizer(1_000, counter=counter).counter
     (joined,) = merged(written, asked)
     assert joined.text.startswith(written.text)
     assert joined.text.endswith(asked.text)
-    assert asked_by_user(joined)
+    assert is_asked(joined)
+    assert [record.body for record in leading_records(joined.text)] == ["It was red."]
     assert counted.artifact(joined) <= counted.artifacts([written, asked])

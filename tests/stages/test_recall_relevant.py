@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +11,12 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
 from ctxguard.errors import ConfigError
+from ctxguard.history import RECALLED, record_title
 from ctxguard.pii import STANDARD
 from ctxguard.policies import agent_stages
 from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RecallRelevant, RepairExchanges, StableWindow
 from ctxguard.stages.lexical import LexicalIndex, words
-from ctxguard.stages.recall_relevant import RECALLED, is_recalled, recall_stages
+from ctxguard.stages.recall_relevant import recall_stages
 from ctxguard.testing import histories, law_findings
 
 BEFORE = agent_stages()[:-2]
@@ -35,7 +35,7 @@ def chatter(turns, facts=None):
 
 
 def block_of(result):
-    return next((a for a in result.artifacts if is_recalled(a)), None)
+    return next((a for a in result.artifacts if record_title(a) == RECALLED), None)
 
 
 FACT = {3: "My dentist is called Ottoline Quibble and sits in Zwolle."}
@@ -92,7 +92,7 @@ def test_the_block_stays_the_same_for_the_whole_turn_and_what_stands_before_it_t
     stabilizer = recalling(900)
     history = [*chatter(40, FACT), QUESTION]
     first = stabilizer.stabilize(history).artifacts
-    place = next(p for p, a in enumerate(first) if is_recalled(a))
+    place = next(p for p, a in enumerate(first) if record_title(a) == RECALLED)
     for step in range(12):
         call = ToolCall("look", '{"where": "Zwolle"}', f"c{step}")
         history += [
@@ -111,7 +111,7 @@ def test_a_new_turn_reports_where_the_prompt_changes():
     before = stabilizer.stabilize(history)
     history += [Artifact("assistant", "In Zwolle."), Artifact("user", "And who is Ottoline?")]
     after = stabilizer.stabilize(history)
-    place = next(p for p, a in enumerate(before.artifacts) if is_recalled(a))
+    place = next(p for p, a in enumerate(before.artifacts) if record_title(a) == RECALLED)
     assert after.report.cut.fresh
     assert after.report.cut.position == place
     assert after.artifacts[:place] == before.artifacts[:place]
@@ -215,39 +215,26 @@ def test_words_of_any_script():
     assert words("A2024年3月B") == ["a2024", "年", "3", "月", "b"]
 
 
+def index_of(*documents):
+    index = LexicalIndex()
+    for document in documents:
+        index.add(document)
+    return index
+
+
 def test_scores_find_rare_words_and_do_not_depend_on_what_was_asked_before():
     documents = [("the cat sat",), ("the dog ran",), ("the zebra slept", "quagga")]
-    index = LexicalIndex(sessions=2)
-    fresh = LexicalIndex().scores(documents, "the quagga")
-    assert index.scores(documents[:2], "dog")[1] > 0
-    assert index.scores([("other",)], "other")
-    assert index.scores(documents, "the quagga") == fresh
-    assert fresh[2] > max(fresh[:2])
-    assert index.scores(documents, "") == [0.0, 0.0, 0.0]
-    assert index.scores([], "x") == []
+    grown, fresh = index_of(*documents[:2]), index_of(*documents)
+    assert grown.matches("dog")[1] > 0
+    grown.add(documents[2])
+    scores = fresh.matches("the quagga")
+    assert grown.matches("the quagga") == scores
+    assert scores[2] > max(scores[0], scores[1])
+    assert fresh.matches("") == {}
+    assert index_of().matches("x") == {}
 
 
 def test_a_very_long_query_is_answered_by_its_rarest_words():
-    documents = [(f"word{n} common",) for n in range(50)]
     query = " ".join(f"filler{n}" for n in range(500)) + " common word7"
-    scores = LexicalIndex().scores(documents, query)
-    assert max(range(50), key=scores.__getitem__) == 7
-
-
-def test_one_index_serves_many_threads():
-    index, wrong = LexicalIndex(sessions=3), []
-    histories = [[(f"user{t} says word{n}",) for n in range(30)] for t in range(5)]
-    expected = [LexicalIndex().scores(h, "word3 word5") for h in histories]
-
-    def ask(number):
-        for end in (10, 20, 30):
-            scores = index.scores(histories[number][:end], "word3 word5")
-        if scores != expected[number]:
-            wrong.append(number)
-
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    scores = index_of(*((f"word{n} common",) for n in range(50))).matches(query)
+    assert max(scores, key=scores.__getitem__) == 7

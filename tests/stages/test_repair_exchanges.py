@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer, ToolCall
-from ctxguard.artifacts import pair
 from ctxguard.errors import PairingError
+from ctxguard.history import pair
 from ctxguard.stages import RepairExchanges, repair_exchanges
 from ctxguard.stages.repair_exchanges import INTERRUPTED
 from ctxguard.testing import broken_histories, histories

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
-from ctxguard.history import REACHED, SUMMARY
+from ctxguard.history import CHECKPOINT, SUMMARY, write_record
 from ctxguard.policies import agent_stages
 from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
 
@@ -56,7 +56,7 @@ def test_a_cut_frees_down_to_the_target_and_stays_there():
     assert min(sizes[10:]) >= 80
 
 
-RECORDS = [f"{SUMMARY}\nAnn seeks a kettle.", f"{REACHED}\n\nPhase: login"]
+RECORDS = [write_record(SUMMARY, "Ann seeks a kettle."), write_record(CHECKPOINT, "Phase: login")]
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -73,7 +73,8 @@ def test_the_newest_record_of_what_is_gone_stays_where_a_cut_goes_past_it(record
 def test_a_record_gives_way_to_what_must_stay_and_is_no_more_than_a_quarter_of_the_budget():
     past = [assistant(f"a{n}", 30) for n in range(6)]
     for record, last in ((51, 20), (40, 130)):
-        history = [user("the task", 20), user(RECORDS[0], record), *past, user("now", last), assistant("b", 20)]
+        later = [assistant(f"b{n}", 20) for n in range(4)]  # until a message of the user's follows, the record stays
+        history = [user("the task", 20), user(RECORDS[0], record), *past, user("now", last), *later]
         guard, prompt = stabilizer(keep_recent=1), None
         for end in range(3, len(history) + 1):
             prompt = grown(prompt, result := guard.stabilize(history[:end]))
@@ -233,7 +234,7 @@ def test_a_higher_count_alone_never_refuses_what_fits():
 def test_the_place_of_a_cut_is_where_the_prompt_differs_from_the_one_before(turns, budget):
     guard, history, prompt = stabilizer(budget), [Artifact("system", "s", 10)], None
     for number, (question, answer, records) in enumerate(turns):
-        history += [user(f"{REACHED}\n\nPhase: {number}", answer)] * records
+        history += [user(write_record(CHECKPOINT, f"Phase: {number}"), answer)] * records
         history.append(user(f"u{number}", question))
         prompt = grown(prompt, result := guard.stabilize(history))
         assert guard.stabilize(result.artifacts).artifacts == result.artifacts

@@ -229,9 +229,12 @@ def test_threads_lose_no_write(store: AnyStore) -> None:
     assert [usage.records for usage in store.usage()] == [25] * 8
 
 
-def test_it_closes_as_a_context_manager(opening: Callable[..., AnyStore]) -> None:
+def test_it_closes_as_a_context_manager(opening: Callable[..., AnyStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[AnyStore] = []
+    close = SQLiteStore.close if isinstance(opening(), SQLiteStore) else PostgresStore.close
     with opening() as store:
-        store.put("n", "k", b"v")
+        monkeypatch.setattr(type(store), "close", lambda self: (closed.append(self), close(self)))
+    assert closed == [store]
 
 
 def test_values_outlive_the_store_where_they_are_shared(shared_place: str) -> None:
@@ -302,7 +305,7 @@ def test_a_record_that_is_none_is_refused(store: AnyStore, put: str) -> None:
 
 @pytest.mark.parametrize("place", [None, 5, b"x.db"])
 def test_a_place_that_is_none_is_refused(place: object) -> None:
-    with pytest.raises(StoreError, match="a path or a URL is wanted, not"):
+    with pytest.raises(StoreError, match="expected a path or a URL, got"):
         open_store(place)  # type: ignore[arg-type]
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-from ctxguard.content.processors.json_data import parse_json
-from ctxguard.content.processors.logs import LogShape
-from ctxguard.content.processors.texts import shorten
-from ctxguard.content.processors.trees import MARK, Sizes, render, shrink
+from ctxguard.content.processors.json_tree import parse_json
+from ctxguard.content.processors.log import LogProcessor
+from ctxguard.content.processors.text import shorten
+from ctxguard.content.processors.tree import MARK, Sizes, render, shrink
 from ctxguard.content.views import NO_LIMITS
 
-__all__ = ["JsonLinesShape"]
+__all__ = ["JsonLinesProcessor"]
 
 
-class JsonLinesShape(LogShape):
+class JsonLinesProcessor(LogProcessor):
     """Show lines of JSON like a log, with long lines shrunk as trees and signs written as objects under the key `…`."""
 
     def _with_short_lines(self, text: str, length: int | None) -> str:
@@ -38,6 +38,6 @@ class JsonLinesShape(LogShape):
     def _sign(self, text: str) -> str:
         return json.dumps({MARK: text}, ensure_ascii=False)
 
-    def resorts(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the total, then nothing, each as an object."""
         return self._marker(0), self._sign(f"{self._total} lines"), "{}"

@@ -137,7 +137,7 @@ def test_sessions_have_stabilizers_of_their_own(key):
 
 
 async def test_async_summarizers_and_stages_are_awaited():
-    from ctxguard.drivers import Ask
+    from ctxguard.draft import Ask
 
     async def asked(text):
         return text

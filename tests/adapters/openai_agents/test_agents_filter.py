@@ -10,7 +10,7 @@ from agents import Agent, RunConfig, Runner, function_tool, set_tracing_disabled
 from scripted_agents import ScriptedModel, assistant_message, function_call
 
 from ctxguard import BudgetExceededError, Stabilizer
-from ctxguard.artifacts import pair
+from ctxguard.history import pair
 from ctxguard.policies import agent_stages
 from ctxguard.stores import MemoryStore
 from ctxguard_openai import ResponsesAdapter

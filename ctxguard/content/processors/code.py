@@ -1,0 +1,106 @@
+"""Show source code: whole definitions from the top while there is room, the first line of the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ctxguard.content.processors.text import TextProcessor, shorten
+from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+
+__all__ = ["CodeProcessor"]
+
+_OPENS = re.compile(
+    r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
+    r"(?:def|class|function|fn|func|impl|struct|enum|trait|interface|type|module|namespace|const|let|var|package)\b)"
+    r"|[A-Za-z_][\w<>\[\],*& ]* [*&]?\w+\([^;]*$"
+)
+_WHOLE = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines that belong together: a definition with its decorators, or the lines between two definitions."""
+
+    lines: tuple[str, ...]
+    size: int
+
+    @property
+    def title(self) -> str:
+        """The line that names the block: the first that is not a decorator."""
+        return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
+
+
+class CodeProcessor:
+    """Show source code.
+
+    Args:
+        source: the text.
+        limits: `lines` and `line_length` count.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source, self._limits = source, limits
+        self._plain = TextProcessor(source, limits)
+        whole = source.gap is None and len(source.text) <= _WHOLE
+        self._blocks = list(_blocks(source.text)) if whole else []
+        self._total = source.line_count()
+
+    def view(self, room: int) -> View:
+        """Return whole blocks and first lines within the room; head and tail if there are too few blocks."""
+        text, limit = self._source.text, self._limits.lines
+        if len(self._blocks) < 3 or (len(text) <= room and (limit is None or self._total <= limit)):
+            return self._plain.view(room)
+        marker = f"[{note(f'{self._total} of {self._total} lines shown', self._source.handle)}]"
+        free = room - len(marker) - 1
+        chosen = self._whole_blocks(free, limit)
+        if chosen is None:
+            return self._plain.view(room)
+        return self._drawn(chosen)
+
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the text processor's last fallbacks."""
+        return self._plain.fallbacks()
+
+    def _whole_blocks(self, room: int, lines: int | None) -> set[int] | None:
+        """Choose the blocks to show whole, or None where not even their first lines find room."""
+        room -= sum(min(len(block.title), 200) + 24 for block in self._blocks)
+        left = None if lines is None else lines - 1 - 2 * len(self._blocks)
+        if room < 0 or (left is not None and left < 0):
+            return None
+        whole: set[int] = set()
+        for index, block in enumerate(self._blocks):
+            cost = block.size - min(len(block.title), 200) - 24
+            if cost <= room and (left is None or len(block.lines) - 2 <= left):
+                whole.add(index)
+                room -= cost
+                left = None if left is None else left - (len(block.lines) - 2)
+        return whole
+
+    def _drawn(self, whole: set[int]) -> View:
+        out: list[str] = []
+        shown = 0
+        length = self._limits.line_length or 1 << 30
+        for index, block in enumerate(self._blocks):
+            if index in whole or len(block.lines) == 1:
+                out.extend(shorten(line, length) for line in block.lines)
+                shown += len(block.lines)
+                continue
+            out.append(shorten(block.title, min(200, length)))
+            out.append(f"    [… {len(block.lines) - 1} lines]")
+            shown += 1
+        out.append(f"[{note(f'{shown} of {self._total} lines shown', self._source.handle)}]")
+        return View("\n".join(out), cut=True, info=TruncationInfo(lines_shown=shown, lines_total=self._total))
+
+
+def _blocks(text: str) -> list[_Block]:
+    """Cut a text before every definition that starts at the margin."""
+    blocks: list[list[str]] = [[]]
+    decorated = False
+    for line in text.rstrip("\n").split("\n"):
+        opens = bool(line[:1].strip()) and _OPENS.match(line) is not None
+        if opens and not decorated and blocks[-1]:
+            blocks.append([])
+        decorated = opens and line.startswith("@")
+        blocks[-1].append(line)
+    return [_Block(tuple(lines), sum(map(len, lines)) + len(lines)) for lines in blocks if lines]

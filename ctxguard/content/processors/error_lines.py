@@ -1,0 +1,127 @@
+"""Find the lines of a text that report an error.
+
+Lines that differ only in their numbers are of one kind, and each kind is judged once: a log of a million lines has few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Finding", "Findings", "Span", "error_rank", "find_errors", "line_template"]
+
+_MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
+_WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
+"""A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""
+_ERROR: Final = 4
+_MANY: Final = 5_000
+_LATEST: Final = 1_000
+_LINE: Final = 2_000
+"""Characters of a line that are judged."""
+
+# Each pattern starts with a letter or a set, by which the engine skips; a leading `\b` would be tried everywhere.
+_STRONG: Final = (
+    re.compile(r"[EFCSPT](?<!\w.)(?:RROR|ATAL|RITICAL|EVERE|MERG(?:ENCY)?|ANIC|AILED|AILURE|raceback)\b"),
+    re.compile(r"""level"?\s{0,9}[=:]\s{0,9}"?(?:error|fatal|crit|panic|emerg)"""),
+    re.compile(r"\[(?:error|crit|alert|emerg|E)\]"),
+    re.compile(r"[er](?<!\w.)(?:xit|eturn)\s{1,9}(?:code|status)"),
+)
+_OPENS: Final = re.compile(
+    r"\s*(?:E\s+)?(?:[A-Za-z_.]{0,200}(?:Error|Exception)\b\s*(?::|$)|(?:error|fatal|panic)\s*[:\[(])"
+)
+_NAMED: Final = re.compile(r"E(?<=[a-z]E)(?:rror|xception)\b")
+_NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+class Span(NamedTuple):
+    """A line of a text: where it starts and ends (its line break excluded), and its number, counted from 0."""
+
+    start: int
+    end: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line that reports something.
+
+    Attributes:
+        span: where it stands.
+        rank: how much it matters, as `error_rank` says.
+    """
+
+    span: Span
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Hold what was found in a text.
+
+    Attributes:
+        lines: number of lines in the text.
+        firsts: the first line of each kind, in the order of the text; after 5,000 only errors (rank 4).
+        repeats: the latest 1,000 of the others.
+    """
+
+    lines: int
+    firsts: Sequence[Finding]
+    repeats: Sequence[Finding]
+
+
+def error_rank(line: str) -> int:
+    """Return 4 for a line that reports an error, 3 names one, 2 mentions it, 1 for a warning, 0 for any other."""
+    if any(pattern.search(line) for pattern in _STRONG) or _OPENS.match(line):
+        return 4
+    if _NAMED.search(line) or (line[:1] == "E" and line[1:2].isspace()):
+        return 3
+    low = line.lower()
+    if any(word in low for word in _MENTIONED):
+        return 2
+    return 1 if "warn" in low else 0
+
+
+def line_template(line: str) -> str:
+    """Return what a line has in common with those that differ from it in numbers alone."""
+    return _NUMBERS.sub("0", line[:400]).strip()
+
+
+def find_errors(text: str) -> Findings:
+    """Find the lines that report something, in time linear in the text."""
+    firsts: list[Finding] = []
+    repeats: deque[Finding] = deque(maxlen=_LATEST)
+    ranks: dict[str, int] = {}
+    templates: set[str] = set()
+    start = number = 0
+    for number, zeroed in enumerate(_zeroed(text).split("\n")):
+        end = start + len(zeroed)
+        rank, is_first = ranks.get(zeroed), False
+        if rank is None:
+            line = text[start : min(end, start + _LINE)]
+            rank = ranks[zeroed] = error_rank(line) if _mentions(line) else 0
+            is_new = rank == _ERROR or (rank > 0 and len(firsts) < _MANY)
+            is_first = is_new and line_template(line) not in templates
+            templates.update([line_template(line)] if is_first else ())
+        if rank:
+            (firsts if is_first else repeats).append(Finding(Span(start, end, number), rank))
+        start = end + 1
+    return Findings(number + bool(text) - text.endswith("\n"), firsts, list(repeats))
+
+
+def _zeroed(text: str) -> str:
+    for digit in "123456789":  # replacing one character by another is many times faster than `translate`
+        text = text.replace(digit, "0")
+    return text
+
+
+def _mentions(line: str) -> bool:
+    low = line.lower()
+    for word in _WORDS:
+        if word in low:
+            return True
+    return line.startswith("E ")

@@ -1,0 +1,106 @@
+"""Show a web page as readable text: headings, lists, table rows and links stay, scripts and styles go."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.content.processors.text import TextProcessor
+from ctxguard.content.views import Limits, Source, View
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+__all__ = ["HtmlProcessor", "page_text"]
+
+_SAMPLE: Final = 120_000
+_HIDDEN: Final = ["script", "style", "noscript", "template", "svg", "iframe", "textarea"]
+_BLOCK: Final = re.compile(
+    "address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|footer"
+    "|form|head|header|hr|html|label|legend|li|main|nav|ol|option|p|pre|section|select|summary|table|tbody|tfoot"
+    "|thead|title|tr|ul"
+)
+_HEADINGS: Final = {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
+_OTHER_LINKS: Final = ("#", "javascript:", "data:")
+
+
+class HtmlProcessor:
+    """Show an HTML text as readable text.
+
+    Args:
+        source: the text; its first 120,000 characters are read.
+        limits: `lines` and `line_length` count.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        end = min(source.head_end, _SAMPLE)
+        partial = end < source.total
+        text = page_text(source.text[:end])
+        size = round(len(text) * source.total / max(1, end)) if partial else len(text)
+        self._source = source
+        self._text = TextProcessor(
+            Source(text, gap=len(text) if partial else None, size=size, handle=source.handle), limits
+        )
+
+    def view(self, room: int) -> View:
+        """Return head and tail of the readable text."""
+        if self._source.gap is None and len(self._source.text) <= room:
+            return View(self._source.text, cut=False)
+        view = self._text.view(room)
+        return View(view.text, cut=True, info=view.info)
+
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the text processor's fallbacks."""
+        return self._text.fallbacks()
+
+
+def page_text(page: str) -> str:
+    """Return the readable text of an HTML page, read as browsers read it.
+
+    Left out: scripts, styles, comments, images, and the values of form fields.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(page.encode("utf-8", "replace").decode())
+    tree.strip_tags(_HIDDEN)
+    parts: list[str] = []
+    node = tree.root
+    while node is not None:  # a walk without recursion: pages nest as deep as they like
+        parts.append(_opening(node))
+        if node.child is not None:
+            node = node.child
+            continue
+        while node is not None and node.next is None:
+            parts.append(_closing(node))
+            node = node.parent
+        if node is not None:
+            parts.append(_closing(node))
+            node = node.next
+    text = re.sub(r"[ \t]{2,}", " ", "".join(parts))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip() + "\n"
+
+
+def _opening(node: LexborNode) -> str:
+    tag = node.tag or ""
+    if tag == "-text":
+        return re.sub(r"\s+", " ", node.text_content or "")
+    if tag == "a":
+        return "[" if _target(node) else ""
+    if tag == "li":
+        return "\n- "
+    return _HEADINGS.get(tag) or ("\n" if _BLOCK.fullmatch(tag) else "")
+
+
+def _closing(node: LexborNode) -> str:
+    tag = node.tag or ""
+    if tag == "a":
+        target = _target(node)
+        return f"]({target})" if target else ""
+    if tag in ("td", "th"):
+        return " | "
+    return "\n" if tag in _HEADINGS or _BLOCK.fullmatch(tag) else ""
+
+
+def _target(node: LexborNode) -> str:
+    target = (node.attributes.get("href") or "").strip()
+    return "" if target.lower().startswith(_OTHER_LINKS) or len(target) > 300 else target

@@ -1,0 +1,132 @@
+"""Show JSON as smaller JSON: the outermost array or object stays one, and the result parses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import cast
+
+from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
+from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+
+__all__ = ["JsonProcessor", "parse_json"]
+
+_WHOLE = 600_000
+_SAMPLE = 131_072
+_MAX_OPEN = 200
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL)
+
+
+def parse_json(text: str) -> Tree:
+    """Parse JSON with numbers as they are spelled.
+
+    Raises:
+        ValueError: it is not JSON, or nested deeper than the parser goes.
+    """
+    try:
+        return cast("Tree", json.loads(text, parse_int=Number, parse_float=Number))
+    except RecursionError:
+        raise ValueError("nested too deep to be read") from None
+
+
+def parse_start(text: str) -> Tree:
+    """Parse as much as there is of a JSON text that was cut off: what is complete, with open brackets closed.
+
+    Raises:
+        ValueError: not even the start is JSON.
+    """
+    closers: list[str] = []
+    safe: tuple[int, str] | None = None
+    last = ""
+    for match in _TOKEN.finditer(text):
+        sign = match[0]
+        if sign in "[{":
+            closers.append("]" if sign == "[" else "}")
+            if len(closers) > _MAX_OPEN:
+                break
+        elif sign in "]}":
+            if not closers or closers.pop() != sign:
+                break
+        elif sign == '"':  # a string that the cut went through
+            break
+        elif sign == "," and last:
+            safe = (match.start(), "".join(reversed(closers)))
+        last = sign
+        if not closers:
+            safe = (match.end(), "")
+            break
+    if safe is None:
+        raise ValueError("no complete value within the part that was read")
+    return parse_json(text[: safe[0]] + safe[1])
+
+
+class JsonProcessor:
+    """Show a JSON text.
+
+    Args:
+        source: the text.
+        limits: `depth`, `items`, `keys` and `string` count.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source, self._limits, self._sizes = source, limits, Sizes()
+        self._partial = source.gap is not None or len(source.text) > _WHOLE
+        text = source.text.removeprefix("\ufeff")
+        self._tree = parse_start(text[: min(source.head_end, _SAMPLE)]) if self._partial else parse_json(text)
+
+    def view(self, room: int) -> View:
+        """Return the tree within the room, with a note on its outermost level where something is cut."""
+        marker = self._note(Cuts(top_total=99999, top_shown=99999))
+        tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker) + 10)
+        cut = cuts.any or self._partial
+        if not cut:
+            return View(self._source.text, cut=False, info=self._info(cuts))
+        return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
+
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the note alone in a container of the same kind, then the empty container."""
+        short = f"{MARK} {self._source.handle or ''}".strip()
+        if isinstance(self._tree, dict):
+            return render({MARK: short}), "{}"
+        if isinstance(self._tree, list):
+            return render([short]), "[]"
+        return render(short), '""', "0"
+
+    def _note(self, cuts: Cuts) -> str:
+        kind = "keys" if isinstance(self._tree, dict) else "items"
+        size = f"{self._source.total} characters in all"
+        shown = f"{cuts.top_shown} {kind} shown; the rest was not read" if self._partial else ""
+        if not self._partial and isinstance(self._tree, dict | list):
+            shown = f"{cuts.top_shown} of {cuts.top_total} {kind} shown"
+        return note("; ".join(filter(None, (shown, size))), self._source.handle)
+
+    def _noted(self, tree: Tree, cuts: Cuts) -> Tree:
+        text = self._note(cuts)
+        if isinstance(tree, dict):
+            return {**tree, mark_key(cast("dict[str, Tree]", self._tree)): text}
+        if isinstance(tree, list):
+            return _with_item(tree, f"{MARK} {text}")
+        return f"{tree} {MARK} {text}" if isinstance(tree, str) and not isinstance(tree, Number) else tree
+
+    def _info(self, cuts: Cuts) -> TruncationInfo:
+        top = isinstance(self._tree, dict | list)
+        return TruncationInfo(
+            items_shown=cuts.top_shown if top else None,
+            items_total=cuts.top_total if top and not self._partial else None,
+            cells_truncated=cuts.values,
+            totals_exact=not self._partial,
+        )
+
+
+def _is_mark(item: Tree) -> bool:
+    return isinstance(item, str) and item.startswith(MARK) and item.endswith("items not shown")
+
+
+def _with_item(tree: list[Tree], text: str) -> Tree:
+    place = next((index for index, item in enumerate(tree) if _is_mark(item)), None)
+    if place is None:
+        return [*tree, text]
+    return [*tree[:place], text, *tree[place + 1 :]]

@@ -1,0 +1,211 @@
+"""Show a log or a program's output: every error with its trace, the last lines, then the first, repeats folded."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ctxguard.content.processors.error_lines import Span, find_errors, line_template
+from ctxguard.content.processors.text import shorten, shorten_lines
+from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["LogProcessor"]
+
+_TRACE = re.compile(
+    r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
+)
+_MAX_TRACE = 60
+_GAP = 18
+"""Characters of a sign that counts the lines of a gap."""
+
+
+class LogProcessor:
+    """Show a log.
+
+    Args:
+        source: the text.
+        limits: `lines` and `line_length` count.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._source, self._limits, self._text = source, limits, source.text
+        self._found = find_errors(source.text)
+        self._total = self._found.lines if source.gap is None else source.line_count()
+
+    def view(self, room: int) -> View:
+        """Return the chosen lines in their order, with what is missing between them counted."""
+        text, limits = self._text, self._limits
+        fits = self._source.gap is None and len(text) <= room
+        if fits and (limits.lines is None or self._total <= limits.lines):
+            shown = self._with_short_lines(text, limits.line_length)
+            return View(shown, cut=shown != text, info=self._info(self._total))
+        marker = self._marker(self._total)
+        chosen = self._chosen(max(0, room - len(marker) - 1))
+        return self._written(sorted(chosen), _length(room, limits))
+
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the marker, then only the handle or the total."""
+        return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
+
+    def _chosen(self, room: int) -> set[Span]:
+        picker = _Picker(room, self._limits)
+        firsts, repeats = self._found.firsts, self._found.repeats
+        errors = [hit.span for hit in firsts if hit.rank == 4]
+        tight = sum(map(picker.cost, errors)) > room
+        picker.take(self._ends(room // (6 if tight else 100)))
+        picker.take(errors)
+        picker.take(span for error in errors for span in self._trace(error))
+        picker.take(self._ends(room // 8))
+        picker.take(hit.span for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
+        picker.take(self._ends(room // 2))
+        picker.take(hit.span for hit in repeats if hit.rank == 4)
+        picker.take(self._ends(room))
+        picker.fill()
+        return picker.spans
+
+    def _ends(self, room: int) -> Iterator[Span]:
+        """Walk the lines from the end and from the start in turn, two of the end for one of the start."""
+        tail = _backward(self._text, self._source.tail_start, self._found.lines)
+        head = _forward(self._text, self._source.head_end)
+        while room > 0:
+            spans = [span for span in (next(tail, None), next(tail, None), next(head, None)) if span]
+            if not spans or spans[-1].start > spans[0].start:
+                return
+            for span in spans:
+                room -= span.end - span.start + 1
+                yield span
+
+    def _trace(self, error: Span) -> Iterator[Span]:
+        """Walk the lines after an error that belong to it, and its last line, which names the exception."""
+        start, inside = error.end + 1, False
+        for number in range(error.number + 1, error.number + 1 + _MAX_TRACE):
+            if start >= len(self._text):
+                return
+            end = _line_end(self._text, start)
+            belongs = _TRACE.match(self._text, start, end)
+            if belongs or inside:
+                yield Span(start, end, number)
+            if not belongs:
+                return
+            inside, start = True, end + 1
+
+    def _written(self, spans: list[Span], length: int) -> View:
+        lines: list[str] = []
+        before = Span(-1, -1, -1)
+        for span in spans:
+            if span.number > before.number + 1 or self._has_gap(before.end, span.start):
+                lines.append(self._gap(before, span))
+            lines.append(self._short(self._text[span.start : span.end], length))
+            before = span
+        if before.number < self._found.lines - 1:
+            lines.append(self._gap(before, Span(len(self._text), len(self._text), self._found.lines)))
+        lines.append(self._marker(len(spans)))
+        return View("\n".join(lines), cut=True, info=self._info(len(spans)))
+
+    def _has_gap(self, end: int, start: int) -> bool:
+        gap = self._source.gap
+        return gap is not None and end < gap <= start
+
+    def _gap(self, before: Span, after: Span) -> str:
+        if self._has_gap(before.end, after.start):
+            return self._sign("… lines not read")
+        missing = after.number - before.number - 1
+        alike = " like the one above" if self._is_repeated(before, after) else ""
+        return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
+
+    def _is_repeated(self, before: Span, after: Span) -> bool:
+        """Tell whether all missing lines are like the line before them."""
+        if before.end < 0 or after.start - before.end > 20_000:
+            return False
+        template = line_template(self._text[before.start : before.end])
+        missing = self._text[before.end + 1 : after.start].rstrip("\n").split("\n")
+        return all(line_template(line) == template for line in missing)
+
+    def _marker(self, shown: int) -> str:
+        about = "" if self._source.exact else "about "
+        return self._sign(note(f"{shown} of {about}{self._total} lines shown", self._source.handle))
+
+    def _with_short_lines(self, text: str, length: int | None) -> str:
+        return shorten_lines(text, length)
+
+    def _short(self, line: str, length: int) -> str:
+        return shorten(line, length)
+
+    def _sign(self, text: str) -> str:
+        return f"[{text}]"
+
+    def _info(self, shown: int) -> TruncationInfo:
+        return TruncationInfo(lines_shown=shown, lines_total=self._total, totals_exact=self._source.exact)
+
+
+class _Picker:
+    """Take spans while there is room for them and for the gap signs between them."""
+
+    def __init__(self, room: int, limits: Limits) -> None:
+        self.spans: set[Span] = set()
+        self._room = room
+        self._length = _length(room, limits)
+        self._lines = None if limits.lines is None else limits.lines - 2
+        self._numbers: set[int] = set()
+
+    def cost(self, span: Span) -> int:
+        return min(span.end - span.start, self._length) + 1
+
+    def take(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            if self._room <= 0:
+                return
+            if span.number in self._numbers:
+                continue
+            joined = (span.number - 1 in self._numbers) + (span.number + 1 in self._numbers)
+            cost = self.cost(span) + _GAP * (1 - joined)
+            lines = 2 - joined
+            if cost > self._room or (self._lines is not None and lines > self._lines):
+                continue
+            self._add(span, cost, lines)
+
+    def fill(self) -> None:
+        """Take the lines of gaps that cost no more than the sign that counts them."""
+        spans = sorted(self.spans)
+        for before, after in pairwise(spans):
+            if after.number == before.number + 2 and after.start - before.end < 2 * _GAP:
+                self._add(Span(before.end + 1, after.start - 1, before.number + 1), 0, 0)
+
+    def _add(self, span: Span, cost: int, lines: int) -> None:
+        self.spans.add(span)
+        self._numbers.add(span.number)
+        self._room -= cost
+        if self._lines is not None:
+            self._lines -= lines
+
+
+def _length(room: int, limits: Limits) -> int:
+    length = max(80, room // 4)
+    return length if limits.line_length is None else min(length, limits.line_length)
+
+
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def _forward(text: str, stop: int) -> Iterator[Span]:
+    start = number = 0
+    while start < stop:
+        end = _line_end(text, start)
+        yield Span(start, end, number)
+        start, number = end + 1, number + 1
+
+
+def _backward(text: str, stop: int, lines: int) -> Iterator[Span]:
+    end = len(text) - text.endswith("\n")
+    for number in range(lines - 1, -1, -1):
+        start = text.rfind("\n", 0, max(end, 0)) + 1
+        if start < stop:
+            return
+        yield Span(start, end, number)
+        end = start - 1

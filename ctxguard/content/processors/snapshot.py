@@ -1,0 +1,203 @@
+"""Show a browser snapshot: a tree of elements as Playwright and browser agents print it, what can be acted on first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxguard.content.processors.text import shorten
+from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["SnapshotProcessor", "compress_snapshot"]
+
+_SAMPLE = 200_000
+_LINE = 1_000
+_NARROW = 48
+_ROLES = (
+    "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
+    "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"
+)
+_INTERACTIVE = re.compile(
+    rf"^\s*(?:- )?(?:\[[\w-]+\]\s*|uid=\S+\s+)?<?(?:{_ROLES})\b|\[cursor=pointer\]|^\s*\*?\[\d+\]\s*<"
+    r"|\[(?:editable|focused)\]",
+    re.IGNORECASE,
+)
+_LANDMARK = re.compile(
+    r"^\s*(?:- )?(?:\[[\w-]+\]\s*|uid=\S+\s+)?(?:heading|RootWebArea|dialog|alert|status)\b"
+    r"|^\s*- (?:Page |```)|^#|^Page "
+)
+_DETAIL = re.compile(r"^\s*- /(?:url|placeholder):")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    level: int
+    acts: bool
+    marks: bool
+
+
+class SnapshotProcessor:
+    """Show a snapshot within a room: as deep as there is room for, then only what can be acted on, then its start.
+
+    Args:
+        source: the text.
+        limits: `depth`, `lines` and `line_length` count.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._whole = source
+        self._source, self._limits = source.sampled(_SAMPLE), limits
+        self._lines = _read(self._source.text)
+        self._acting = sum(line.acts for line in self._lines)
+        self._acting_size, self._level_sizes = _sizes(self._lines)
+
+    def view(self, room: int) -> View:
+        """Return the deepest view that finds room."""
+        text = self._whole.text
+        if len(text) <= room and self._limits.depth is None and self._whole.gap is None:
+            return View(text, cut=False, info=self._info(len(self._lines)))
+        free = room - len(self._marker(len(self._lines), self._acting)) - 1
+        for depth in self._depths():
+            if self._least(depth) > free:
+                continue
+            drawn = _drawn(self._lines, depth, _LINE)
+            if sum(map(len, drawn)) + len(drawn) <= free:
+                return self._view(drawn, whole=depth >= self._deepest())
+        return self._only_acting(max(0, free))
+
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return the marker, then only the handle or the total."""
+        total = f"{self._acting} interactive elements"
+        return f"[{note('0 of ' + total, self._source.handle)}]", f"[{self._source.handle or total}]", "…"
+
+    def _deepest(self) -> int:
+        return max((line.level for line in self._lines), default=0)
+
+    def _depths(self) -> Iterable[int]:
+        deepest = self._deepest()
+        limit = deepest if self._limits.depth is None else min(deepest, self._limits.depth)
+        return sorted({limit, *(depth for depth in (12, 9, 7, 5, 4, 3, 2, 1, 0) if depth < limit)}, reverse=True)
+
+    def _least(self, depth: int) -> int:
+        """Return the characters that a view down to a depth takes at least."""
+        return self._acting_size + sum(size for level, size in self._level_sizes.items() if level <= depth)
+
+    def _only_acting(self, room: int) -> View:
+        """Show interactive elements alone, their names cut before any of them is left out."""
+        acting = [line for line in self._lines if line.acts or line.marks]
+        only = [line for line in acting if line.acts] or acting
+        for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
+            if sum(min(len(line.text.strip()), length) + 1 for line in lines) <= room:
+                return self._view([_short(line.text.strip(), length) for line in lines], whole=False)
+        kept: list[str] = []
+        for line in only:
+            short = _short(line.text.strip(), _NARROW)
+            room -= len(short) + 1
+            if room < 0:
+                break
+            kept.append(short)
+        return self._view(kept, whole=False)
+
+    def _view(self, drawn: list[str], *, whole: bool) -> View:
+        if whole and self._source.gap is None and drawn == [line.text for line in self._lines]:
+            return View(self._source.text, cut=False, info=self._info(len(drawn)))
+        acting = sum(_INTERACTIVE.search(line) is not None for line in drawn)
+        shown = sum(_SIGN.match(line) is None for line in drawn)
+        return View("\n".join([*drawn, self._marker(shown, acting)]), cut=True, info=self._info(shown))
+
+    def _marker(self, shown: int, acting: int) -> str:
+        read = "" if self._source.gap is None else f" that were read, of {self._source.line_count()} lines"
+        text = f"{shown} of {len(self._lines)} elements{read} shown; {acting} of {self._acting} interactive"
+        return f"[{note(text, self._source.handle)}]"
+
+    def _info(self, shown: int) -> TruncationInfo:
+        return TruncationInfo(lines_shown=shown, lines_total=len(self._lines), totals_exact=self._source.exact)
+
+
+def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool = True) -> str:
+    """Return a snapshot without what lies deeper than `max_depth`; elements that can be acted on stay.
+
+    Args:
+        text: the snapshot.
+        max_depth: levels shown, the outermost counting as the first.
+        preserve_interactive: keep interactive elements and their refs at any depth.
+    """
+    lines = _read(text)
+    if not preserve_interactive:
+        lines = [_Line(line.text, line.level, acts=False, marks=False) for line in lines]
+    drawn = _drawn(lines, max_depth - 1, _LINE)
+    if drawn == [line.text for line in lines]:
+        return text
+    return "\n".join(drawn) + ("\n" if text.endswith("\n") else "")
+
+
+def _read(text: str) -> list[_Line]:
+    """Read the lines with their level: the rank of their indentation among those above them."""
+    lines, indents = [], [0]
+    for raw in text.splitlines():
+        if not raw.strip():
+            continue
+        indent = len(raw) - len(raw.lstrip(" \t"))
+        while len(indents) > 1 and indent < indents[-1]:
+            indents.pop()
+        if indent > indents[-1]:
+            indents.append(indent)
+        acts = _INTERACTIVE.search(raw) is not None
+        lines.append(_Line(raw, len(indents) - 1, acts, marks=not acts and _LANDMARK.search(raw) is not None))
+    return lines
+
+
+def _sizes(lines: Iterable[_Line]) -> tuple[int, dict[int, int]]:
+    """Return the characters of the lines that act, and by level those of the others."""
+    acting, levels = 0, dict[int, int]()
+    for line in lines:
+        size = min(len(line.text), _LINE) + 1
+        if line.acts:
+            acting += size
+        else:
+            levels[line.level] = levels.get(line.level, 0) + size
+    return acting, levels
+
+
+def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:
+    """Draw lines down to a depth, and what acts below it; what is left out in one place is counted there."""
+    out: list[str] = []
+    hidden, indent = 0, ""
+    for line in lines:
+        if line.level <= depth or line.acts:
+            if hidden:
+                out.append(_sign(hidden, indent))
+                hidden = 0
+            out.append(_short(line.text, length))
+        elif not _DETAIL.match(line.text):
+            indent = indent if hidden else line.text[: len(line.text) - len(line.text.lstrip())]
+            before = _SIGN.match(line.text)
+            hidden += int(before[1]) if before else 1
+    if hidden:
+        out.append(_sign(hidden, indent))
+    return out
+
+
+_SIGN = re.compile(r"\s*\[… (\d{1,9}) elements?\]$")
+
+
+def _sign(hidden: int, indent: str) -> str:
+    return f"{indent}[… {hidden} element{'s' if hidden != 1 else ''}]"
+
+
+_REF = re.compile(r"\[ref=[\w-]+\]")
+
+
+def _short(text: str, length: int) -> str:
+    """Shorten a line but keep its ref, which is what an action names."""
+    if len(text) <= length:
+        return text
+    ref = _REF.search(text)
+    if ref is None or ref.end() <= length - 1:
+        return text[: length - 1] + "…"
+    return shorten(text, length) if length < 20 else f"{text[: length - len(ref[0]) - 2]}… {ref[0]}"

@@ -1,0 +1,323 @@
+"""Show a tree of objects, arrays and values in a given room: the recursion that JSON, YAML and XML share.
+
+Room is shared out like water: what needs less than its share gets what it needs, the rest is divided among the
+others. Objects keep their keys first, arrays their head and tail, strings their start and end.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ctxguard.content.views import Limits
+
+__all__ = [
+    "MARK",
+    "Cuts",
+    "Number",
+    "Sizes",
+    "Tree",
+    "head_and_tail",
+    "mark_key",
+    "most_entries",
+    "render",
+    "share_out",
+    "shrink",
+    "split_limit",
+]
+
+MARK = "…"
+"""Key of the entry that says what an object does not show; doubled until the object has no such key."""
+_MAX_DEPTH = 64
+_COLLECTION = 24
+_MARKER_ROOM = 30
+_COUNTED = 60
+
+
+class Number(str):
+    """Keep a number as it was spelled, so that showing it changes nothing."""
+
+    __slots__ = ()
+
+
+Tree = dict[str, "Tree"] | list["Tree"] | str | float | bool | None
+
+
+@dataclass(slots=True)
+class Cuts:
+    """Collect what a shrinking left out."""
+
+    values: int = 0
+    nodes: int = 0
+    top_shown: int = 0
+    top_total: int = 0
+
+    @property
+    def any(self) -> bool:
+        """True where anything was left out."""
+        return bool(self.values or self.nodes)
+
+
+class Sizes:
+    """Measure trees, and remember what was measured: containers by identity, which must stay alive meanwhile."""
+
+    __slots__ = ("_atleast", "_exact")
+
+    def __init__(self) -> None:
+        self._exact: dict[int, int] = {}
+        self._atleast: dict[int, int] = {}
+
+    def of(self, node: Tree, cap: int) -> int:
+        """Return the characters of a tree written compactly, or a number above `cap` where it is known to be more."""
+        known = self._known(node, cap)
+        if known is not None:
+            return known
+        size, stack = 0, [node]
+        while stack and size <= cap:
+            part = stack.pop()
+            known = self._known(part, cap - size)
+            if known is not None:
+                size += known
+            elif isinstance(part, dict):
+                size += 2 + 4 * len(part)
+                if size <= cap:
+                    size += sum(map(len, part))
+                    stack.extend(part.values())
+            elif isinstance(part, list):
+                size += 2 + len(part)
+                if size <= cap:
+                    stack.extend(part)
+            else:
+                size += _scalar_size(part)
+        if isinstance(node, dict | list):
+            (self._exact if size <= cap else self._atleast)[id(node)] = size
+        return size
+
+    def _known(self, node: Tree, cap: int) -> int | None:
+        exact = self._exact.get(id(node))
+        if exact is not None:
+            return exact
+        least = self._atleast.get(id(node), 0)
+        return least if least > cap else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    limits: Limits
+    sizes: Sizes
+    cuts: Cuts = field(default_factory=Cuts)
+
+
+def _scalar_size(node: Tree) -> int:
+    if isinstance(node, Number):
+        return len(node)
+    if isinstance(node, str):
+        return len(node) + 2 + (node.count("\n") + node.count('"') + node.count("\\") if len(node) < 10_000 else 0)
+    return 5
+
+
+def render(node: Tree) -> str:
+    """Write a tree as compact JSON; numbers as they were spelled, any text valid UTF-8."""
+    if isinstance(node, Number):
+        return str(node)
+    if isinstance(node, dict):
+        return "{" + ",".join(f"{_quoted(key)}:{render(value)}" for key, value in node.items()) + "}"
+    if isinstance(node, list):
+        return "[" + ",".join(map(render, node)) + "]"
+    return _quoted(node) if isinstance(node, str) else json.dumps(node)
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0) -> tuple[Tree, Cuts]:
+    """Return a tree of about `room` characters and what was cut for it.
+
+    Args:
+        node: the tree; it is not changed.
+        room: characters it may take, written compactly.
+        limits: `depth`, `items`, `keys` and `string` count.
+        sizes: remembers what was measured, for a tree that is shrunk more than once.
+        reserve: characters to leave free for a note on the outermost level, where something is cut.
+    """
+    job = _Job(limits, sizes or Sizes())
+    if isinstance(node, dict | list):
+        job.cuts.top_total = len(node)
+    shrunk = _shrink(node, room - (reserve if job.sizes.of(node, room) > room else 0), 0, job)
+    return shrunk, job.cuts
+
+
+def _shrink(node: Tree, room: int, depth: int, job: _Job) -> Tree:
+    if isinstance(node, dict):
+        return _shrink_object(node, room, depth, job)
+    if isinstance(node, list):
+        return _shrink_array(node, room, depth, job)
+    if isinstance(node, str):
+        return _shrink_string(node, room, job)
+    return node
+
+
+def _shrink_string(node: str, room: int, job: _Job) -> str:
+    limit = job.limits.string
+    room = max(0, room - 2) if limit is None else min(max(0, room - 2), limit)
+    if _scalar_size(node) - 2 <= room or len(node) <= 8 or (limit is not None and len(node) <= limit and room >= limit):
+        return node
+    if isinstance(node, Number):
+        if len(node) <= max(room, 40):
+            return node
+        job.cuts.values += 1
+        return f"{node[:16]}… [{len(node)} digits]"
+    job.cuts.values += 1
+    sign = f"… [{len(node)} characters]"
+    free = room - len(sign)
+    if room < _COUNTED:
+        return node[: max(0, room - 1)] + "…"
+    if free < 160:
+        return node[:free] + sign
+    return node[: free * 2 // 3] + sign + node[len(node) - (free - free * 2 // 3) + 1 :]
+
+
+def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
+    if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
+        job.cuts.nodes += len(node)
+        return f"{MARK} array of {len(node)} items"
+    head, tail = _chosen(node, room, job)
+    skipped = len(node) - head - tail
+    kept = [*node[:head], *node[len(node) - tail :]]
+    shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0), job.sizes)
+    items = [_shrink(item, share, depth + 1, job) for item, share in zip(kept, shares, strict=True)]
+    if skipped:
+        job.cuts.nodes += skipped
+        items.insert(head, f"{MARK} {skipped} of {len(node)} items not shown")
+    if depth == 0:
+        job.cuts.top_shown = head + tail
+    return items
+
+
+def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
+    """Choose how many items to show from the head and from the tail."""
+    most = most_entries(len(node) - sum(map(_is_mark, node)), job.limits)
+    if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, room) <= room:
+        return len(node), 0
+    return head_and_tail(len(node), room - 2, most, lambda index: job.sizes.of(node[index], max(8, room)))
+
+
+def _is_mark(entry: Tree) -> bool:
+    """Tell what an earlier view wrote, which counts toward no limit: a view of a view is itself."""
+    return isinstance(entry, str) and entry.startswith(MARK)
+
+
+def most_entries(count: int, limits: Limits) -> tuple[int, int]:
+    """Return how many items of an array of this length may be shown from its head and from its tail."""
+    head, tail = limits.items_head, limits.items_tail
+    if head is not None and tail is not None and head + tail < count:
+        return head, tail
+    return split_limit(count, limits.items)
+
+
+def split_limit(count: int, limit: int | None) -> tuple[int, int]:
+    """Split a limit on entries between head and tail, two to one."""
+    if limit is None or limit >= count:
+        return count, 0
+    return limit - limit // 3, limit // 3
+
+
+def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[int], int]) -> tuple[int, int]:
+    """Return how many entries to show from the head and from the tail: two to one, at least three where there is room.
+
+    Args:
+        count: entries there are.
+        room: characters for all; an entry is taken to need no more than a third of it.
+        most: entries that may be shown from the head and from the tail; all from the head means from either.
+        size: gives the characters of an entry by its index.
+    """
+    widest = max(24, room // 3)
+    most_head, most_tail = (count, count) if most[0] >= count else most
+    head, tail, left = 0, 0, room - _MARKER_ROOM
+    while head + tail < min(count, most_head + most_tail):
+        from_tail = head >= most_head or (tail < most_tail and tail < head // 2)
+        left -= min(size(count - 1 - tail if from_tail else head), widest) + 1
+        if left < 0:
+            break
+        head, tail = (head, tail + 1) if from_tail else (head + 1, tail)
+    return (count, 0) if head + tail == count else (head, tail)
+
+
+def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> Tree:
+    if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
+        job.cuts.nodes += len(node)
+        return f"{MARK} object of {len(node)} keys"
+    keys = _chosen_keys(node, room, job)
+    skipped = len(node) - len(keys)
+    values = [node[key] for key in keys]
+    free = room - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
+    pairs = zip(keys, values, _shares(values, free, job.sizes), strict=True)
+    shown = {key: _shrink(value, share, depth + 1, job) for key, value, share in pairs}
+    if skipped:
+        job.cuts.nodes += skipped
+        shown[mark_key(node)] = f"{skipped} of {len(node)} keys not shown"
+    if depth == 0:
+        job.cuts.top_shown = len(keys)
+    return shown
+
+
+def _chosen_keys(node: dict[str, Tree], room: int, job: _Job) -> list[str]:
+    """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
+    keys = list(node)
+    marks = sum(map(_is_mark, keys))
+    most = split_limit(len(keys) - marks, job.limits.keys)
+    if sum(most) + marks >= len(keys) and job.sizes.of(node, room) <= room:
+        return keys
+    room -= 2
+    sample = [*keys[:6], *keys[-3:]]
+    if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
+        head, tail = head_and_tail(
+            len(keys), room, most, lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, room))
+        )
+        return [*keys[:head], *keys[len(keys) - tail :]]
+    return _keys_that_fit(node, keys[: sum(most)], room, job.sizes)
+
+
+def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int, sizes: Sizes) -> list[str]:
+    least = 24 if room > 200 else 10
+    costs = [len(key) + 4 + min(sizes.of(node[key], least), least) for key in keys]
+    if sum(costs) <= room and len(keys) == len(node):
+        return keys
+    room, shown = room - _MARKER_ROOM, 0
+    for cost in costs:
+        room -= cost
+        if room < 0:
+            break
+        shown += 1
+    return keys[:shown]
+
+
+def mark_key(node: Mapping[str, object]) -> str:
+    """Return the key under which an object says what it does not show: one that it does not have."""
+    key = MARK
+    while key in node:
+        key += MARK
+    return key
+
+
+def _shares(nodes: Sequence[Tree], room: int, sizes: Sizes) -> list[int]:
+    cap = max(8, room)
+    return share_out([sizes.of(node, cap) for node in nodes], room)
+
+
+def share_out(sizes: Sequence[int], room: int) -> list[int]:
+    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
+    shares, left = [0] * len(sizes), max(0, room)
+    for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], left // (len(sizes) - place))
+        left -= shares[index]
+    return shares

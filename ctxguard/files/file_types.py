@@ -1,0 +1,123 @@
+"""Detect the type of a file: by its extension, its first bytes, and its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ctxguard.content.detection import detect
+from ctxguard.content.views import FileType
+from ctxguard.files.encodings import decode, find_encoding
+
+__all__ = ["detect_file"]
+
+
+def _each(file_type: FileType, names: str) -> Iterable[tuple[str, FileType]]:
+    return ((f".{name}", file_type) for name in names.split())
+
+
+_EXTENSIONS: Final[dict[str, FileType]] = dict(
+    (
+        *_each(FileType.ARCHIVE, "zip tar gz tgz bz2 xz 7z rar jar whl epub odt odp ods numbers pages key"),
+        *_each(FileType.AUDIO, "mp3 wav flac ogg m4a aac opus wma aiff"),
+        *_each(FileType.CODE, "py pyi js jsx ts tsx mjs cjs c h cc cpp hpp cs java kt kts go rs rb php swift scala"),
+        *_each(FileType.CODE, "sh bash zsh fish ps1 sql r jl lua pl css scss vue svelte tf proto gradle ex exs"),
+        *_each(FileType.CSV, "csv tsv tab psv"),
+        *_each(FileType.DOCX, "docx doc"),
+        *_each(FileType.HTML, "html htm xhtml"),
+        *_each(FileType.IMAGE, "png jpg jpeg gif webp bmp tif tiff ppm ico"),
+        *_each(FileType.JSON, "json geojson ipynb webmanifest har"),
+        *_each(FileType.JSONL, "jsonl ndjson"),
+        *_each(FileType.LOG, "log"),
+        *_each(FileType.MARKDOWN, "md markdown rst"),
+        *_each(FileType.PDF, "pdf"),
+        *_each(FileType.PPTX, "pptx ppt"),
+        *_each(FileType.SPREADSHEET, "xlsx xlsm xls"),
+        *_each(FileType.TEXT, "txt text cfg ini toml env rtf mbox eml"),
+        *_each(FileType.XML, "xml xsd xsl xslt svg rss atom plist"),
+        *_each(FileType.YAML, "yaml yml"),
+    )
+)
+_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""First bytes of Office files before 2007, and of newer ones that are protected by a password."""
+_MAGIC: Final = (
+    (b"%PDF-", FileType.PDF),
+    (b"\x89PNG", FileType.IMAGE),
+    (b"\xff\xd8\xff", FileType.IMAGE),
+    (b"GIF8", FileType.IMAGE),
+    (b"BM", FileType.IMAGE),
+    (b"II*\0", FileType.IMAGE),
+    (b"MM\0*", FileType.IMAGE),
+    (b"\x1f\x8b", FileType.ARCHIVE),
+    (b"BZh", FileType.ARCHIVE),
+    (b"\xfd7zXZ", FileType.ARCHIVE),
+    (b"7z\xbc\xaf", FileType.ARCHIVE),
+    (b"Rar!", FileType.ARCHIVE),
+    (b"PK\x03\x04", FileType.ARCHIVE),
+    (b"PK\x05\x06", FileType.ARCHIVE),
+    (b"ID3", FileType.AUDIO),
+    (b"fLaC", FileType.AUDIO),
+    (b"OggS", FileType.AUDIO),
+    (_OLE, FileType.BINARY),
+    (b"\x7fELF", FileType.BINARY),
+)
+_PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
+"""Printable signatures that no text begins with. A text may begin with the others: `BMW`, `ID3 is a tree`."""
+_IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
+_OFFICE: Final = ((b"word/", FileType.DOCX), (b"ppt/", FileType.PPTX), (b"xl/", FileType.SPREADSHEET))
+_SNIFFED: Final = {FileType.TEXT, FileType.LOG}
+_PRINTED: Final = {FileType.IMAGE, FileType.AUDIO, FileType.PDF, FileType.BINARY, *_IN_ZIP}
+
+
+def detect_file(name: str, head: bytes) -> FileType:
+    """Return what a file is: by its extension, unless its first bytes say otherwise, else by looking at it.
+
+    Args:
+        name: name of the file.
+        head: its first bytes, up to 65,536.
+    """
+    suffix = Path(name).suffix.lower()
+    named = _EXTENSIONS.get(suffix)
+    magic = _signed(head)
+    if magic is FileType.ARCHIVE and head[:2] == b"PK":
+        return named if named in _IN_ZIP else next((kind for part, kind in _OFFICE if part in head), FileType.ARCHIVE)
+    if head.startswith(_OLE) and named in _PRINTED:
+        return named
+    if magic is not None:
+        return magic
+    if named in _PRINTED and head and not (named is FileType.IMAGE or named is FileType.AUDIO):
+        named = None
+    if named is None or named in _SNIFFED:
+        return _by_content(named, head)
+    if named is FileType.JSON and _by_content(None, head) is FileType.JSONL:
+        return FileType.JSONL
+    return named
+
+
+def _signed(head: bytes) -> FileType | None:
+    """Return what the signature says, unless it may as well be the beginning of a text."""
+    if head[:4] == b"RIFF" and _is_binary(head):
+        return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
+    for sign, kind in _MAGIC:
+        if head.startswith(sign):
+            printable = all(32 <= byte < 127 for byte in sign)
+            return kind if not printable or _PRINTABLE_SIGN.match(head) or _is_binary(head) else None
+    return None
+
+
+def _by_content(named: FileType | None, head: bytes) -> FileType:
+    if _is_binary(head):
+        return FileType.BINARY
+    looked = detect(decode(head, find_encoding(head)))
+    return FileType.LOG if named is FileType.LOG and looked in (FileType.TEXT, FileType.CODE, FileType.YAML) else looked
+
+
+def _is_binary(head: bytes) -> bool:
+    """Tell whether data is binary: zero bytes outside of UTF-16, or many control characters."""
+    sample = head[:8192]
+    if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
+        return False
+    control = sum(map(sample.count, (bytes([code]) for code in range(32) if code not in (7, 8, 9, 10, 12, 13, 27))))
+    return b"\0" in sample[:1024] or control > 0.1 * max(1, len(sample))

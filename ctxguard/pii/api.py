@@ -1,0 +1,74 @@
+"""The one-line uses: find, mask, and check that nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Final
+
+from ctxguard.artifacts import Artifact
+from ctxguard.pii.detectors import Rules, detectors_of
+from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
+from ctxguard.pii.spans import Detector, Span
+
+__all__ = ["DEFAULT", "find_pii", "mask_pii", "validate_no_pii"]
+
+DEFAULT: Final = SSN | STANDARD
+"""The standard set, and the bare shape of a social security number as the pattern document has it."""
+
+
+def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
+    """Return where personal data stands in a text, sorted and without overlaps.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: it is no text.
+    """
+    return (rules if isinstance(rules, RuleSet) else Masker(rules)).find(text)
+
+
+def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
+    """Return a text with every finding replaced: `My SSN is 123-45-6789.` becomes `My SSN is [REDACTED_SSN].`.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: it is no text.
+    """
+    return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
+
+
+def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
+    """Tell whether no rule matches in any text that leaves with these artifacts; by a full scan, without memory.
+
+    Args:
+        artifacts: artifacts or texts, one or many.
+        rules: what counts as personal data.
+
+    Raises:
+        ConfigError: the rules can find nothing.
+        TypeError: something is neither an artifact nor a text.
+    """
+    detectors = detectors_of(rules)
+    return not any(_scanned(detector, text) for text in _texts(artifacts) for detector in detectors)
+
+
+def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str]:
+    if isinstance(artifacts, str):
+        return (artifacts,)
+    if isinstance(artifacts, Artifact):
+        return tuple(text for _, text in artifacts.texts())
+    if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
+        raise TypeError(f"texts and artifacts are wanted, not {type(artifacts).__name__}; decode bytes")
+    return chain.from_iterable(map(_texts, artifacts))
+
+
+def _scanned(detector: Detector, text: str) -> Sequence[Span]:
+    return detector.scan(text) if isinstance(detector, RuleSet) else detector.find(text)
+
+
+@lru_cache(maxsize=32)
+def _remembered(rules: RuleSet) -> Masker:
+    """Keep one masker a rule set, so that repeated calls share its memory."""
+    return Masker(rules)

@@ -1,0 +1,1 @@
+"""Find what rules describe: normalize a text, prefilter the rules, match, validate."""

@@ -1,0 +1,339 @@
+"""Find what rules describe: normalize, prefilter, match, judge, choose. A text goes through these steps once.
+
+A rule whose expression is about the shape of a number (most are) is matched on shapes, where every digit is `0`: the
+same few shapes come again and again, so what fits them is remembered. Any other rule is matched where a literal of its
+expression stands. `scan` leaves these two shortcuts out and matches each expression over the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from importlib import import_module
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.normalize import View, views_of
+from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone
+from ctxguard.pii.placeholders import LITERAL, UNCHECKED
+from ctxguard.pii.spans import Span, resolve
+
+if TYPE_CHECKING:
+    from ctxguard.pii.rules.rule import Rule
+
+__all__ = ["WINDOW", "Engine", "engine_of"]
+
+WINDOW: Final = 40
+"""Characters before a candidate in which a context word counts."""
+# Entries that one memory holds at most.
+_MEMO: Final = 20_000
+# Digits and their separators in a shape: every match of an expression about a number lies within one run.
+_RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
+# Characters around a run that the boundaries of a number look at.
+_AROUND: Final = 4
+# A longer run is a row of a table, which does not come again.
+_LONG_RUN: Final = 300
+_FAR: Final = 1 << 30
+_PHONE: Final = "PHONE"
+# A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
+_PHONE_DIGITS: Final = 7
+_GAP: Final = " /,;|"
+Verdict: TypeAlias = Callable[..., bool | int]
+"""Says yes or no, or how many of the characters are the finding."""
+Found: TypeAlias = list[tuple[int, Span]]
+"""Findings with the places of their rules in the set."""
+
+
+class Candidate(NamedTuple):
+    """Mark where an expression matches; the words before it and its check digits have not been looked at."""
+
+    matcher: Matcher
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=64)
+def engine_of(rules: tuple[Rule, ...], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> Engine:
+    """Return the engine of these rules; equal rules share one."""
+    return Engine(rules, allow, deny)
+
+
+class Engine:
+    """Find what rules describe. Safe to share between threads; what it remembers is bounded.
+
+    Args:
+        rules: the rules, in their order of precedence.
+        allow: values in small letters that are no findings.
+        deny: values that always are, each with its label.
+
+    Raises:
+        ConfigError: the validator of a rule cannot be imported.
+    """
+
+    def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
+        self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
+        self._numbers = tuple(one for one in self._matchers if one.is_number)
+        contexts = dict.fromkeys(one.context.pattern for one in self._matchers if one.context is not None)
+        places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
+        for one in self._matchers:
+            one.context_place = None if one.context is None else places[one.context.pattern]
+        words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
+        self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
+        self._allow = allow
+        self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
+        labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
+        self._labels = frozenset((*labels, LITERAL, UNCHECKED))
+        self._fits = lru_cache(_MEMO)(self._fitting)
+
+    @cached_property
+    def is_joinable(self) -> bool:
+        """True where every rule finds the same in a text that stands alone and in one between blank lines."""
+        return all(one.stands_alone for one in self._matchers)
+
+    def find(self, text: str) -> tuple[Span, ...]:
+        """Return the findings, sorted and without overlaps."""
+        return self._found(text, self._candidates) if text else ()
+
+    def scan(self, text: str) -> tuple[Span, ...]:
+        """Return the findings, each expression matched over the whole text."""
+        return self._found(text, self._everywhere)
+
+    def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
+        spans: tuple[Span, ...] = ()
+        for view in views_of(text, self._can_write):
+            found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+            for pattern, label in self._deny:
+                found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
+            if found:
+                kept = _chosen(view, found)
+                spans = resolve((*spans, *kept)) if spans else kept
+        return spans
+
+    def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+        for one in self._tried(opened):
+            if not one.is_number:
+                yield from one.candidates(view)
+        if not self._numbers:
+            return
+        allowed = {None, *opened}
+        shape = view.form(SHAPE.table)
+        for run in _RUN.finditer(shape):
+            start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
+            fitting = self._fits if end - start < _LONG_RUN else self._fitting
+            for one, first, last in fitting(shape[start:end]):
+                if one.context_place in allowed:
+                    yield Candidate(one, start + first, start + last)
+
+    def _everywhere(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+        shape = view.form(SHAPE.table)
+        for one in self._tried(opened):
+            yield from one.everywhere(shape if one.is_number else view.text)
+
+    def _tried(self, opened: set[int]) -> Iterator[Matcher]:
+        """Walk the rules whose literals and words a text holds."""
+        for place in sorted(opened):
+            if place < len(self._matchers):
+                one = self._matchers[place]
+                if one.context_place is None or one.context_place in opened:
+                    yield one
+
+    def _fitting(self, shape: str) -> Sequence[Candidate]:
+        """Return where number rules match in a shape."""
+        return [candidate for one in self._numbers for candidate in one.everywhere(shape)]
+
+    def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
+        """Take the candidates that the words before them, their check digits and the allow list let stand."""
+        found: Found = []
+        for one, start, end in candidates:
+            size = one.judge(text, start, end)
+            if not size or (self._allow and self._allows(text[start : start + size].lower())):
+                continue
+            found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
+        return found
+
+    def _allows(self, value: str) -> bool:
+        domain = value.rpartition("@")[2]
+        return value in self._allow or (domain != value and f"@{domain}" in self._allow)
+
+    def _can_write(self, label: str, number: str) -> bool:
+        """Tell whether masking by these rules can have written a placeholder; no number is written that a rule finds.
+
+        Any other text of that shape is read as what it is: values may stand in it.
+        """
+        return label in self._labels and not (number and self.find(number))
+
+
+class Matcher:
+    """Hold a rule made ready to run; its expressions are compiled on first use, as most match in no text.
+
+    Args:
+        rule: the rule.
+        order: its place in the set; the first of equal findings is kept.
+
+    Attributes:
+        context_place: the place of its context words in the prefilter; None where it needs none.
+
+    Raises:
+        ConfigError: its validator cannot be imported.
+    """
+
+    context_place: int | None = None
+
+    def __init__(self, rule: Rule, order: int) -> None:
+        self.rule = rule
+        self.order = order
+        self.is_number = is_number(rule.pattern)
+        self.context = re.compile(rule.context) if rule.context else None
+        self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
+        self._validate, self._arguments = _function(rule)
+
+    @cached_property
+    def anchor(self) -> Anchor:
+        """Where in a text a match may begin."""
+        return anchor_of(self.rule.pattern)
+
+    @cached_property
+    def stands_alone(self) -> bool:
+        """True where it finds the same in a text that stands alone and in one between blank lines."""
+        # what runs over many texts touches each of them, unless a validator turns the whole of it down
+        farthest = WINDOW if self._validate is not None else _FAR
+        return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
+
+    def candidates(self, view: View) -> Iterator[Candidate]:
+        """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
+        if self.anchor.most is None:
+            yield from self.everywhere(view.text)
+            return
+        match_at, done = self._pattern.match, 0
+        for start in self._starts(view):
+            match = match_at(view.text, start) if start >= done else None
+            if match is not None:
+                yield self._candidate(match)
+                done = max(match.end(), start + 1)
+
+    def everywhere(self, text: str) -> Iterator[Candidate]:
+        """Walk where the expression matches in a text or a shape."""
+        return map(self._candidate, self._pattern.finditer(text))
+
+    def judge(self, text: str, start: int, end: int) -> int:
+        """Return how many characters of a candidate are the finding; 0 where it is none."""
+        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+        before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
+        if self.context is not None and not _says(self.context, before):
+            return 0
+        if self._quiet and _says(self._silence, before):
+            return 0
+        if self._validate is None:
+            return end - start
+        verdict = _verdict(self._validate, text[start:end], *self._arguments)
+        return end - start if verdict is True else int(verdict)
+
+    def end(self, text: str, end: int) -> int:
+        """Return where a finding ends with what belongs to it if it follows."""
+        more = self._tail.match(text, end) if self._tail is not None else None
+        return end if more is None else more.end()
+
+    def _candidate(self, match: re.Match[str]) -> Candidate:
+        start, end = match.span(self._group)
+        # an alternative without the group may have matched
+        return Candidate(self, start, end) if start >= 0 else Candidate(self, *match.span())
+
+    @cached_property
+    def _starts(self) -> Callable[[View], Iterator[int]]:
+        return self.anchor.searcher()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.rule.pattern)
+
+    @cached_property
+    def _group(self) -> int | str:
+        return "value" if "value" in self._pattern.groupindex else 0
+
+    @cached_property
+    def _silence(self) -> re.Pattern[str]:
+        return re.compile(self._quiet)
+
+    @cached_property
+    def _tail(self) -> re.Pattern[str] | None:
+        return re.compile(self.rule.tail) if self.rule.tail else None
+
+
+@lru_cache(_MEMO)
+def _says(words: re.Pattern[str], before: str) -> bool:
+    """Tell whether words stand in the characters before a candidate: the same JSON keys come again and again."""
+    return words.search(before.lower()) is not None
+
+
+@lru_cache(_MEMO)
+def _verdict(validate: Verdict, value: str, *arguments: str) -> bool | int:
+    return validate(value, *arguments)
+
+
+def _function(rule: Rule) -> tuple[Verdict | None, list[str]]:
+    """Return the validator and what it is asked with beside the value; one given by name is imported."""
+    if not isinstance(rule.validate, str):
+        return rule.validate, []
+    module, name, *arguments = rule.validate.split(":")
+    try:
+        return getattr(import_module(module), name), arguments
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"validate of rule {rule.name} names {rule.validate!r}, which cannot be imported: {error}",
+            setting="validate",
+        ) from error
+
+
+def _chosen(view: View, found: Found) -> tuple[Span, ...]:
+    """Return the findings that are kept, where they stand in the original."""
+    if len(found) > 1:
+        found.sort(key=_start)
+        if any(one[1].end > other[1].start for one, other in pairwise(found)):
+            found = _apart(view.text, found)
+            found.sort(key=itemgetter(0))
+            return resolve(view.originals(map(_span, found)))
+    return view.originals(map(_span, found))
+
+
+def _apart(text: str, found: Found) -> Found:
+    """End phone numbers where another value begins that ends after them: groups of digits do not say whose they are.
+
+    Without it the longer of the two would be kept alone, and the rest of the other stay in the text.
+    """
+    ordered = list(found)
+    for place, (order, span) in enumerate(ordered):
+        if span.label == _PHONE and (number := _number_before_next(text, ordered, place)):
+            ordered[place] = (order, Span(span.start, span.start + len(number), _PHONE, span.score))
+    return ordered
+
+
+def _number_before_next(text: str, ordered: Found, place: int) -> str:
+    """Return what a phone number is without the value that begins in it and ends after it; empty where none does."""
+    span = ordered[place][1]
+    for number in range(place + 1, len(ordered)):
+        other = ordered[number][1]
+        if other.start >= span.end:
+            break
+        if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
+            return text[span.start : other.start].rstrip(_GAP)
+    return ""
+
+
+_span: Final = itemgetter(1)
+
+
+def _start(found: tuple[int, Span]) -> int:
+    return found[1].start
+
+
+def _is_whole(number: str) -> bool:
+    return number[-1:] in _GAP and sum(map(str.isdigit, number)) >= _PHONE_DIGITS
+
+
+def _whole_word(value: str) -> str:
+    left = r"(?<!\w)" if value[:1].isalnum() else ""
+    right = r"(?!\w)" if value[-1:].isalnum() else ""
+    return left + re.escape(value) + right

@@ -1,0 +1,549 @@
+"""Work out of a rule's expression where in a text it can match at all.
+
+An expression says itself which literals every match holds (the idea of RE2's `FilteredRE2`; Cox, "Regular Expression
+Matching with a Trigram Index", 2012). Classes of characters are literals, too, once each class is folded to one
+character: in the form that has `h` for every hexadecimal digit, a hardware address holds `hh:hh:hh`. Nobody writes
+these literals by hand, so they cannot disagree with the expression.
+
+`Prefilter` tells which of many expressions may match in a text: in one pass of google-re2 (extra `fast`), else literal
+by literal. Both look for the same literals.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
+from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from ctxguard.pii.detect.normalize import View
+
+__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone"]
+
+Literals: TypeAlias = frozenset[str]
+Chars: TypeAlias = frozenset[int]
+"""Codes below 256, and `BEYOND` where any other character is a member."""
+Parsed: TypeAlias = Iterable[tuple[object, object]]
+
+BEYOND: Final = 256
+_LONGEST: Final = 16
+# Characters of a class that are told apart.
+_WIDEST: Final = 7
+# Characters before a literal in which a match may begin; from farther away the whole text is searched.
+_FARTHEST: Final = 200
+# An anchor that tells as much as three rare characters: no better one is looked for.
+_ENOUGH: Final = 3.0
+_MEMORY: Final = 64 << 20
+_EMPTY: Final[Literals] = frozenset({""})
+_COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
+# How much a character tells where it is common, or stands for many in a form, against 1 of all others.
+_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.1}
+# Nodes that match one character.
+_ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
+_REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
+_LATIN: Final = [chr(code) for code in range(256)]
+_DIGITS: Final = frozenset(map(ord, "0123456789"))
+_UPPER: Final = frozenset(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+_LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(range(0xC0, 0x100))
+_ALL: Final[Chars] = frozenset(range(BEYOND + 1))
+_CATEGORIES: Final = {
+    # texts are normalized: of the digits of all scripts those of ASCII are left
+    op.CATEGORY_DIGIT: _DIGITS,
+    op.CATEGORY_NOT_DIGIT: _ALL - _DIGITS,
+    op.CATEGORY_SPACE: frozenset(ord(c) for c in _LATIN if c.isspace()) | {BEYOND},
+    op.CATEGORY_NOT_SPACE: frozenset(ord(c) for c in _LATIN if not c.isspace()) | {BEYOND},
+    op.CATEGORY_WORD: frozenset(ord(c) for c in _LATIN if c.isalnum() or c == "_") | {BEYOND},
+    op.CATEGORY_NOT_WORD: frozenset(ord(c) for c in _LATIN if not (c.isalnum() or c == "_")) | {BEYOND},
+}
+_NUMBER_SIGNS: Final = _DIGITS | frozenset(map(ord, " .()/+-"))
+_NUMBER_ENDS: Final = _DIGITS | frozenset(map(ord, "+()"))
+_NUMBER_WIDTHS: Final = range(6, 129)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Fold a text: every character of a class becomes one.
+
+    Attributes:
+        table: for `bytes.translate`.
+        ignores_case: small and capital letters become the same.
+        weights: how much a character tells; 1 where it is not named.
+        most: literals of which one must stand in the text; more are not looked for.
+        is_ascii: what is derived holds of ASCII texts only; every other text passes.
+    """
+
+    table: bytes
+    ignores_case: bool
+    weights: Mapping[str, float]
+    most: int = 12
+    is_ascii: bool = False
+
+    def fold(self, chars: Chars) -> Literals | None:
+        """Return what the members of a class become; None where they are many, or beyond ASCII and so of many forms."""
+        if self.is_ascii:
+            chars = frozenset(char for char in chars if char < 128)
+        if any(char > 127 for char in chars):
+            return None
+        folded = frozenset(chr(self.table[char]) for char in chars)
+        return folded if len(folded) <= _WIDEST else None
+
+
+def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False) -> Form:
+    table = bytearray(range(256)).lower() if ignores_case else bytearray(range(256))
+    for to, members in classes:
+        for member in members:
+            table[member] = ord(to)
+    weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
+    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii)
+
+
+SHAPE: Final = _form(("0", _DIGITS), ("A", _UPPER), ("a", _LOWER), ignores_case=False)
+WORDS: Final = _form(("0", _DIGITS), is_ascii=True)
+"""For words of many languages, of which an ASCII text can hold the ASCII ones alone."""
+_HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
+_NAMES: Final = _form(("w", _DIGITS | _UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
+_FORMS: Final = (_form(("0", _DIGITS)), SHAPE, _HEX, _NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Say what every text holds that an expression matches, and where a match begins before it.
+
+    Attributes:
+        form: the form of the text in which the literals stand.
+        literals: one of them is in every match; the empty one where nothing is known.
+        least: characters from the beginning of a match to the literal, at least.
+        most: the same at most; None where it is not known, so that the whole text is to be searched.
+        lead: characters that may stand between the two, by their codes.
+        bound: characters that do not stand right before a match.
+    """
+
+    form: Form
+    literals: tuple[str, ...]
+    least: int = 0
+    most: int | None = None
+    lead: Chars = _ALL
+    bound: Chars = frozenset()
+
+    def searcher(self) -> Callable[[View], Iterator[int]]:
+        """Return what walks the places where a match may begin; they come sorted for each occurrence of a literal."""
+        least, most, table = self.least, self.most or 0, self.form.table
+        occurrences = self._occurrences()
+        # more places than needed do no harm, and few texts have other characters here than those of ASCII
+        lead = frozenset(map(chr, self.lead)) if len(self.lead) < len(_ALL) else frozenset(_LATIN)
+        bound = frozenset(chr(code) for code in self.bound if code < 128)
+
+        def starts(view: View) -> Iterator[int]:
+            text = view.text
+            for place in occurrences(view.form(table)):
+                start = last = place - least
+                floor = max(0, place - most)
+                while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
+                    start -= 1
+                for first in range(start, last + 1):
+                    if first <= 0 or text[first - 1] not in bound:
+                        yield first
+
+        return starts
+
+    def _occurrences(self) -> Callable[[str], Iterable[int]]:
+        """Return what walks where the literals stand in a form."""
+        if len(self.literals) > 1:
+            return lambda form: sorted(place for literal in self.literals for place in _places(literal, form))
+        literal = self.literals[0]
+        members = {code for code in range(128) if chr(self.form.table[code]) == literal[:1]}
+        if len(literal) < 2 or len(set(literal)) > 1 or self.most or not members <= self.bound:
+            return partial(_places, literal)
+        # of a run of one character, where a match cannot begin in its middle, only the beginning counts
+        run = re.compile(f"{re.escape(literal)}(?:{re.escape(literal[0])})*")
+        return lambda form: (match.start() for match in run.finditer(form))
+
+
+def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
+    """Return the anchor of an expression in the form where it tells most."""
+    parsed = parser.parse(pattern, flags)
+    ignores_case = bool(parsed.state.flags & re.IGNORECASE)
+    best = Anchor(forms[0], ("",))
+    for form in forms:
+        if form.ignores_case or not ignores_case:
+            best = max(best, _Walk(form, parsed).best, key=_worth)
+        if _worth(best) > _ENOUGH:
+            break
+    return replace(best, bound=_bound(parsed))
+
+
+def is_number(pattern: str, flags: int = 0) -> bool:
+    """Tell whether an expression is about the shape of a number: it matches the same whatever the digits and letters.
+
+    It consumes digits and their separators alone, from six characters on. Such expressions are matched on shapes, which
+    come again and again, and not on texts, which do not.
+    """
+    parsed = parser.parse(pattern, flags)
+    least, most = parsed.getwidth()
+    # what must follow from its first character on says how short it can be, too
+    least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
+    return (
+        least in _NUMBER_WIDTHS
+        and most in _NUMBER_WIDTHS
+        and not parsed.state.flags & (re.IGNORECASE | re.MULTILINE)
+        and all(map(_is_shape, _classes(parsed)))
+        and _consumed(parsed) <= _NUMBER_SIGNS
+        and _edge(parsed, 1) | _edge(parsed, -1) <= _NUMBER_ENDS
+    )
+
+
+def stands_alone(pattern: str, farthest: int) -> bool:
+    """Tell whether an expression surely matches in a text between blank lines what it matches in the text alone.
+
+    It asks for no beginning and no end, forbids no end of a line, and does not run on over many lines.
+
+    Args:
+        pattern: the expression.
+        farthest: the lines that it must not run over.
+    """
+    for kind, argument in _nodes(parser.parse(pattern)):
+        if kind is op.AT and "BOUNDARY" not in str(argument):
+            return False
+        # what is forbidden around a match is judged by its far end: between blank lines it cannot be anything else
+        if kind is op.ASSERT_NOT and ord("\n") in _edge(argument[1], -argument[0]):  # type: ignore[index]
+            return False
+        runs_on = kind in _REPEATS and argument[1] >= farthest  # type: ignore[index]
+        if runs_on and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
+            return False
+    return True
+
+
+class Prefilter:
+    """Tell which of some anchors a text holds.
+
+    Args:
+        anchors: the anchors, each told by its place.
+    """
+
+    def __init__(self, anchors: Sequence[Anchor]) -> None:
+        self._anchors = tuple(anchors)
+        self._of_ascii = frozenset(place for place, anchor in enumerate(anchors) if anchor.form.is_ascii)
+        self._match = _re2_set(anchors) if importlib.util.find_spec("re2") is not None else None
+
+    def open(self, view: View) -> set[int]:
+        """Return the places of the anchors of which a text holds a literal."""
+        found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
+        return found if view.text.isascii() else found | self._of_ascii
+
+    def _one_by_one(self, view: View) -> Iterator[int]:
+        for place, anchor in enumerate(self._anchors):
+            form = view.form(anchor.form.table)
+            for literal in anchor.literals:
+                if literal in form:
+                    yield place
+                    break
+
+
+def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
+    """Return one automaton for all anchors: classes and literals of fixed length stay far below its memory limit."""
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = _MEMORY
+    every = re2.Set.SearchSet(options)
+    for anchor in anchors:
+        every.Add("|".join(_spelled(literal, anchor.form) for literal in anchor.literals))
+    every.Compile()
+    return lambda plain: every.Match(plain) or ()
+
+
+def _spelled(literal: str, form: Form) -> str:
+    """Return an expression over the text for a literal of one of its forms."""
+    return "".join(_class(char, form.table) for char in literal)
+
+
+@cache
+def _class(char: str, table: bytes) -> str:
+    return "[" + "".join(f"\\x{code:02x}" for code in range(256) if chr(table[code]) == char) + "]"
+
+
+def _places(literal: str, form: str) -> Iterator[int]:
+    place = form.find(literal)
+    while place >= 0:
+        yield place
+        place = form.find(literal, place + 1)
+
+
+class _Walk:
+    """Walk one sequence of an expression: what has been read so far exactly, and the best anchor that was met."""
+
+    def __init__(self, form: Form, *sequences: Parsed) -> None:
+        self._form = form
+        self._read = _EMPTY
+        self.lead: Chars = frozenset()
+        self._is_exact = True
+        self._least = self._most = 0
+        self.best = Anchor(form, ("",))
+        self.head = _EMPTY
+        self.is_possible = True
+        for parsed in sequences:
+            for kind, argument in parsed:
+                self._node(kind, argument)
+        self._offer(self._read, self.lead)
+        if self._is_exact:
+            self.head = self._read
+
+    @property
+    def exact(self) -> Literals | None:
+        """All texts that the sequences match, folded; None where they are too many or unknown."""
+        return self._read if self._is_exact else None
+
+    def _node(self, kind: object, argument: object) -> None:
+        if kind is op.AT or kind is op.ASSERT_NOT:
+            return
+        if kind is op.ASSERT:
+            self._assert(*argument)  # type: ignore[misc]
+            return
+        if kind is op.SUBPATTERN and argument[1] & re.IGNORECASE and not self._form.ignores_case:  # type: ignore[index]
+            self._break()
+        elif kind in (op.SUBPATTERN, op.ATOMIC_GROUP):
+            for inner in _inner(kind, argument)[0]:
+                self._node(*inner)
+            return
+        elif kind in _REPEATS:
+            self._repeat(*argument)  # type: ignore[misc]
+        elif kind is op.BRANCH:
+            self._branch(argument[1])  # type: ignore[index]
+        elif kind in (op.LITERAL, op.IN):
+            chars = _members(kind, argument)
+            self.is_possible &= not self._form.is_ascii or bool(chars & _ALL - frozenset(range(128, BEYOND + 1)))
+            self._append(self._form.fold(chars))
+        else:
+            self._break()
+        if kind not in _REPEATS:
+            self._widen(*_width(kind, argument))
+        self.lead |= _consumed([(kind, argument)])
+
+    def _widen(self, least: int, most: int) -> None:
+        """Count characters that were read."""
+        self._least, self._most = self._least + least, self._most + most
+
+    def _assert(self, direction: int, parsed: Parsed) -> None:
+        """Take what must follow as an anchor; what must stand before tells of the text alone, not of a place."""
+        best = _Walk(self._form, parsed).best
+        self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
+
+    def _branch(self, alternatives: Sequence[Parsed]) -> None:
+        """Take in a group: one of its alternatives stands there."""
+        walks = [walk for one in alternatives if (walk := _Walk(self._form, one)).is_possible]
+        self.is_possible &= bool(walks)
+        if all(walk.exact is not None for walk in walks):
+            self._append(frozenset().union(*(walk.exact or () for walk in walks)))
+            return
+        # the parser takes out what alternatives have in common in front: with it their heads tell more
+        heads = _joined(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
+        self._offer(heads, frozenset().union(*(walk.lead for walk in walks)))
+        self._break()
+        anchors = [walk.best for walk in walks]
+        farthest = [anchor.most for anchor in anchors]
+        literals = frozenset().union(*(anchor.literals for anchor in anchors))
+        kept = _shortest(literals)
+        # one that is left out stands for the one within it, which may begin later
+        later = max(map(len, literals)) if kept != literals else 0
+        self._suggest(
+            kept,
+            min(anchor.least for anchor in anchors),
+            None if None in farthest else max(one for one in farthest if one is not None) + later,
+            frozenset().union(*(anchor.lead for anchor in anchors)),
+        )
+
+    def _repeat(self, least: int, most: int, repeated: Parsed) -> None:
+        width = repeated.getwidth()  # type: ignore[attr-defined]
+        exact = _Walk(self._form, repeated).exact if least else None
+        read = min(least, _LONGEST) if exact is not None else 0
+        for _ in range(read):
+            self._append(exact)
+            self._widen(*width)
+        if exact is None:
+            self._break()
+            if least:
+                best = _Walk(self._form, *[repeated] * min(least, 2)).best
+                self._suggest(best.literals, best.least, best.most, best.lead)
+        elif most != least or least > _LONGEST:
+            self._break()
+            # whatever the number, the last ones stand right before what follows
+            self._read = _times(exact, read, self._form.most)
+        self._widen((least - read) * width[0], min((most - read) * width[1], 2 * _FARTHEST))
+
+    def _append(self, exact: Literals | None) -> None:
+        longer = _joined(self._read, exact, self._form.most) if exact else None
+        if longer is None:
+            self._break()
+            self._read = exact or _EMPTY
+        else:
+            self._read = longer
+
+    def _break(self) -> None:
+        """End what is known exactly: what comes now may stand anywhere behind."""
+        self._offer(self._read, self.lead)
+        if self._is_exact:
+            self.head = self._read
+        self._read = _EMPTY
+        self._is_exact = False
+
+    def _offer(self, literals: Literals | None, lead: Chars) -> None:
+        """Offer literals that begin with what has been read, which ends here: so it began as many characters ago."""
+        sizes = [len(literal) for literal in self._read]
+        least, most = max(0, self._least - max(sizes)), max(0, self._most - min(sizes))
+        self._keep(Anchor(self._form, tuple(sorted(literals or _EMPTY)), least, most, self.lead | lead))
+
+    def _suggest(self, literals: Iterable[str], least: int, most: int | None, lead: Chars) -> None:
+        """Suggest the anchor of a part that begins here."""
+        farthest = None if most is None else self._most + most
+        self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
+
+    def _keep(self, anchor: Anchor) -> None:
+        if "" in anchor.literals or len(anchor.literals) > self._form.most:
+            return
+        if anchor.most is not None and anchor.most > _FARTHEST:
+            anchor = Anchor(anchor.form, anchor.literals)
+        if _worth(anchor) > _worth(self.best):
+            self.best = anchor
+
+
+def _worth(anchor: Anchor) -> float:
+    """Return how much an anchor tells: what its weakest literal does, less for each other one to look for."""
+    weights = anchor.form.weights
+    weakest = min(sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals)
+    return weakest - 0.1 * len(anchor.literals) - (0.5 if anchor.most is None else 0.0)
+
+
+def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
+    """Return every head with every tail; None where it is too much."""
+    if len(heads) * len(tails) > most:
+        return None
+    both = frozenset(map("".join, product(heads, tails)))
+    return both if max(map(len, both)) <= _LONGEST else None
+
+
+def _bound(parsed: Parsed) -> Chars:
+    """Return which characters an expression forbids right before a match in its first look behind."""
+    kind, argument = next(iter(parsed), (None, None))
+    if kind is not op.ASSERT_NOT or argument[0] > 0:  # type: ignore[index]
+        return frozenset()
+    behind = list(argument[1])  # type: ignore[index]
+    return _members(*behind[0]) if len(behind) == 1 and behind[0][0] in _ONE else frozenset()
+
+
+def _times(exact: Literals, number: int, most: int) -> Literals:
+    result = _EMPTY
+    for _ in range(number):
+        longer = _joined(result, exact, most)
+        if longer is None:
+            break
+        result = longer
+    return result
+
+
+def _shortest(literals: Literals) -> Literals:
+    """Return the literals without those that hold another one."""
+    return frozenset(one for one in literals if not any(other in one for other in literals if other is not one))
+
+
+def _width(kind: object, argument: object) -> tuple[int, int]:
+    """Return how many characters a node matches, at least and at most."""
+    if kind is op.GROUPREF:
+        return 0, 2 * _FARTHEST
+    least, most = parser.SubPattern(parser.State(), [(kind, argument)]).getwidth()
+    return int(least), min(int(most), 2 * _FARTHEST)
+
+
+def _members(kind: object, argument: object) -> Chars:
+    """Return which characters a node of one character matches."""
+    if kind is op.ANY:
+        return _ALL
+    if kind in (op.LITERAL, op.NOT_LITERAL):
+        one = _range(argument, argument)  # type: ignore[arg-type]
+        return one if kind is op.LITERAL else _ALL - one
+    members: set[int] = set()
+    negated = False
+    for inner, value in argument:  # type: ignore[attr-defined]
+        if inner is op.NEGATE:
+            negated = True
+        elif inner is op.LITERAL:
+            members |= _range(value, value)
+        elif inner is op.RANGE:
+            members |= _range(*value)
+        else:
+            members |= _CATEGORIES[value]
+    return (_ALL - members) | {BEYOND} if negated else frozenset(members)
+
+
+def _range(first: int, last: int) -> Chars:
+    return frozenset(range(min(first, BEYOND), min(last, BEYOND) + 1))
+
+
+def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
+    """Walk all nodes of an expression, those within others too."""
+    for kind, argument in parsed:
+        yield kind, argument
+        for inner in _inner(kind, argument):
+            yield from _nodes(inner)
+
+
+def _inner(kind: object, argument: object) -> Sequence[Parsed]:
+    """Return the sequences within a node."""
+    if kind is op.BRANCH:
+        return argument[1]  # type: ignore[index, no-any-return]
+    if kind is op.GROUPREF_EXISTS:
+        return [one for one in argument[1:] if one is not None]  # type: ignore[index]
+    if kind is op.ATOMIC_GROUP:
+        return [argument]  # type: ignore[list-item]
+    if kind in (*_REPEATS, op.SUBPATTERN, op.ASSERT, op.ASSERT_NOT):
+        return [argument[-1]]  # type: ignore[index]
+    return []
+
+
+def _classes(parsed: Parsed) -> Iterator[Chars]:
+    """Walk the classes of characters that an expression speaks of, even where it only looks around."""
+    return (_members(kind, argument) for kind, argument in _nodes(parsed) if kind in _ONE)
+
+
+def _consumed(parsed: Parsed) -> Chars:
+    """Return which characters a match may be made of; small and capital letters are taken for each other."""
+    consumed: set[int] = set()
+    for kind, argument in parsed:
+        if kind in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
+            continue
+        if inner := _inner(kind, argument):
+            consumed.update(*map(_consumed, inner))
+        elif kind in _ONE:
+            consumed |= _members(kind, argument)
+    letters = consumed & (_UPPER | frozenset(range(0x61, 0x7B)))
+    return frozenset(consumed | {letter ^ 0x20 for letter in letters})
+
+
+def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
+    """Return which characters a match may begin with (`step` 1) or end with (-1)."""
+    edge: Chars = frozenset()
+    for kind, argument in list(parsed)[::step]:
+        if kind in (op.ASSERT, op.ASSERT_NOT, op.AT):
+            continue
+        if kind is op.GROUPREF:
+            return _ALL
+        inner = _inner(kind, argument)
+        edge = edge.union(*(_edge(one, step) for one in inner)) if inner else edge | _members(kind, argument)
+        if _width(kind, argument)[0]:
+            break
+    return edge
+
+
+def _is_shape(chars: Chars) -> bool:
+    """Tell whether a class is as good over a shape: it holds all digits or none, and so of small and capital letters.
+
+    In a shape `?` stands for what is beyond Latin-1.
+    """
+    whole = all(chars & kind in (frozenset(), kind) for kind in (_DIGITS, _UPPER, _LOWER))
+    return whole and (ord("?") in chars) is (BEYOND in chars)

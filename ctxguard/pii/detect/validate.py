@@ -1,0 +1,421 @@
+"""Judge candidates: check digits by python-stdnum, phone numbers by phonenumbers, addresses by `ipaddress`."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
+
+__all__ = [
+    "address_length",
+    "card",
+    "card_on_two_lines",
+    "chinese_id",
+    "crypto",
+    "date",
+    "email",
+    "generated",
+    "german_insurance",
+    "iban_length",
+    "international_phone",
+    "is_address",
+    "is_local_address",
+    "loose_phone",
+    "luhn",
+    "mac",
+    "named_secret",
+    "nanp_phone",
+    "national_phone",
+    "phone_of",
+    "plain_phone",
+    "random_enough",
+    "secret_value",
+    "stdnum",
+    "us_ssn",
+]
+
+_NOT_DIGITS: Final = bytes(set(range(128)) - set(b"0123456789"))
+_ISSUER: Final = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})\Z"  # Visa
+    r"|(?:5[1-5]\d{2}|222[1-9]|22[3-9]\d|2[3-6]\d{2}|27[01]\d|2720)\d{12}\Z"  # Mastercard
+    r"|3[47]\d{13}\Z"  # American Express
+    r"|3(?:0[0-59]|[689]\d)\d{11}(?:\d{2})?\Z"  # Diners Club
+    r"|(?:6011|65\d{2}|64[4-9]\d|62\d{2})\d{12,15}\Z"  # Discover, UnionPay
+    r"|(?:352[89]|35[3-8]\d)\d{12,15}\Z|(?:2131|1800)\d{11}\Z"  # JCB
+    r"|220[0-4]\d{12,15}\Z"  # Mir
+)
+# Maestro and RuPay: one long number in ten begins so, hence only in groups, or after a word.
+_DEBIT_ISSUER: Final = re.compile(r"(?:50\d\d|5[6-9]\d\d|6\d{3})\d{8,15}\Z")
+_DATE: Final = re.compile(
+    r"(?:(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
+    r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
+)
+_COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
+_DECIMAL: Final = re.compile(r"-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
+# What a list of changes begins its entries with: a version and its day.
+_BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
+# Bytes of a dump: no number is written in six pairs.
+_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")
+_YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
+_SEPARATORS: Final = frozenset(" .-/")
+_COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
+_FILE_ENDINGS: Final = frozenset(
+    {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
+    | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
+    | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
+    | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
+    | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "po"}
+    | {"xlsx", "docx", "mp3", "mp4", "heic"}
+)
+# A US social security number or a postal code of nine digits.
+_OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
+# Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby.
+_NATIONAL_DIGITS: Final = 9
+_NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
+# Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
+_TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
+_REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
+
+
+def _digits(value: str) -> str:
+    """Return the digits of a folded text, where all are ASCII's."""
+    return value.encode("ascii", "ignore").translate(None, _NOT_DIGITS).decode()
+
+
+def stdnum(value: str, module: str) -> bool:
+    """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`; not one digit repeated."""
+    from importlib import import_module
+
+    try:
+        is_valid = import_module(f"stdnum.{module}").is_valid
+        return len(set(value) - _SEPARATORS) > 1 and is_valid(value.replace(" ", "")) and not _counts_up(value)
+    except KeyError:  # of some places of birth python-stdnum knows the province alone, and stumbles over the county
+        return True
+
+
+def card(value: str) -> bool:
+    """Tell whether a card number has an issuer's prefix and length, and passes Luhn's check (ISO/IEC 7812).
+
+    Of 14 digits only Diners Club's count: other issuers of that length are rare, and dates with times are not.
+    """
+    digits = _digits(value)
+    if len(digits) == 14 and digits[0] != "3":
+        return False
+    issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
+    return issued is not None and len(set(digits)) > 1 and stdnum(digits, "luhn") and not _counts_up(value)
+
+
+def _counts_up(value: str) -> bool:
+    """Tell the row of a table from groups of one number: each is a little more than the one before."""
+    groups = re.split("[ -]", value)
+    if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
+        return False
+    little: int = 10 ** (len(groups[0]) - 2)
+    return all(0 < int(after) - int(before) < little for before, after in pairwise(groups))
+
+
+def card_on_two_lines(value: str) -> bool:
+    """Tell whether digits with a line break among them are a card's; Maestro and RuPay begin as rows of numbers do."""
+    return card(_digits(value))
+
+
+def iban_length(value: str) -> int:
+    """Return how many characters from the first are an IBAN (ISO 13616, mod 97), 0 where none."""
+    from stdnum import iban
+
+    for end in range(len(value), 14, -1):
+        whole = end == len(value) or not value[end].isalnum()
+        if whole and value[end - 1].isalnum() and iban.is_valid(value[:end], check_country=False):
+            return end
+    return 0
+
+
+def luhn(value: str) -> bool:
+    """Tell whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
+    digits = _digits(value)
+    return len(set(digits)) > 1 and stdnum(digits, "luhn")
+
+
+def us_ssn(value: str) -> bool:
+    """Tell whether the areas, groups and serials of a US social security number were ever given out (SSA rules)."""
+    return stdnum(_digits(value), "us.ssn")
+
+
+def date(value: str) -> int:
+    """Return how many characters are a calendar date, with separators or without, at midnight if an hour follows."""
+    day, hour, _ = value.partition(" 00:")
+    if value.endswith(":") and not hour:
+        return 0
+    return len(day) if _DATE.match(day) is not None or _COMPACT_DATE.match(day) is not None else 0
+
+
+def is_address(value: str) -> bool:
+    """Tell whether dotted numbers are a host's or a network's IPv4 address, not this host's own or a bare mask."""
+    address = _address(value)
+    return address is not None and ("/" in value or not _is_own(address))
+
+
+def is_local_address(value: str) -> bool:
+    """Tell whether dotted numbers are an IPv4 address of any kind."""
+    return _address(value) is not None
+
+
+def address_length(value: str, kind: str = "remote") -> int:
+    """Return how many characters are an IPv6 address, with zone and prefix length; 0 where none or this host's own."""
+    for end in range(len(value), 1, -1):
+        address = _address(value[:end])
+        if address is not None and _ends_there(value, end):
+            return end if kind == "any" or "/" in value[:end] or _is_telling(value[:end], address) else 0
+        if value[end - 1].isalnum() and end < len(value) and value[end] not in "/%":
+            continue
+    return 0
+
+
+def _ends_there(value: str, end: int) -> bool:
+    return end == len(value) or value[end] in "/%" or (value[end] == "." and not value[end + 1 : end + 2].isdigit())
+
+
+def _is_telling(value: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell another host's address from this host's own, and from a name with `::` in it, as `ab::cd` in a program."""
+    groups = [group for group in value.partition("%")[0].split(":") if group]
+    long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
+    return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
+
+
+def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    host, _, prefix = value.partition("/")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return None if prefix and int(prefix) > address.max_prefixlen else address
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell an address of no host in particular: loopback, unspecified, `0.x`, or a mask as `255.255.255.0`."""
+    if address.is_loopback or address.is_unspecified:
+        return True
+    return address.version == 4 and (address.packed[0] == 0 or address.packed[:2] == b"\xff\xff")
+
+
+def mac(value: str) -> bool:
+    """Tell whether a hardware address is one card's: not all zeros, not broadcast, written with one separator.
+
+    With dots it has a letter: of twelve hexadecimal digits one in three hundred has none, of versions each.
+    """
+    digits = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
+    separators = set(re.sub(r"[0-9A-Fa-f]", "", value))
+    return len(separators) == 1 and len(set(digits)) > 1 and not ("." in separators and digits.isdigit())
+
+
+def email(value: str) -> bool:
+    """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
+
+    A file may be named after an address (`ann@corp.com.pdf`).
+    """
+    value = value.lower()
+    at = value.rfind("@")
+    if value[value.rfind(".") + 1 :] in _FILE_ENDINGS and not _is_named_after_host(value[at + 1 :]):
+        return False
+    local = value[:at]
+    return local not in _REMOTE_USERS and ".." not in local and local[:1] != "." != local[-1:]
+
+
+def _is_named_after_host(domain: str) -> bool:
+    """Tell whether what a file is named after is a host: `corp.com.pdf`."""
+    labels = domain.split(".")
+    return len(labels) > 2 and labels[-2] in _COMMON_DOMAINS
+
+
+def nanp_phone(value: str) -> bool:
+    """Tell whether area and exchange fit the North American plan, or are those that people make up (555, 123-456-7890).
+
+    In the plan neither begins with 0 or 1.
+    """
+    digits = _digits(value)
+    prefix, digits = digits[:-10], digits[-10:]
+    fits = digits[0] > "1" and (digits[3] > "1" or digits[:3] == "555") and len(set(digits)) > 2
+    return prefix in _NANP_PREFIXES and (fits or digits == "1234567890")
+
+
+def loose_phone(value: str) -> bool:
+    """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, decimals or range."""
+    count = len(_digits(value))
+    is_other = any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
+    return 6 <= count <= 15 and not is_other and not _is_range(value)
+
+
+def _is_range(value: str) -> bool:
+    """Tell lines `1025-1027` from a number: as many digits on both sides, the second a little more."""
+    first, _, last = value.partition("-")
+    if len(first) != len(last) or not (first + last).isdigit():
+        return False
+    little: int = 10 ** (len(first) - 1)
+    return 0 < int(last) - int(first) < little
+
+
+def international_phone(value: str, wanted: str = "valid") -> int:
+    """Return how many characters after a `+` are a phone number of that country, 0 where none.
+
+    Args:
+        value: the candidate, from its `+` on.
+        wanted: `valid` takes a number in use, or one in groups of a possible length; `possible` the length alone.
+    """
+    import phonenumbers
+
+    for end in _group_ends(value):
+        written = value[:end].replace("(0)", "")
+        needs_length = wanted == "possible" or not value[1:end].isdigit()
+        if needs_length and _has_possible_length(_digits(written)):
+            return end
+        number = _parsed(written, None)
+        if number is None:
+            continue
+        fits = phonenumbers.is_possible_number if needs_length else phonenumbers.is_valid_number
+        if fits(number):
+            return end
+    return 0
+
+
+def _has_possible_length(digits: str) -> bool:
+    """Tell whether digits are a country code and a number of a length that its plan has, without a 0 between them.
+
+    Most are; to read a number in full takes phonenumbers ten times as long.
+    """
+    import phonenumbers
+
+    for size in (1, 2, 3) if digits[:1] != "0" else ():
+        code = int(digits[:size] or 0)
+        if code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
+            rest = digits[size:]
+            number = phonenumbers.PhoneNumber(country_code=code, national_number=int(rest or 0))
+            return rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number)
+    return False
+
+
+def national_phone(value: str, regions: str) -> int:
+    """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
+    if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
+        return 0
+    if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or not loose_phone(value):
+        return 0
+    return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
+
+
+def plain_phone(value: str, regions: str) -> bool:
+    """Tell whether digits without separators are a phone number: with its country code, or in one of the regions."""
+    return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
+
+
+def phone_of(value: str, region: str) -> bool:
+    """Tell whether a number as it is written in one region is a phone number there."""
+    return _is_valid_in(value, [region])
+
+
+def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
+    import phonenumbers
+
+    numbers = (_parsed(value, region) for region in regions)
+    return any(number is not None and phonenumbers.is_valid_number(number) for number in numbers)
+
+
+def _group_ends(value: str) -> list[int]:
+    """Return the ends of the digit groups, the last first: a number that follows may not belong."""
+    return [match.end() for match in re.finditer(r"\d+\)?", value)][::-1]
+
+
+def _parsed(value: str, region: str | None) -> PhoneNumber | None:
+    """Return a number read by its digits alone: to read past separators takes phonenumbers half as long again."""
+    import phonenumbers
+
+    try:
+        return phonenumbers.parse(value[:1].replace("(", "") + _digits(value[1:]), region)
+    except phonenumbers.NumberParseException:
+        return None
+
+
+def crypto(value: str) -> bool:
+    """Tell whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
+    return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
+
+
+def chinese_id(value: str) -> bool:
+    """Tell whether a Chinese identity number has a province, a date and its check digit (GB 11643).
+
+    python-stdnum asks for a county that was there at birth, too; many people were numbered later.
+    """
+    from stdnum.cn import ric
+    from stdnum.exceptions import ValidationError
+
+    try:
+        born = ric.get_birth_date(value)
+    except ValidationError:
+        return False
+    return 11 <= int(value[:2]) <= 91 and born.year >= 1900 and bool(ric.calc_check_digit(value) == value[-1].upper())
+
+
+_INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
+
+
+def german_insurance(value: str) -> bool:
+    """Tell whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
+    total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
+    return total % 10 == int(value[11]) and 1 <= int(value[4:6]) <= 12
+
+
+def generated(value: str) -> bool:
+    """Tell a key from a row of one letter and from the example in a provider's documentation."""
+    return len(set(value[4:])) > 6 and not _is_example(value)
+
+
+def random_enough(value: str) -> bool:
+    """Tell a generated key from a word or an example: mixed characters, entropy above 3 bits a character (Shannon)."""
+    return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
+
+
+# A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
+# Or the name of a resource (`arn:`).
+_CODE: Final = re.compile(
+    r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
+    r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://|arn:"
+)
+
+
+def named_secret(value: str) -> bool:
+    """Tell a secret that a name like `token` is given from an expression of a program."""
+    return _CODE.match(value) is None and random_enough(value)
+
+
+_EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeholder|your[-_]|changeme|\.\.\.|dummy")
+
+
+def _is_example(value: str) -> bool:
+    return _EXAMPLE.search(value) is not None
+
+
+_PLAIN_WORD: Final = re.compile(
+    r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[a-z_.]+[(\[]|[$%{<]|(?i:none|null|true|false)\b"
+)
+
+
+_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
+
+
+def secret_value(value: str) -> bool:
+    """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
+        return True
+    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or _CODE.match(value))
+
+
+def _entropy(value: str) -> float:
+    size = len(value)
+    return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

@@ -1,0 +1,1 @@
+"""Hide what is found, and give it back."""

@@ -1,0 +1,122 @@
+"""What is found, how it is hidden, and what is remembered of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
+from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
+from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
+from ctxguard.pii.mask.vault import SessionVault, session_vault
+from ctxguard.pii.placeholders import label_of, redaction
+from ctxguard.pii.rule_sets import STANDARD, RuleSet
+from ctxguard.pii.settings import check_text
+from ctxguard.pii.spans import Detector, Span, resolve
+from ctxguard.tokens.text_cache import TextCache
+
+__all__ = ["Hiding"]
+
+
+class Hiding:
+    """Hold what finds, and what is written in place of a finding. Its arguments are those of `Masker`."""
+
+    def __init__(
+        self,
+        rules: Rules = STANDARD,
+        *,
+        strategy: Strategies = "redact",
+        key: str | bytes | None = None,
+        vault: SessionVault | None = None,
+        escape: bool = True,
+        on_detector_error: OnDetectorError = "raise",
+        timeout: float | None = None,
+        cache: TextCache[Sequence[Span]] | None = None,
+    ) -> None:
+        self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
+        self.strategy = known_strategies(strategy)
+        self.is_stateless = "pseudonymize" not in _chosen(self.strategy)
+        self.vault = session_vault(vault)
+        self.escape = escape
+        self._key = _hash_key(key, strategy)
+        self._redactions = _redactions(self.detectors)
+        self._found: TextCache[Sequence[Span]] = TextCache() if cache is None else cache
+        self.is_joinable = all(isinstance(one, RuleSet) and one.is_joinable for one in self.detectors)
+        self._check_placeholders()
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return what the detectors find together.
+
+        Raises:
+            DetectorError: a detector failed.
+            TypeError: it is no text.
+        """
+        check_text(text)
+        found = self._found.get(text)
+        if found is None:
+            found = self.find_joined(text)
+            self._found.put(text, found)
+        return found
+
+    def find_joined(self, text: str) -> Sequence[Span]:
+        """Return what the detectors find together, and remember nothing of it."""
+        if len(self.detectors) == 1:
+            return self.detectors[0].find(text)
+        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+
+    def warm(self, texts: Sequence[str]) -> None:
+        """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""
+        missing = [text for text in texts if self._found.get(text) is None]
+        batches = [getattr(detector, "find_many", None) for detector in self.detectors]
+        answers = [
+            batch(missing) if batch is not None else [detector.find(text) for text in missing]
+            for detector, batch in zip(self.detectors, batches, strict=True)
+        ]
+        for text, *found in zip(missing, *answers, strict=True):
+            self._found.put(text, resolve(chain.from_iterable(found)))
+
+    def is_found(self, text: str) -> bool:
+        """Tell whether a rule set matches in a text."""
+        return any(detector.find(text) for detector in self.detectors if isinstance(detector, RuleSet))
+
+    def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms, *, in_full: bool = False) -> str:
+        """Return what stands in place of a value; `in_full` leaves no part of it to be seen."""
+        strategy = strategy_of(self.strategy, label)
+        if strategy == "pseudonymize":
+            return pseudonyms.placeholder(label, original)
+        if strategy == "hash":
+            return hashed(label, original.value, self._key)
+        shown = partly_shown(label, original.value) if strategy == "partial" and not in_full else None
+        return self.redaction(label) if shown is None else shown
+
+    def redaction(self, label: str) -> str:
+        """Return the placeholder that says no more than the label."""
+        return self._redactions.get(label) or redaction(label_of(label))
+
+    def _check_placeholders(self) -> None:
+        for label, placeholder in self._redactions.items():
+            if self.is_found(placeholder):
+                raise ConfigError(
+                    f"the placeholder of {label} is matched by a rule; choose another", setting="placeholder"
+                )
+
+
+def _chosen(strategies: Strategies) -> tuple[Strategy, ...]:
+    return (strategies,) if isinstance(strategies, str) else tuple(strategies.values())
+
+
+def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
+    sets: Iterator[RuleSet] = (detector for detector in detectors if isinstance(detector, RuleSet))
+    return {rule.label: rule.redaction for rules in sets for rule in reversed(rules.rules)}
+
+
+def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
+    wanted = strategy == "hash" or (not isinstance(strategy, str) and "hash" in strategy.values())
+    data = key.encode() if isinstance(key, str) else key or b""
+    if not isinstance(data, bytes) or (wanted and len(data) < 16):
+        raise ConfigError(
+            "the hash strategy needs key=…, text or bytes, of at least 16 bytes, else values can be guessed",
+            setting="key",
+        )
+    return data

@@ -1,0 +1,207 @@
+"""Mask inside JSON: strings and numbers are replaced token by token, so that it still parses and keeps its layout."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from ctxguard.pii.detect.match import WINDOW
+from ctxguard.pii.spans import Span
+
+__all__ = [
+    "JsonNumber",
+    "JsonToken",
+    "all_in_strings",
+    "holds_json",
+    "is_flat",
+    "is_json",
+    "json_tokens",
+    "kept_apart",
+    "rewrite_json",
+    "touched",
+    "touching",
+]
+
+_TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
+"""A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
+_IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
+_KEY_END: Final = re.compile(r'"\s*:')
+_END: Final = attrgetter("end")
+_SCOPES: Final = frozenset("{[")
+_BORDER: Final = "\n" * WINDOW
+"""As wide as the words before a candidate reach: no text is read in the light of the one before."""
+_AT_ONCE: Final = 2_000
+"""Texts that are joined at most, so that a large JSON text is not there twice."""
+_OPENERS: Final = frozenset('{["')
+
+
+class JsonNumber(str):
+    """Mark a new value that is written as a number, without quotes."""
+
+    __slots__ = ()
+
+
+class JsonToken(NamedTuple):
+    """Hold one string or number of a JSON text.
+
+    Attributes:
+        start: offset of its first character, the quote included.
+        end: offset after its last character.
+        value: the decoded string, or the number as it is written.
+        key: the object key it stands under, empty where there is none.
+        is_key: True where it is an object key itself.
+        is_number: True where it is a number.
+        scope: offset of the object or list it stands in; -1 where it is the whole text.
+    """
+
+    start: int
+    end: int
+    value: str
+    key: str
+    is_key: bool = False
+    is_number: bool = False
+    scope: int = -1
+
+
+def is_json(text: str) -> bool:
+    """Tell whether the whole text is one JSON object, array or string."""
+    if text.lstrip(" \t\r\n")[:1] not in _OPENERS:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def holds_json(value: str) -> bool:
+    """Tell whether a string is a JSON object or list itself."""
+    return value.lstrip()[:1] in _SCOPES and is_json(value)
+
+
+def is_flat(text: str) -> bool:
+    """Tell whether a valid JSON text has no escapes and no list of strings or numbers: what it says stands as it is.
+
+    In a list one key goes before all values, and only the first stands next to it.
+    """
+    return "\\" not in text and _IN_LIST.search(text) is None
+
+
+def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
+    """Tell whether each of some sorted findings in a flat JSON text lies inside one string that is no key."""
+    quotes = done = 0
+    end = -1
+    for span in spans:
+        quotes += text.count('"', done, span.start)
+        done = span.start
+        if quotes % 2 == 0:
+            return False
+        if end < done:
+            # once a string, else a long one with many findings would take a square of the time
+            end = text.find('"', done)
+            if _KEY_END.match(text, end):
+                return False
+        if span.end > end:
+            return False
+    return True
+
+
+def json_tokens(text: str) -> Iterator[JsonToken]:
+    """Walk the strings and numbers of a valid JSON text, in their order."""
+    scopes: list[tuple[str, int]] = []
+    key, scope = "", -1
+    for match in _TOKEN.finditer(text):
+        string, colon, number, opener = match.groups()
+        if string is not None:
+            start, end = match.span(1)
+            value = json.loads(string, strict=False) if "\\" in string else string[1:-1]
+            yield JsonToken(start, end, value, "" if colon else key, is_key=colon is not None, scope=scope)
+            key = value if colon else key
+        elif number is not None:
+            yield JsonToken(*match.span(), number, key, is_number=True, scope=scope)
+        elif opener is not None:
+            scopes.append((key, scope))
+            scope = match.start()
+        else:
+            key, scope = scopes.pop()
+
+
+def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:
+    """Return the JSON text with every changed string or number in its new wording; the rest stays as it was.
+
+    Args:
+        text: a valid JSON text.
+        change: gives the new value of a token: a string, or a `JsonNumber` to be written bare.
+        tokens: those of its tokens that may change, in their order.
+    """
+    pieces: list[str] = []
+    done = 0
+    for token in tokens:
+        value = change(token)
+        if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
+            pieces += (text[done : token.start], _encoded(value))
+            done = token.end
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
+    """Return a change that gives no two keys of one object the same new name: none may hide another's value."""
+    taken: set[tuple[int, str]] = set()
+    numbers: Counter[tuple[int, str]] = Counter()
+
+    def apart(token: JsonToken) -> str:
+        name = value = change(token)
+        if not token.is_key:
+            return value
+        while value != token.value and (token.scope, name) in taken:
+            numbers[token.scope, value] += 1
+            name = f"{value} {numbers[token.scope, value] + 1}"
+        taken.add((token.scope, name))
+        return name
+
+    return apart
+
+
+def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
+    """Return the first of some sorted findings in the text that holds a character of a token; None where none does."""
+    place = bisect_right(spans, token.start, key=_END)
+    return spans[place] if place < len(spans) and spans[place].start < token.end else None
+
+
+def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+    """Return the texts in which a rule may find something; in all others none does.
+
+    Args:
+        texts: short texts.
+        find: finds by rules that find the same in a text that stands alone and in one between blank lines.
+    """
+    waiting = list(dict.fromkeys(texts))
+    found: set[str] = set()
+    for first in range(0, len(waiting), _AT_ONCE):
+        found |= _touched(waiting[first : first + _AT_ONCE], find)
+    return found
+
+
+def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+    spans = find(_BORDER.join(texts))
+    if not spans:
+        return set()
+    starts = list(accumulate((len(text) + len(_BORDER) for text in texts), initial=0))
+    touches: set[str] = set()
+    for span in spans:
+        touches.update(texts[bisect_right(starts, span.start) - 1 : bisect_left(starts, span.end)])
+    return touches
+
+
+def _encoded(value: str) -> str:
+    """Write a value as JSON; escaped only where it must be, so that escapes look like nothing else."""
+    if isinstance(value, JsonNumber):
+        return str(value)
+    return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))

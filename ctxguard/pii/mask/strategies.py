@@ -1,0 +1,67 @@
+"""How a finding is hidden: redacted, pseudonymized, hashed, or shown in part."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias, get_args
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.mask.pseudonyms import normalized
+
+__all__ = ["Strategies", "Strategy", "hashed", "known_strategies", "partly_shown", "strategy_of"]
+
+Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
+Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
+"""One strategy for all labels, or one by label with `*` for the rest (`redact` where there is no `*`)."""
+_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
+_NEVER_SHOWN: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS"})
+
+
+def strategy_of(strategies: Strategies, label: str) -> Strategy:
+    """Return how a label is hidden."""
+    return strategies if isinstance(strategies, str) else strategies.get(label, strategies.get("*", "redact"))
+
+
+def known_strategies(strategies: Strategies) -> Strategies:
+    """Return the strategies.
+
+    Raises:
+        ConfigError: there is no such strategy; the label it was given for is named.
+    """
+    by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
+    for label, chosen in by_label.items():
+        if chosen not in get_args(Strategy):
+            raise ConfigError(
+                f"unknown strategy {chosen!r} for {label}; known are {', '.join(get_args(Strategy))}",
+                setting="strategy",
+            )
+    return strategies
+
+
+def hashed(label: str, value: str, key: bytes) -> str:
+    """Return `<EMAIL_…>` with 64 bits of an HMAC-SHA256, in letters that no rule for digits matches."""
+    digest = hmac.new(key, f"{label}\0{normalized(label, value)}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return f"<{label}_{digest.hexdigest()[:16].translate(_LETTERS)}>"
+
+
+def partly_shown(label: str, value: str) -> str | None:
+    """Return a value with most of it starred, or None where no part of it may be shown.
+
+    Of an e-mail address the first letter and the domain stay, of anything else the last four letters or digits, or a
+    quarter where it is short.
+    """
+    if label in _NEVER_SHOWN:
+        return None
+    if label == "EMAIL":
+        local, _, domain = value.rpartition("@")
+        return f"{local[:1]}***@{domain}"
+    size = sum(map(str.isalnum, value))
+    hidden = size - min(4, size // 4)
+    pieces: list[str] = []
+    for char in value:
+        starred = char.isalnum() and hidden > 0
+        hidden -= char.isalnum()
+        pieces.append("*" if starred else char)
+    return "".join(pieces)

@@ -1,0 +1,144 @@
+"""Give values back: in a whole text, in tool-call arguments, and in a stream whose chunks cut placeholders in two."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
+from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
+from ctxguard.pii.placeholders import PSEUDONYM
+from ctxguard.pii.settings import check_text
+
+__all__ = ["Restored", "UnmaskStream", "restore", "restore_arguments"]
+
+LONGEST: Final = 64
+"""Characters a placeholder has at most, quotes included."""
+_LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,2}>")
+_START: Final = r"<(?:[A-Z][A-Z_]{0,40}(?:\d{1,6}|\d{1,2}(?:_\d{0,2}){1,2})?)?"
+_OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
+_OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:>(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
+_QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Hold a text with its values back.
+
+    Attributes:
+        text: the text.
+        restored: how many placeholders were replaced.
+        unknown: placeholders that were never given, or were altered; they stand in the text as they were.
+    """
+
+    text: str
+    restored: int
+    unknown: tuple[str, ...]
+
+
+def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Restored:
+    """Put values back in place of their placeholders.
+
+    Args:
+        text: what the model wrote.
+        pseudonyms: what placeholders stand for.
+        escaped: True writes values as they must stand inside JSON strings.
+    """
+    count = 0
+    unknown: list[str] = []
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal count
+        original = pseudonyms.original(match[0])
+        if original is None:
+            return match[0]
+        count += 1
+        return json.dumps(original.value)[1:-1] if escaped else original.value
+
+    plain = PSEUDONYM.sub(replaced, text)
+    unknown = [match[0] for match in _LOOSELY.finditer(text) if pseudonyms.original(match[0]) is None]
+    return Restored(plain, count, tuple(unknown))
+
+
+def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
+    """Put values back into tool-call arguments; JSON stays JSON, in strings too, and what was a number is one again."""
+    if not is_json(text):
+        return restore(text, pseudonyms, escaped=True)
+    parts: list[Restored] = []
+
+    def change(token: JsonToken) -> str:
+        original = None if token.is_key else pseudonyms.original(token.value)
+        if original is not None and original.is_number:
+            parts.append(Restored("", 1, ()))
+            return JsonNumber(original.value)
+        way = restore_arguments if holds_json(token.value) else restore
+        parts.append(way(token.value, pseudonyms))
+        return parts[-1].text if parts[-1].restored else token.value
+
+    rewritten = rewrite_json(text, change, json_tokens(text))
+    unknown = tuple(name for part in parts for name in part.unknown)
+    return Restored(rewritten, sum(part.restored for part in parts), unknown)
+
+
+class UnmaskStream:
+    """Put values back in a stream: `feed` each chunk, then `close`. One stream for one block of text or one call.
+
+    Only what may still become a placeholder is held back, at most 64 characters.
+
+    Args:
+        pseudonyms: what placeholders stand for.
+        arguments: True for streamed tool-call arguments: values are escaped, numbers lose their quotes.
+    """
+
+    def __init__(self, pseudonyms: Pseudonyms, *, arguments: bool = False) -> None:
+        self._pseudonyms = pseudonyms
+        self._arguments = arguments
+        self._held = ""
+        self.unknown: list[str] = []
+
+    def feed(self, chunk: str) -> str:
+        """Return what can be said now.
+
+        Raises:
+            TypeError: the chunk is no text.
+        """
+        check_text(chunk)
+        if not self._held and "<" not in chunk and not (self._arguments and '"' in chunk):
+            return chunk
+        text = self._held + chunk
+        cut = self._safe(text)
+        self._held = text[cut:]
+        return self._restored(text[:cut])
+
+    def close(self) -> str:
+        """Return what was held back; the stream is over."""
+        rest, self._held = self._held, ""
+        return self._restored(rest)
+
+    def over(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Walk the chunks of a whole stream with their values back; empty pieces are left out."""
+        for chunk in chunks:
+            if piece := self.feed(chunk):
+                yield piece
+        if piece := self.close():
+            yield piece
+
+    def _safe(self, text: str) -> int:
+        """Return up to where a text holds no placeholder that is still open."""
+        opened = _OPEN_ARGUMENTS if self._arguments else _OPEN_TEXT
+        match = opened.search(text, max(0, len(text) - LONGEST))
+        return len(text) if match is None else match.start()
+
+    def _restored(self, text: str) -> str:
+        if self._arguments:
+            text = _QUOTED.sub(self._number, text)
+        done = restore(text, self._pseudonyms, escaped=self._arguments)
+        self.unknown += done.unknown
+        return done.text
+
+    def _number(self, match: re.Match[str]) -> str:
+        original: Original | None = self._pseudonyms.original(match[1])
+        return original.value if original is not None and original.is_number else match[0]

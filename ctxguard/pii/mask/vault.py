@@ -1,0 +1,387 @@
+"""Keep what placeholders stand for: encrypted at rest, one session apart from the other.
+
+Values are sealed by AES-256-GCM (NIST SP 800-38D) with the session and the record's name as associated data, so that
+a record cannot be moved to another session. Which numbers were given is kept beside them, without any value and
+without an end: a placeholder in an old message never comes to mean another person's value.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.mask.pseudonyms import Original, normalized, pseudonym
+from ctxguard.pii.placeholders import PSEUDONYM
+from ctxguard.pii.settings import seconds
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from ctxguard.stores import Store
+
+__all__ = ["KEY_VARIABLE", "SessionVault", "Vault", "new_key", "session_vault"]
+
+KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_KEY_ID_BYTES: Final = 4
+_NUMBERS: Final = "-numbers"
+"""Ends the namespace of the numbers that a session gave."""
+_NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
+
+
+def new_key() -> str:
+    """Return a new random key, as `Vault` and the variable CTXGUARD_VAULT_KEY take it."""
+    return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
+
+
+class Vault:
+    """Hold sessions' values in a store. Safe for many threads and, where the store is shared, for many workers.
+
+    Args:
+        store: where sealed records live.
+        key: a key of `new_key`, or several: the first seals, all open, so that keys can be changed. None means the
+            environment variable CTXGUARD_VAULT_KEY (several separated by commas).
+        ttl: seconds a record lives after it was written; None means for ever.
+
+    Raises:
+        ConfigError: there is no key, or it is none of `new_key`; the store is none, or `ttl` is not above 0.
+    """
+
+    def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
+        seconds(ttl, "ttl")
+        self._store = _opened(store)
+        self._ttl = ttl
+        self._boxes = tuple(map(_Box, _keys(key)))
+        self._open_sessions: WeakSet[SessionVault] = WeakSet()
+
+    def __repr__(self) -> str:
+        return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
+
+    def session(self, session: str, *, is_found: Callable[[str], object] = bool) -> SessionVault:
+        """Return the vault of one session.
+
+        Args:
+            session: its name; only a hash of it is stored.
+            is_found: tells whether a rule matches a text; placeholders are written so that none does.
+
+        Raises:
+            ConfigError: the name is no text, or empty.
+        """
+        opened = SessionVault(self, session, is_found=is_found)
+        self._open_sessions.add(opened)
+        return opened
+
+    def forget(self, session: str, value: str | None = None) -> int:
+        """Erase a session, or one value of it; return how many values went.
+
+        What this vault opened forgets at once; another worker that read a value before keeps it until it ends. Of each
+        label the highest number that was given stays, so that none is given again.
+        """
+        namespace = _namespace(session)
+        if value is None:
+            self.numbered(namespace)
+            gone = self._store.delete_namespace(namespace)
+        else:
+            gone = self.session(session).forget(value)
+        for opened in list(self._open_sessions):
+            opened.reload(namespace)
+        return gone
+
+    def rotate(self, session: str) -> int:
+        """Seal every record of a session anew by the first key; return how many there are."""
+        namespace = _namespace(session)
+        names = self.names(namespace)
+        for name in names:
+            if (plain := self.read(namespace, name)) is not None:
+                self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+        return len(names)
+
+    def read(self, namespace: str, name: str) -> bytes | None:
+        """Open one record; None where there is none.
+
+        Raises:
+            VaultError: no key opens it, or it is damaged.
+        """
+        sealed = self._store.get(namespace, name)
+        return None if sealed is None else self._open(namespace, name, sealed)
+
+    def write_new(self, namespace: str, name: str, plain: bytes) -> bytes:
+        """Seal a record unless there is one; return what stands there."""
+        sealed = self._seal(namespace, name, plain)
+        return self._open(namespace, name, self._store.put_new(namespace, name, sealed, ttl=self._ttl))
+
+    def erase(self, namespace: str, name: str) -> None:
+        """Erase a record."""
+        self._store.delete(namespace, name)
+
+    def keep_number(self, namespace: str, name: str) -> None:
+        """Keep for ever that a placeholder was given."""
+        self._store.put_new(namespace + _NUMBERS, name, b"")
+
+    def given(self, namespace: str) -> list[str]:
+        """Return the placeholder with the highest number that a session gave of each label.
+
+        The highest says all: the lower ones are dropped here, which keeps the list short.
+        """
+        kept = list(self._store.keys(namespace + _NUMBERS))
+        highest = _highest(kept)
+        for name in set(kept).difference(highest):
+            self._store.delete(namespace + _NUMBERS, name)
+        return highest
+
+    def numbered(self, namespace: str) -> tuple[list[str], list[str]]:
+        """Keep for ever which placeholders a session gave: return those with a record, and the highest of each label.
+
+        Numbers are listed before records, as a record is written before its number is kept: whatever counts as given
+        has its record among those listed, or has none.
+        """
+        kept = self.given(namespace)
+        names = self.names(namespace)
+        highest = _highest([*kept, *names])
+        for name in set(highest).difference(kept):
+            self.keep_number(namespace, name)
+        return names, highest
+
+    def names(self, namespace: str) -> list[str]:
+        """Return the placeholders that a session has records of."""
+        return [name for name in self._store.keys(namespace) if PSEUDONYM.fullmatch(name) is not None]
+
+    def _seal(self, namespace: str, name: str, plain: bytes) -> bytes:
+        return self._boxes[0].seal(plain, f"{namespace}\0{name}".encode())
+
+    def _open(self, namespace: str, name: str, sealed: bytes) -> bytes:
+        for box in self._boxes:
+            if sealed.startswith(box.id):
+                return box.open(sealed, f"{namespace}\0{name}".encode())
+        raise VaultError(
+            f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
+        )
+
+
+def session_vault(vault: object) -> SessionVault | None:
+    """Return the vault of a session, or None.
+
+    Raises:
+        ConfigError: it is the vault of all sessions, or not a vault.
+    """
+    if vault is None or isinstance(vault, SessionVault):
+        return vault
+    raise ConfigError(
+        f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')", setting="vault"
+    )
+
+
+class _Box:
+    """Seal and open with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hmac.digest(key, b"ctxguard vault seal", hashlib.sha256)
+        self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
+
+    def __repr__(self) -> str:
+        return "_Box()"
+
+    @property
+    def _cipher(self) -> AESGCM:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise ImportError("a vault needs cryptography; pip install 'ctxguard-stabilizer[vault]'") from error
+        return AESGCM(self._key)
+
+    def seal(self, plain: bytes, about: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return self.id + nonce + self._cipher.encrypt(nonce, plain, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        nonce = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _NONCE_BYTES]
+        try:
+            return self._cipher.decrypt(nonce, sealed[_KEY_ID_BYTES + _NONCE_BYTES :], about)
+        except (InvalidTag, ValueError) as error:
+            raise VaultError("a vault record is damaged or was moved; restore it, or forget its session") from error
+
+
+class SessionVault:
+    """Hold the values of one session; get one from `Vault.session`.
+
+    Placeholders are numbered by first appearance, and a number once given keeps its meaning: whoever writes a record
+    first wins, and other workers learn it.
+    """
+
+    def __init__(self, vault: Vault, session: str, *, is_found: Callable[[str], object] = bool) -> None:
+        self._vault = vault
+        self._namespace = _namespace(session)
+        self._is_found = is_found
+        self._lock = RLock()
+        self._is_loaded = False
+        self._placeholders: dict[tuple[str, str], str] = {}
+        self._originals: dict[str, Original | None] = {}
+        self._counts: dict[str, int] = {}
+        self._damaged: dict[str, VaultError] = {}
+
+    def __repr__(self) -> str:
+        return f"SessionVault({len(self._originals)} placeholders)"
+
+    def placeholder(self, label: str, original: Original) -> str:
+        """Return the placeholder of a value; a new one, written to the store, where it has none.
+
+        Raises:
+            VaultError: a record of the session cannot be opened.
+        """
+        with self._lock:
+            self._load()
+            known = self._placeholders.get((label, normalized(label, original.value)))
+            return known if known is not None else self._allocated(label, original)
+
+    def original(self, placeholder: str) -> Original | None:
+        """Return what a placeholder stands for, or None where it was never given or is forgotten.
+
+        Raises:
+            VaultError: the record cannot be opened.
+        """
+        with self._lock:
+            self._load()
+            if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
+                self._catch_up()
+                self._read(placeholder)
+            if placeholder in self._damaged:
+                raise self._damaged[placeholder]
+            return self._originals.get(placeholder)
+
+    def forget(self, value: str) -> int:
+        """Erase a value; its placeholders stay given but stand for nothing. Return how many there were."""
+        with self._lock:
+            self._load()
+            gone = [key for key in self._placeholders if key[1] == normalized(key[0], value)]
+            for key in gone:
+                name = self._placeholders.pop(key)
+                self._vault.erase(self._namespace, name)
+                self._originals[name] = None
+            return len(gone)
+
+    def reload(self, namespace: str) -> None:
+        """Drop what was read of the records, where they are this session's, and read them anew when they are wanted."""
+        if namespace != self._namespace:
+            return
+        with self._lock:
+            self._is_loaded = False
+            self._placeholders, self._originals = {}, {}
+            self._counts, self._damaged = {}, {}
+
+    def _allocated(self, label: str, original: Original) -> str:
+        key = (label, normalized(label, original.value))
+        plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
+        self._catch_up()
+        while key not in self._placeholders:
+            name = pseudonym(label, self._counts.get(label, 0) + 1, is_found=self._is_found)
+            self._learn(name, self._vault.write_new(self._namespace, name, plain))
+        self._vault.keep_number(self._namespace, self._placeholders[key])
+        return self._placeholders[key]
+
+    def _catch_up(self) -> None:
+        """Learn what other workers gave meanwhile: a number counts as given where its record is gone by now, too."""
+        for highest in self._vault.given(self._namespace):
+            label, number = _given(highest)
+            for missed in range(self._counts.get(label, 0) + 1, number + 1):
+                self._read(pseudonym(label, missed, is_found=self._is_found))
+            self._count(highest)
+
+    def _load(self) -> None:
+        """Read the session's records once; a number counts as given where its record is gone, too."""
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        names, highest = self._vault.numbered(self._namespace)
+        for name in highest:
+            self._count(name)
+        for name in names:
+            self._read(name)
+
+    def _read(self, name: str) -> None:
+        """Learn one record; a damaged one keeps its number and costs nothing but itself."""
+        try:
+            plain = self._vault.read(self._namespace, name)
+        except VaultError as error:
+            self._damaged[name] = error
+            plain = b"{}"
+        if plain is not None:
+            self._learn(name, plain)
+
+    def _learn(self, name: str, plain: bytes) -> None:
+        self._count(name)
+        record = json.loads(plain)
+        if not record:
+            self._originals[name] = None
+            return
+        self._originals[name] = Original(record["value"], record["number"])
+        self._placeholders.setdefault((record["label"], normalized(record["label"], record["value"])), name)
+
+    def _count(self, name: str) -> None:
+        label, number = _given(name)
+        self._counts[label] = max(self._counts.get(label, 0), number)
+
+
+def _highest(names: Iterable[str]) -> list[str]:
+    """Return the placeholder with the highest number of each label."""
+    return list({_given(name)[0]: name for name in sorted(names, key=_given)}.values())
+
+
+def _given(name: str) -> tuple[str, int]:
+    """Return label and number of a placeholder."""
+    match = PSEUDONYM.fullmatch(name)
+    if match is None:
+        raise VaultError("a vault record has a name that is no placeholder; forget its session")
+    return match[1], int(match[2].replace("_", ""))
+
+
+def _opened(store: Store) -> Store:
+    from ctxguard.stores import Store
+
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, str | os.PathLike):
+        raise ConfigError(f"a vault needs an open store: Vault(open_store({os.fspath(store)!r}))", setting="store")
+    raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
+
+
+def _namespace(session: str) -> str:
+    if not isinstance(session, str) or not session:
+        raise ConfigError(
+            "a session needs a name of its own: a text that is not empty, as the conversation's id", setting="session"
+        )
+    return "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
+    given = os.environ.get(KEY_VARIABLE, "") if key is None else key
+    texts = [text for text in given.split(",") if text.strip()] if isinstance(given, str) else given
+    if isinstance(texts, bytes) or not isinstance(texts, Sequence):
+        raise ConfigError(_NO_KEY, setting="key")
+    if not texts:
+        raise ConfigError(
+            f"a vault needs a key: Vault(store, key=…) or the variable {KEY_VARIABLE}; make one by new_key()",
+            setting="key",
+        )
+    return tuple(map(_key, texts))
+
+
+def _key(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text.strip(), altchars=b"-_", validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ConfigError(_NO_KEY, setting="key")
+    return key

@@ -1,0 +1,188 @@
+"""Sets of rules: `DIGITS` and `SSN` as the pattern documents have them, `STANDARD` for practice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.match import Engine, engine_of
+from ctxguard.pii.placeholders import label_of
+from ctxguard.pii.rules.core import CORE_RULES
+from ctxguard.pii.rules.countries import COUNTRIES, COUNTRY_RULES, RULES_BY_COUNTRY
+from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
+from ctxguard.pii.rules.phones import phone_rules
+from ctxguard.pii.rules.rule import Rule, shipped
+from ctxguard.pii.settings import RULE_SET, check_text, values_of
+from ctxguard.pii.spans import Span
+
+__all__ = ["DIGITS", "SSN", "STANDARD", "RuleSet", "country_rules"]
+
+
+@dataclass(frozen=True, repr=False)
+class RuleSet:
+    """Hold rules and find what they describe. Immutable, hashable, picklable; joined by `|`.
+
+    Attributes:
+        name: what reports call it.
+        rules: the rules, in their order of precedence.
+        allow: values that are never findings, as they stand in the text, whatever their case.
+        deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
+
+    Raises:
+        ConfigError: the name or the rules are left out, or a member is of another kind than these.
+    """
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    allow: frozenset[str] = field(default=frozenset(), kw_only=True)
+    deny: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ConfigError(
+                f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
+            )
+        # lists are taken, too; what is kept can be hashed
+        object.__setattr__(self, "rules", _rules(self.name, self.rules))
+        object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
+        object.__setattr__(self, "deny", _denied(self.deny))
+
+    def __repr__(self) -> str:
+        return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
+
+    def __hash__(self) -> int:
+        """Hash what tells most sets apart: to hash all rules would take longer than to search a text."""
+        return hash((self.name, len(self.rules), self.allow, self.deny))
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self.rules, self.allow, self.deny)
+
+    @property
+    def is_joinable(self) -> bool:
+        """True where many texts can be searched in one go: each rule finds the same in them."""
+        return self._engine.is_joinable
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return the findings, sorted and without overlaps.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        check_text(text)
+        return self._engine.find(text)
+
+    def scan(self, text: str) -> Sequence[Span]:
+        """Return the same findings by matching each expression over the whole text. What checks use.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        check_text(text)
+        return self._engine.scan(text)
+
+    def only(self, *labels: str) -> RuleSet:
+        """Return the set with the rules of these labels alone.
+
+        Raises:
+            ConfigError: no rule has one of these labels.
+        """
+        self._check_labels(labels)
+        kept = tuple(rule for rule in self.rules if rule.label in labels)
+        return RuleSet(f"{self.name}[{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
+
+    def without(self, *labels: str) -> RuleSet:
+        """Return the set without the rules of these labels.
+
+        Raises:
+            ConfigError: no rule has one of these labels.
+        """
+        self._check_labels(labels)
+        kept = tuple(rule for rule in self.rules if rule.label not in labels)
+        return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
+
+    def allowing(self, values: Iterable[str]) -> RuleSet:
+        """Return the set that leaves these values alone: exact values, or `@example.com` for a whole mail domain."""
+        allow = self.allow | frozenset(values_of(values, "allow"))
+        return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
+
+    def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
+        """Return the set that always finds these values, whatever stands around them."""
+        deny = self.deny + tuple((value, label_of(label)) for value in values_of(values, "deny") if value)
+        return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
+
+    def __or__(self, other: RuleSet) -> RuleSet:
+        if not isinstance(other, RuleSet):
+            raise ConfigError(f"| joins rule sets: {RULE_SET}, not {type(other).__name__}", setting="rules")
+        known = set(self.rules)
+        rules = self.rules + tuple(rule for rule in other.rules if rule not in known)
+        return RuleSet(f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny)
+
+    def _check_labels(self, labels: Sequence[str]) -> None:
+        known = {rule.label for rule in self.rules}
+        for label in labels:
+            if isinstance(label, list | tuple | set | frozenset):
+                written = ", ".join(map(repr, label))
+                raise ConfigError(
+                    f"labels come one by one: ({written}), not as {type(label).__name__}", setting="labels"
+                )
+            if label not in known:
+                raise ConfigError(
+                    f"no rule of {self.name} has the label {label!r}; there are {', '.join(sorted(known))}",
+                    setting="labels",
+                )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key != "_engine"}
+
+
+def _rules(name: str, rules: object) -> tuple[Rule, ...]:
+    if isinstance(rules, list | tuple):
+        strangers = [one for one in rules if not isinstance(one, Rule)]
+        if not strangers:
+            return tuple(rules)
+        raise ConfigError(f"rules of {name} hold {strangers[0]!r}, which is no Rule: {RULE_SET}", setting="rules")
+    raise ConfigError(f"rules of {name} are several rules: {RULE_SET}, not {type(rules).__name__}", setting="rules")
+
+
+def _denied(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    listed = [tuple(values_of(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
+    if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
+        raise ConfigError("deny holds pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
+    return tuple((value, label) for value, label in listed)
+
+
+DIGITS: Final = RuleSet("digits", (shipped("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),))
+"""Any run of three or more digits, as the harness document has it."""
+SSN: Final = RuleSet("ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
+"""The bare shape of a US social security number, with any digits, as the pattern document has it."""
+STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES))
+"""Personal data and credentials that can be told by their form, check digits or a word nearby."""
+
+
+def country_rules(*countries: str) -> RuleSet:
+    """Return the national identity numbers of some countries as a rule set.
+
+    Args:
+        countries: ISO 3166, two letters.
+
+    Raises:
+        ConfigError: there are no rules for a country, or none is named.
+    """
+    if not countries:
+        raise ConfigError(f"name one or more of {', '.join(COUNTRIES)}", setting="countries")
+    for country in countries:
+        if not isinstance(country, str) or country not in RULES_BY_COUNTRY:
+            raise ConfigError(_unknown(country), setting="countries")
+    return RuleSet("+".join(countries), tuple(rule for country in countries for rule in RULES_BY_COUNTRY[country]))
+
+
+def _unknown(country: object) -> str:
+    if isinstance(country, list | tuple | set | frozenset):
+        return f"countries come one by one: country_rules({', '.join(map(repr, country))})"
+    if isinstance(country, str) and country.strip().upper() in RULES_BY_COUNTRY:
+        return f"no rules for {country}; write {country.strip().upper()}"
+    return f"no rules for {country}; there are for {', '.join(COUNTRIES)}"

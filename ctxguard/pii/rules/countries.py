@@ -1,0 +1,205 @@
+"""Numbers that states give people and firms; check digits by python-stdnum.
+
+A number of digits alone needs a word nearby: one random number in ten or eleven passes a check digit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ctxguard.pii.rules.rule import Rule, shipped
+from ctxguard.pii.rules.words import IDENTITY, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, word
+
+__all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
+
+_STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
+_START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
+_END: Final = r"(?![A-Za-z0-9_-])"
+
+
+def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
+    """Make a rule for digits that count only after a word."""
+    return shipped(
+        name,
+        label,
+        rf"{LEFT}{pattern}{RIGHT}",
+        validate=_STDNUM + module,
+        context=words,
+        score=0.8,
+    )
+
+
+def _written(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_THING) -> Rule:
+    """Make a rule for digits whose separators and check digit together say enough."""
+    return shipped(
+        name,
+        label,
+        rf"{LEFT}{pattern}{RIGHT}",
+        validate=_STDNUM + module,
+        quiet=quiet,
+        score=0.7,
+    )
+
+
+def _letters(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_NUMBER) -> Rule:
+    """Make a rule for a form with letters in it."""
+    return shipped(
+        name,
+        label,
+        rf"{_START}{pattern}{_END}",
+        validate=_STDNUM + module,
+        quiet=quiet,
+        score=0.8,
+    )
+
+
+RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
+    "US": (
+        _digits(
+            "us-ein", "US_EIN", r"\d{2}-\d{7}", "us.ein", word("ein|tin") + r"|employer.{0,3}id|federal tax|tax.?id"
+        ),
+        _digits(
+            "us-routing",
+            "US_ROUTING",
+            r"\d{4}-?\d{4}-?\d",
+            "us.rtn",
+            word("aba|rtn") + r"|routing",
+        ),
+    ),
+    "CA": (
+        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", quiet=QUIET_NUMBER),
+        _digits(
+            "ca-sin-named",
+            "CA_SIN",
+            r"\d{3}[ -]?\d{3}[ -]?\d{3}",
+            "ca.sin",
+            word("sin|nas") + r"|social[ _]?insurance|assurance sociale",
+        ),
+        _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business[ _]?number"),
+    ),
+    "GB": (
+        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", quiet=QUIET_NUMBER),
+        _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
+        _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
+        shipped(
+            "uk-nino",
+            "UK_NINO",
+            rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]|QQ)"
+            rf"(?:\d{{6}}| \d{{2}} \d{{2}} \d{{2}} | \d{{6}} ?)[A-D]{_END}",
+            quiet=QUIET_NUMBER,
+            score=0.8,
+        ),
+        shipped(
+            "uk-nino-small",
+            "UK_NINO",
+            rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
+            score=0.7,
+        ),
+    ),
+    "DE": (
+        _digits(
+            "de-idnr",
+            "DE_TAX_ID",
+            r"\d{2} ?\d{3} ?\d{3} ?\d{3}",
+            "de.idnr",
+            word("tin") + r"|steuer|\bid-?nr|tax",
+        ),
+        _digits("de-stnr", "DE_TAX_NUMBER", r"\d{2,3}/\d{3,4}/\d{4,5}", "de.stnr", r"steuer|\bst\.?-?nr"),
+        _letters("de-vat", "DE_VAT", r"DE ?\d{9}", "de.vat"),
+        shipped(
+            "de-insurance",
+            "DE_SOCIAL_SECURITY",
+            rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
+            validate="ctxguard.pii.detect.validate:german_insurance",
+            score=0.7,
+        ),
+    ),
+    "FR": (
+        _written("fr-nir", "FR_NIR", r"\d \d{2} \d{2} \d{2} \d{3} \d{3} \d{2}", "fr.nir"),
+        _digits(
+            "fr-nir-named",
+            "FR_NIR",
+            r"\d ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}",
+            "fr.nir",
+            word("nir") + rf"|sécu|secu|insee|social|{IDENTITY}",
+        ),
+        _digits("fr-siret", "FR_SIRET", r"\d{3} ?\d{3} ?\d{3} ?\d{5}", "fr.siret", r"siret"),
+        _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", word("nif") + r"|spi\b|fiscal"),
+    ),
+    "ES": (
+        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "es.dni"),
+        _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "es.nie"),
+    ),
+    "IT": (
+        _letters(
+            "it-fiscal-code",
+            "IT_FISCAL_CODE",
+            r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]",
+            "it.codicefiscale",
+            quiet=QUIET_THING,
+        ),
+        _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", word("iva|vat") + r"|partita"),
+    ),
+    "NL": (
+        _digits(
+            "nl-bsn", "NL_BSN", r"\d{4}[. ]?\d{2}[. ]?\d{3}", "nl.bsn", word("bsn") + rf"|burgerservice|sofi|{IDENTITY}"
+        ),
+    ),
+    "PL": (
+        _digits("pl-pesel", "PL_PESEL", r"\d{11}", "pl.pesel", rf"pesel|{IDENTITY}"),
+        _digits("pl-nip", "PL_NIP", r"\d{3}-?\d{3}-?\d{2}-?\d{2}", "pl.nip", word("nip")),
+    ),
+    "BR": (
+        _written("br-cpf", "BR_CPF", r"\d{3}\.\d{3}\.\d{3}-\d{2}", "br.cpf"),
+        _digits("br-cpf-named", "BR_CPF", r"\d{11}", "br.cpf", word("cpf") + rf"|{IDENTITY}"),
+        _written("br-cnpj", "BR_CNPJ", r"\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}", "br.cnpj"),
+    ),
+    "IN": (
+        _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar", quiet=QUIET_NUMBER),
+        _digits(
+            "in-aadhaar-named",
+            "IN_AADHAAR",
+            r"\d{12}",
+            "in_.aadhaar",
+            word("uid(?:ai)?") + rf"|aadh?a+r|आधार|{IDENTITY}",
+        ),
+        _letters("in-pan", "IN_PAN", r"[A-Z]{3}[ABCFGHJLPT][A-Z]\d{4}[A-Z]", "in_.pan"),
+        _letters(
+            "in-gstin",
+            "IN_GSTIN",
+            r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]",
+            "in_.gstin",
+        ),
+    ),
+    "AU": (
+        _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", word("tfn") + r"|tax[ _]?file"),
+        _digits("au-abn", "AU_ABN", r"\d{2} ?\d{3} ?\d{3} ?\d{3}", "au.abn", word("abn") + r"|business[ _]?number"),
+        _digits("au-acn", "AU_ACN", r"\d{3} ?\d{3} ?\d{3}", "au.acn", word("acn") + r"|company[ _]?number"),
+    ),
+    "JP": (
+        _digits(
+            "jp-my-number",
+            "JP_MY_NUMBER",
+            r"\d{4}[ -]?\d{4}[ -]?\d{4}",
+            "jp.in_",
+            r"my[ _]?number|マイナンバ[ー-]|個人番号",
+        ),
+    ),
+    "KR": (
+        _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
+        _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", word("rrn") + rf"|resident|주민|{IDENTITY}"),
+        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn", quiet=QUIET_NUMBER),
+    ),
+    "CN": (
+        shipped(
+            "cn-id",
+            "CN_ID",
+            rf"{_START}\d{{17}}[\dXx]{_END}",
+            validate="ctxguard.pii.detect.validate:chinese_id",
+            score=0.9,
+        ),
+    ),
+}
+COUNTRIES: Final = tuple(RULES_BY_COUNTRY)
+"""Countries with rules of their own, ISO 3166 in two letters."""
+COUNTRY_RULES: Final = tuple(rule for rules in RULES_BY_COUNTRY.values() for rule in rules)

@@ -1,0 +1,121 @@
+"""Phone numbers: international by their plan, national by the plans of chosen regions or by a word nearby."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ctxguard.pii.rules.rule import Rule, shipped
+from ctxguard.pii.rules.words import GLUE, LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER, SINCE_DIGITS
+
+__all__ = ["REGIONS", "phone_rules"]
+
+REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
+"""Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
+_HERE: Final = "ctxguard.pii.detect.validate:"
+# Most numbers with hyphens are dates: they are turned away by their shape, before any word is looked at.
+_NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!\d))"
+# A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
+_END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
+_EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
+_QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
+
+
+_EVERYWHERE: Final = (
+    shipped(
+        "phone-brazil",
+        "PHONE",
+        rf"{LEFT}(?<!\d[ /])(?:\(\d{{2}}\) ?\d{{4,5}}|\d{{2}} \d{{5}})-\d{{4}}" + _END,
+        validate=_HERE + "phone_of:BR",
+        quiet=_QUIET,
+        score=0.7,
+    ),
+    shipped(
+        "phone-china",
+        "PHONE",
+        rf"{LEFT}\d{{3}}(?P<s>[ -]?)\d{{4}}(?P=s)\d{{4}}" + _END,
+        validate=_HERE + "phone_of:CN",
+        context=r"[一-鿿][^\dA-Za-z]{0,12}\Z",
+        quiet=rf"{_QUIET}|(?:订单|訂單|单号|单據|编号|编码|流水|序列|批次|工号|学号|账号|帐号)[^\d]{{0,8}}",
+        score=0.7,
+    ),
+    shipped(
+        "phone-international",
+        "PHONE",
+        rf"(?<![{GLUE}])(?<![{GLUE}]\+)(?=\+(?:\D{{0,2}}\d){{7}})"
+        r"\+\d{1,4}(?:(?:[ ./-]|\) ?| ?\()?\d{1,14}){1,7}" + _END,
+        validate=_HERE + "international_phone",
+        tail=_EXTENSION,
+    ),
+    shipped(
+        "phone-international-loose",
+        "PHONE",
+        rf"(?<![{GLUE}])(?<![{GLUE}]\+)\+\d{{10,14}}" + _END,
+        validate=_HERE + "international_phone:possible",
+        quiet=r"(?:\A|\n)[ +]*",
+        tail=_EXTENSION,
+        score=0.8,
+    ),
+    shipped(
+        "phone-nanp",
+        "PHONE",
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
+        r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
+        validate=_HERE + "nanp_phone",
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.9,
+    ),
+    shipped(
+        "phone-named",
+        "PHONE",
+        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,9}}){{1,6}}" + _END,
+        validate=_HERE + "loose_phone",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.6,
+    ),
+    shipped(
+        "phone-plain",
+        "PHONE",
+        rf"{LEFT}\d{{7,14}}" + _END,
+        validate=_HERE + "loose_phone",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_STRICTLY}){PHONE_JOIN}",
+        quiet=_QUIET,
+        tail=_EXTENSION,
+        score=0.6,
+    ),
+)
+
+
+def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
+    """Return rules for phone numbers.
+
+    Args:
+        regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
+    """
+    return (
+        *_EVERYWHERE,
+        shipped(
+            "phone-national",
+            "PHONE",
+            rf"{LEFT}(?<!\d[ /]){_NO_DATE}(?=(?:\D{{0,2}}\d){{9}})"
+            r"(?:\(\d{2,6}\) ?\d{2,8}|\(?\d{2,6}\)?(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
+            r"(?:[ /-]\d{2,8}|\.\d\d){0,4}(?! \d\d(?!\d))" + _END,
+            validate=f"{_HERE}national_phone:{','.join(regions)}",
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.7,
+        ),
+        shipped(
+            "phone-plain-valid",
+            "PHONE",
+            rf"{LEFT}\d{{8,13}}" + _END,
+            validate=f"{_HERE}plain_phone:{','.join(regions)}",
+            context=rf"(?:{PHONE_LOOSELY})(?:(?!\",)[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
+            quiet=_QUIET,
+            tail=_EXTENSION,
+            score=0.5,
+        ),
+    )

@@ -1,0 +1,114 @@
+"""Pieces that several rules share: boundaries of numbers, and the words that make a number something else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "CONNECTOR",
+    "DRAWING",
+    "GLUE",
+    "IDENTITY",
+    "LEFT",
+    "PHONE_JOIN",
+    "PHONE_LOOSELY",
+    "PHONE_STRICTLY",
+    "QUIET_NUMBER",
+    "QUIET_THING",
+    "RIGHT",
+    "SINCE_DIGITS",
+    "token",
+    "word",
+]
+
+
+_WHOSE: Final = (
+    "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member|guest|student"
+    "|home|work|office|business|company|billing|shipping|primary|secondary|main|alternate|emergency|personal|citizen"
+    "|taxpayer|tele|cell|mobile|numero|cliente){0,3}"
+)
+_NUMBER: Final = "(?:numbers?|nummer|nums?|nos?|nr)?"
+
+
+def word(words: str) -> str:
+    """Return what finds words, separated by `|`, that no letter stands next to but those of a key.
+
+    In prose, in `customer_ssn`, in `customerSsn` and `ssnNumber`: rules see small letters alone.
+    """
+    return rf"(?<![a-z]){_WHOSE}(?:{words}){_NUMBER}(?![a-z])"
+
+
+def token(form: str) -> str:
+    """Return the expression of a key or token: at the edges of its characters, a digit among its first, not a UUID."""
+    return (
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+        rf"(?:{form})(?![A-Za-z0-9_-])"
+    )
+
+
+GLUE: Final = "0-9A-Za-z_À-ÿ"
+"""Letters and digits that a number next to them is part of. Scripts without spaces between words would glue."""
+_GLUED: Final = "0-9A-Za-zÀ-ÿ"
+LEFT: Final = rf"(?<![{_GLUED}])(?<![{_GLUED}]_)(?<![{_GLUED}]__)(?<![{_GLUED}]-)(?<!\d\.)"
+"""A number begins here: not glued to a letter or a digit, not within a name, and no decimals."""
+RIGHT: Final = rf"(?![{_GLUED}])(?!_{{1,3}}[{_GLUED}])(?!-[{_GLUED}])(?!\.\d)"
+"""A number ends here. A sentence may begin right behind its dot."""
+CONNECTOR: Final = (
+    r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
+    r"{0,12}?(?<![A-Za-z0-9])"
+)
+"""What stands between a word and its value, in prose (`number is`) and in JSON (`_number": "`)."""
+SINCE_DIGITS: Final = r"\A(?>[\s\S]*\d)?+\D*?"
+"""Begins what holds no digits and stands right before a number: whatever ends in a digit is passed over at once."""
+_THINGS: Final = (
+    "order|item|tracking|ticket|invoice|case|ref|reference|confirmation|booking|reservation|transaction|txn|product|sku"
+    "|part|serial|model|version|ver|build|isbn|issn|doi|zip|zipcode|postcode|postal|latitude|longitude|lat|lon|lng|row"
+    "|rows|line|lines|page|pages|step|port|pid|uid|commit|hash|size|bytes|offset|timestamp|ts|epoch|seed|issue|pr|pull"
+    "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
+    "|rfc|clause|dfars|balance|cost|usd|eur|population|date|time|year|score|count"
+)
+_THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -]?(?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|s)?"
+_PERSONAL: Final = ("national", "citizen", "personal", "identity", "resident", "insurance", "government", "tax")
+_NO_PERSON: Final = "".join(rf"(?<!{word})(?<!{word}[_ -])" for word in _PERSONAL)
+# Looks ahead first: else all those looks behind, at every character, would take half of the time.
+_ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
+_UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
+DRAWING: Final = (
+    r"\A(?=(?>[\s\S]*\d)[\s,.a-z-]{0,4}\Z)[\s\S]*?"
+    r"(?:(?<!\d)\.\d|\d[a-z]-?\d*\.\d)(?:[\d\s.,-]|(?<![a-z])[a-z](?![a-z]))*"
+)
+"""Coordinates of a path in SVG right before a number: `2c0 .46-.16.91`, where decimals stand glued together.
+
+Looks first whether a digit is near: in most texts none is.
+"""
+QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}|{DRAWING}"
+"""Words right before a number that say what else it is: an order, an item, a date."""
+QUIET_NUMBER: Final = rf"{SINCE_DIGITS}(?:{_THING}|{_ANY_ID}){_UP_TO_NUMBER}|{DRAWING}"
+"""The same, and any key that ends in `_id`, but that of a person's number."""
+IDENTITY: Final = (
+    r"(?:national|citizen|personal|resident)(?:[ _-]?(?:id|identity|identification))|identity[ _-]?(?:card|doc|no|num)"
+    r"|(?<![a-z])id[ _-]?card"
+)
+"""Words before the number of a person, whatever the country."""
+_PHONE_NOUNS: Final = (
+    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|cel|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
+    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
+)
+_WHOM: Final = "(?: me| us| him| her| them)"
+_PHONE_PHRASES: Final = (
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)"
+    r"|desk(?=[:\s\"'=]{1,4}\Z)"
+)
+PHONE_STRICTLY: Final = (
+    rf"{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+)
+"""Words before bare digits that make them a phone number."""
+PHONE_LOOSELY: Final = (
+    PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted')}"
+    r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
+)
+"""Words before grouped digits that make them a phone number."""
+PHONE_JOIN: Final = (
+    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|value|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
+)
+"""What may stand between a word like `phone` and bare digits."""

@@ -1,0 +1,64 @@
+"""Correct our counts by those that the provider reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = ["Calibration"]
+
+_LEAST_COUNTED: Final = 500
+"""Tokens below which a comparison says too little."""
+_MOST_CORRECTION: Final = 2.5
+_PLAIN_EXCESS: Final = 0.2
+"""Share of the budget by which a reported count may exceed ours and still be that of the same prompt for certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Hold what reported counts say about ours.
+
+    A little more than ours is taken as it stands: a tokenizer or framing that differs. Much more may as well be the
+    count of another prompt, of a longer history that was sent unguarded or was cut since; then only the growth from
+    one reply to another tells how the provider counts.
+
+    Attributes:
+        correction: provider's tokens for each of ours, from 1 to 2.5.
+        latest: reported and counted tokens of the latest comparison; None before the first.
+        anchor: the same of the first comparison since the last cut, from which growth is measured.
+    """
+
+    correction: float = 1.0
+    latest: tuple[int, int] | None = None
+    anchor: tuple[int, int] | None = None
+
+    def compared(self, reported: int, counted: int, budget: int) -> Calibration:
+        """Return what is known after one more comparison.
+
+        Args:
+            reported: input tokens that the provider reported for a call.
+            counted: what we count of that call's prompt.
+            budget: tokens that the prompt may take.
+        """
+        if counted < _LEAST_COUNTED:
+            return self
+        correction = self.correction
+        if reported - counted <= _PLAIN_EXCESS * budget:
+            correction = reported / counted
+        elif self.anchor is not None and counted - self.anchor[1] >= _LEAST_COUNTED:
+            correction = (reported - self.anchor[0]) / (counted - self.anchor[1])
+        return Calibration(
+            min(_MOST_CORRECTION, max(1.0, correction)), (reported, counted), self.anchor or (reported, counted)
+        )
+
+    def after_cut(self) -> Calibration:
+        """Return what holds once the prompt was cut: growth is measured anew."""
+        return replace(self, anchor=None)
+
+    def told(self) -> dict[str, int | float | None]:
+        """Return the latest comparison for the report's details; empty before the first."""
+        if self.latest is None:
+            return {}
+        reported, counted = self.latest
+        error = round(counted / reported - 1, 4) if reported else None
+        return {"reported": reported, "counted": counted, "error": error}

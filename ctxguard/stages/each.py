@@ -1,0 +1,51 @@
+"""Change artifacts one by one, each when it is first seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ctxguard.artifacts import Artifact
+from ctxguard.draft import Action, Change, Draft, StageResult
+
+__all__ = ["EachFollower"]
+
+
+class EachFollower:
+    """Follow a history by a function of one artifact, which is called for each, in order, once.
+
+    Args:
+        change: returns the artifact itself or a changed copy. It may depend on those that came before.
+        action: what happened to changed artifacts, for the report.
+        reason: why, for all or by `id()` of the artifact that was.
+
+    Attributes:
+        only_appends: what it gives for a longer history begins with what it gave before.
+        changed: artifacts so far, as they have become.
+    """
+
+    only_appends = True
+
+    def __init__(
+        self, change: Callable[[Artifact], Artifact], *, action: Action, reason: str | Mapping[int, str]
+    ) -> None:
+        self.change = change
+        self.action: Action = action
+        self.reason = reason
+        self.changed: list[Artifact] = []
+        self._is_changed = False
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+        """Take in what comes next."""
+        new = list(map(self.change, artifacts))
+        self._is_changed = self._is_changed or any(now is not was for now, was in zip(new, artifacts, strict=True))
+        self.changed += new
+
+    def result(self, draft: Draft) -> StageResult:
+        """Return the draft with the changed artifacts."""
+        return self.revised(draft)
+
+    def revised(self, draft: Draft) -> Draft:
+        """Return the draft with the changed artifacts."""
+        if not self._is_changed:
+            return draft
+        return draft.changed(Change(draft.artifacts, tuple(self.changed), self.action, self.reason))

@@ -1,0 +1,43 @@
+"""What the tests of content share: the recorded files, and their documents converted once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxguard.content.views import FileType
+from ctxguard.files.documents import cached_at
+from ctxguard.files.file_types import detect_file
+from ctxguard.files.worker import CONVERTERS
+
+KINDS = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx", FileType.SPREADSHEET: "spreadsheet"}
+
+
+@pytest.fixture(scope="session")
+def conversions(tmp_path_factory):
+    """Folder of the documents that were converted."""
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.fixture
+def convert_here(conversions):
+    """Convert a document in this process, which spares two seconds of start-up; returns the cache that holds it."""
+    pytest.importorskip("markitdown", reason="the extra `files` is not installed")
+
+    def convert(path):
+        _convert(path, conversions)
+        return conversions
+
+    return convert
+
+
+def _convert(path, cache):
+    with path.open("rb") as file:
+        kind = KINDS.get(detect_file(path.name, file.read(65_536)))
+        if kind is None:
+            return
+        place = cached_at(cache, file, kind)
+        file.seek(0)
+        try:
+            place.write_text(CONVERTERS[kind](file), encoding="utf-8")
+        except Exception:  # noqa: BLE001 - a document nobody can read: the test reads it through the worker
+            return

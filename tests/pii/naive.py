@@ -1,0 +1,53 @@
+"""Find plainly: each expression over the whole text, one after the other. What the engine finds is held against it."""
+
+import re
+from importlib import import_module
+
+from ctxguard.pii import resolve
+from ctxguard.pii.detect.match import WINDOW, _apart
+from ctxguard.pii.detect.normalize import view_of
+from ctxguard.pii.placeholders import LITERAL, UNCHECKED
+
+
+def naive(rules, text):
+    """Return what a rule set finds in a text."""
+    labels = {rule.label for rule in rules.rules} | {label for _, label in rules.deny} | {LITERAL, UNCHECKED}
+    view = view_of(text, lambda label, number: label in labels and not (number and naive(rules, number)))
+    found = []
+    for order, rule in enumerate(rules.rules):
+        for match in re.finditer(rule.pattern, view.text):
+            span = found_at(rule, view.text, *_value(match))
+            if span is not None and view.text[span.start : span.end].lower() not in rules.allow:
+                found.append((order, span))
+    found.sort(key=lambda one: one[1].start)
+    found = sorted(_apart(view.text, found), key=lambda one: one[0])
+    return resolve(view.originals(span for _, span in found))
+
+
+def found_at(rule, text, start, end):
+    """Return the finding where the expression of a rule matches, or None."""
+    from ctxguard.pii import Span
+
+    before = text[max(0, start - WINDOW) : start].lstrip("\n").lower()
+    if rule.context and not re.search(rule.context, before):
+        return None
+    if rule.quiet and re.search(rf"(?:{rule.quiet})\Z", before):
+        return None
+    verdict = _asked(rule.validate, text[start:end])
+    if not verdict:
+        return None
+    end = end if verdict is True else start + verdict
+    tail = re.compile(rule.tail).match(text, end) if rule.tail else None
+    return Span(start, tail.end() if tail else end, rule.label, rule.score)
+
+
+def _value(match):
+    span = match.span("value") if "value" in match.re.groupindex else match.span()
+    return span if span[0] >= 0 else match.span()
+
+
+def _asked(validate, value):
+    if not isinstance(validate, str):
+        return True if validate is None else validate(value)
+    module, name, *arguments = validate.split(":")
+    return getattr(import_module(module), name)(value, *arguments)
