@@ -107,6 +107,8 @@ class ArtifactCounter:
             total += costs.parallel * len(artifact.calls)
         if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
             total += costs.name + self.text(artifact.name)
+        for field in artifact.fields:
+            total += self.text(field.text) if field.tokens is None else field.tokens
         return total
 
     def part(self, part: Part) -> int:
