@@ -21,9 +21,9 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import outcome
 from ctxguard.content.names import ends_of, names_in
 
-__all__ = ["Step", "Trace", "Trail", "read_trail", "trace_of"]
+__all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
 
-OPENING: Final = "[{} earlier steps, no longer shown: a record, not a request]"
+OPENING: Final = "{} earlier steps, the oldest first:"
 _ALSO: Final = "Also seen:"
 _OPENED: Final = re.compile(re.escape(OPENING).replace(re.escape("{}"), r"(\d+)"))
 _NAMES: Final = 96
@@ -99,12 +99,18 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
     for result in results:
         names.update(dict.fromkeys(names_in(result.text, _NAMES)))
     names.update(dict.fromkeys(tools))
-    steps = tuple(_steps(first, results, handles or {})) if first.calls else (_said(first),)
+    handles = handles or {}
+    steps = tuple(_steps(first, results, handles)) if first.calls else (_said(first, handles.get(0)),)
     return Trace(steps, tuple(names)[:_NAMES], keys, used)
 
 
-def _said(artifact: Artifact) -> Step:
-    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID))
+def names_of_arguments(arguments: str) -> set[str]:
+    """Return the distinctive strings of a call's arguments, and the distinctive ones among their keys."""
+    return {*_keys(arguments), *(name for value in _values(arguments) for name in names_in(value))}
+
+
+def _said(artifact: Artifact, handle: str | None) -> Step:
+    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID), handle=handle)
 
 
 def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, str]) -> Iterator[Step]:
@@ -197,7 +203,8 @@ class _Entry:
     def line(self) -> str:
         step = self.step
         if step.who in _SPEAKERS:
-            return f"- {step.who}: {step.what}" + (f" (×{n})" if (n := sum(self.times.values())) > 1 else "")
+            times, handle = sum(self.times.values()), f" [{step.handle}]" if step.handle else ""
+            return f"- {step.who}: {step.what}" + (f" (×{times})" if times > 1 else "") + handle
         who = ", ".join(tool if n == 1 else f"{tool} ×{n}" for tool, n in self.times.items())
         what = " ".join(filter(None, (step.subject, step.what)))
         handle = f" [{step.handle}]" if step.handle else ""
