@@ -220,7 +220,7 @@ def sessions(names) -> Iterator[tuple[str, object]]:
             yield from ((source, session) for session in read_sessions(path))
 
 
-def measured(source, session, budgets) -> list[Call]:
+def measured(source, session, budgets, strategies) -> list[Call]:
     """Play one session with every strategy at every budget."""
     artifacts = session.read()
     count = ArtifactCounter(find_counter(COUNTER))
@@ -233,7 +233,8 @@ def measured(source, session, budgets) -> list[Call]:
     needs = {end: fidelity.needs(artifacts[:end], artifacts[end]) for end in ends if before[end] > min(budgets)}
     calls = []
     for budget in (b for b in budgets if max(before.values(), default=0) > b):
-        for name, player in PLAYERS.items():
+        for name in strategies:
+            player = PLAYERS[name]
             try:
                 playing = player(artifacts, budget, beside, session.tools)
             except ImportError:
@@ -298,6 +299,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budgets", default="4000,8000,32000")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--strategies", default=",".join(PLAYERS), help="comma-separated; all by default")
     parser.add_argument("--sources", default="", help="comma-separated names of files; all by default")
     parser.add_argument("--by-source", action="store_true", help="also show each source of the data")
     options = parser.parse_args()
@@ -308,7 +310,9 @@ def main():
     with ProcessPoolExecutor(options.processes) as pool:
         work = sessions(set(filter(None, options.sources.split(","))))
         sources, played_sessions = zip(*work, strict=True)
-        for found in pool.map(measured, sources, played_sessions, repeat(budgets), chunksize=4):
+        for found in pool.map(
+            measured, sources, played_sessions, repeat(budgets), repeat(options.strategies.split(",")), chunksize=4
+        ):
             calls += found
     for budget in budgets:
         report(calls, budget, by_source=options.by_source)
