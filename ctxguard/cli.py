@@ -289,7 +289,7 @@ def check(
             lines = list(found)
         failed += len(lines)
         for line in lines:
-            out(f"{one.id}: {line}")
+            out(f"{one.id}: {line}".replace("\n", "\\n"))
     if failed:
         raise typer.Exit(1)
     out("ok")
@@ -423,13 +423,13 @@ def main() -> None:
         app()
         sys.stdout.flush()
     except CtxguardError as error:
-        sys.stderr.write(f"ctxguard: {error}\n")
+        note(str(error))
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        sys.stderr.write(f"ctxguard: {error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}\n")
+        note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
         sys.stderr.close()  # what is left of the output would be tried, and complained of, once more
         sys.exit(2)
 

@@ -131,7 +131,7 @@ class StabilizerConfig(_Settings):
             with each call; None means: it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the room that a cut frees down to; None means 0.5.
+        target: share of the room that a cut frees down to; None means 0.4.
         trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
         digests: whether old outputs and arguments become digests before exchanges leave.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.

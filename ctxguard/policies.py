@@ -31,6 +31,7 @@ __all__ = [
     "chat_stages",
     "long_session_stages",
     "recall_stages",
+    "stabilizer_defaults",
 ]
 
 
@@ -179,7 +180,7 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     from ctxguard.pii import DIGITS
 
     return [
-        RepairExchanges(),
+        RepairExchanges(keep_bare=True),
         ExpireLifetimes(),
         MaskPII(DIGITS if rules is None else rules),
         FillBudget(),
@@ -187,16 +188,23 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     ]
 
 
-def pattern_stages(*, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256) -> list[Stage]:
-    """Return the chain of the context stabilizer pattern: mask, drop verbose tool outputs, fill from the oldest.
+def pattern_stages(
+    *,
+    rules: Detector | Sequence[Detector] | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    verbose_output: int = 256,
+) -> list[Stage]:
+    """Return the chain of the context stabilizer pattern: expire, mask, drop verbose outputs, fill from the oldest.
 
     Args:
         rules: what counts as personal data; None means the standard set with the plain SSN shape.
-        verbose_output: tool outputs above it go, in tokens.
+        lifetimes: by kind or tool name, see `ExpireLifetimes`.
+        verbose_output: tokens above which a tool output goes.
     """
     from ctxguard.pii import SSN, STANDARD
 
     return [
+        ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
         FillBudget(order="oldest", strict=True),
@@ -213,3 +221,17 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "pattern": pattern_stages,
 }
 """The chains by name. Each takes its own settings by keyword."""
+
+
+def stabilizer_defaults(policy: str) -> dict[str, object]:
+    """Return what a policy sets for the stabilizer itself, unless the caller does.
+
+    The plain transcripts of the documents hold tool outputs without calls, and the pattern keeps the system prompt and
+    the newest message, nothing else.
+    """
+    if policy not in ("long_session", "pattern"):
+        return {}
+    from ctxguard.checks import ALL_CHECKS, CallsArePaired
+
+    checks = [CallsArePaired(allow_bare=True) if isinstance(c, CallsArePaired) else c for c in ALL_CHECKS]
+    return {"checks": checks, **({"keep_recent": 1, "keep_task": False} if policy == "pattern" else {})}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
-from ctxguard.policies import POLICIES, WindowOptions, agent_stages
+from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
@@ -43,7 +43,7 @@ class Stabilizer:
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the room that a cut frees down to; None means 0.5. The lower, the rarer the cuts. The room is
+        target: share of the room that a cut frees down to; None means 0.4. The lower, the rarer the cuts. The room is
             what system, task and the last user message leave of the budget. This setting and the four below are those
             of the default chain's `StableWindow`, which documents them.
         trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
@@ -135,7 +135,7 @@ class Stabilizer:
             )
         chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
-        return cls(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
+        return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:

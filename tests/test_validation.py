@@ -40,8 +40,8 @@ async def of_coroutine(draft):
         (lambda: ContextManager({"strategy": "hybrid"}), "config is a ContextConfig, not dict; write ContextConfig(…)"),
         (lambda: HistoryCompactor(print), "config is a CompactionConfig, not builtin_function_or_method"),
         (
-            lambda: HistoryCompactor(summarizer="openai:gpt-4o"),
-            "not str; of a model make one by pydantic_ai_summ",
+            lambda: HistoryCompactor(summarizer=5),
+            "not int; of a model make one by pydantic_ai_summ",
         ),
         (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),

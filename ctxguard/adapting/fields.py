@@ -178,12 +178,16 @@ def arguments_as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     # compact, because stages write shortened and masked JSON compactly: what they made is then counted as it is read
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error) if not isinstance(error, RecursionError) else "nested too deep"
+        raise HistoryError(f"arguments of a call cannot be written as JSON: {reason}") from None
 
 
 def parse_json(text: object) -> object:
     """Return the value of a JSON text, or None where it is not valid JSON."""
     try:
         return json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None  # models write broken JSON; it is then counted and masked as a plain text

@@ -22,6 +22,8 @@ __all__ = ["BoundToolOutput", "ToolBounds", "bounded", "bounded_text", "handle_o
 
 FLOOR: Final = 64
 """Tokens that a tool output is left in any case: enough for a marker and a few lines."""
+_ROOMY: Final = 0.5
+"""Share of the budget up to which a history has room for whole outputs."""
 MOST_FLOOR: Final = 128
 """The same where there is room: below it a view says next to nothing."""
 NAMESPACE: Final = "tool-output"
@@ -193,7 +195,7 @@ class _Bounding(EachFollower):
         how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
         tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
         limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
-        if self.total + min(tokens, limit) > draft.budget:
+        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
             limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
         self.remaining -= min(tokens, limit)
         self.waiting -= 1

@@ -14,6 +14,7 @@ from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
+from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.selection import check_every, selected, task_of
 from ctxguard.tokens.text_cache import TextCache
 
@@ -44,48 +45,15 @@ class PreservationRule:
     keeps: Callable[[Artifact, int], bool]
 
 
-_AT_LINE_START: Final = re.compile(
-    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]]|Traceback \(most recent call last\)"
-    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
-    re.MULTILINE | re.IGNORECASE,
+_SAVED_SCREENSHOT: Final = re.compile(
+    r"screen[ _-]?shot[^\n]{0,120}?[\w/\\.-]\.(?:png|jpe?g|webp)\b|\.(?:png|jpe?g|webp)\b[^\n]{0,120}?screen[ _-]?shot",
+    re.IGNORECASE,
 )
-_SIGNS: Final = (
-    (
-        ("error", "fatal", "critical", "exception", "panic", "traceback", "err!", "e   "),
-        lambda text: _AT_LINE_START.search(f"\n{text}"),
-    ),
-    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
-    (
-        ('"error"', '"exception"'),
-        re.compile(r"\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|\[\]|\{\}|0\b)\S", re.IGNORECASE).search,
-    ),
-    (('"is_error"', '"iserror"'), re.compile(r"\"(?:is_error|isError)\"\s*:\s*true", re.IGNORECASE).search),
-    (
-        ("exit", "returncode"),
-        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
-    ),
-    (
-        ("http/", "status ", "status:", "status="),
-        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
-    ),
-)
-"""How errors show, each with words without which it need not be looked for: most texts hold none of them."""
-_KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
-_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
-
-
-def reports_error(artifact: Artifact) -> bool:
-    """Tell whether an artifact reports an error: by its shape (a traceback, a level, a status), not by the word."""
-    return artifact.kind in _SPOKEN and _remembered(_KNOWN, artifact.text, _holds_error)
+_SCREENSHOTS: Final[TextCache[bool]] = TextCache(4_000_000)
 
 
 def _reports_error(artifact: Artifact, _number: int) -> bool:
     return reports_error(artifact)
-
-
-def _holds_error(text: str) -> bool:
-    folded = _folded(text)
-    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 @lru_cache(maxsize=2)
@@ -130,8 +98,12 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
     return number == 0 and artifact.kind is Kind.USER
 
 
-def _holds_image(artifact: Artifact, _number: int) -> bool:
-    return not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content)
+def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
+    """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
+        return True
+    text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
+    return _remembered(_SCREENSHOTS, text, lambda text: _SAVED_SCREENSHOT.search(text) is not None)
 
 
 def _is_record(artifact: Artifact, _number: int) -> bool:
@@ -141,7 +113,7 @@ def _is_record(artifact: Artifact, _number: int) -> bool:
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
 ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
-SCREENSHOTS: Final = PreservationRule("screenshots", _holds_image)
+SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
 """Summaries and checkpoints: what they stand for is nowhere else."""
 DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)

@@ -164,5 +164,5 @@ def is_json_object(text: str) -> bool:
     """Tell whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deep to be one that a tool takes
         return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OnOverflow", "StableWindow"]
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.5
+_TARGET: Final = 0.4
 _TRAIL: Final = 0.6
 """Share of what a cut leaves that the trail may take."""
 _BOUNDED: Final = "BoundToolOutput"
@@ -46,7 +46,7 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1; None means 0.5.
+        target: share of the room that a cut frees down to, above 0 and at most 1; None means 0.4.
         trail: share of the room that the trail may take, from 0 (none) to below `target`, of which it is a part; None
             means 0.6 of the target.
         digests: whether outputs and arguments become digests before exchanges leave.
@@ -79,7 +79,7 @@ class StableWindow:
         target = _TARGET if target is None else target
         self.target = _share(target, "target", "above 0 and at most 1", above=0.0, most=1.0)
         trail = _TRAIL * self.target if trail is None else trail
-        self.trail = _share(trail, "trail", f"from 0 to below target ({target:g})", least=0.0, below=target)
+        self.trail = _share(trail, "trail", f"from 0 to below target ({self.target:g})", least=0.0, below=self.target)
         self.reserve = _share(reserve, "reserve", "of at least 0 and below 1", least=0.0, below=1.0)
         if on_overflow not in ("raise", "bound"):
             raise ConfigError(f"on_overflow is 'raise' or 'bound', not {on_overflow!r}", setting="on_overflow")

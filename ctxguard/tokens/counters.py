@@ -21,7 +21,7 @@ from typing import Final, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind
-from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
 from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
@@ -271,7 +271,13 @@ class _CallableCounter:
         self.accuracy = face.accuracy if face else "a counter of the caller's"
 
     def count(self, text: str) -> int:
-        return _tokens(self._function(text), self.name)
+        try:
+            count = self._function(text)
+        except CtxguardError:
+            raise
+        except Exception as error:
+            raise TokenizerError(f"the counter {self.name} failed: {type(error).__name__}: {error}") from error
+        return _tokens(count, self.name)
 
 
 def _tokens(count: object, counter: str) -> int:
@@ -351,6 +357,8 @@ def encoding_of(model: str | None) -> str | None:
     """Return the encoding of a model by its name; o200k_base for no name, None for a family with no public one."""
     if model is None:
         return "o200k_base"
+    if not isinstance(model, str):
+        raise ConfigError(f"model is the name of a model, not {model!r}", setting="model")
     name = model.rpartition(":")[2].rpartition("/")[2].lower()
     return next((encoding for pattern, encoding in _ENCODING_OF if pattern.match(name)), None)
 
