@@ -131,7 +131,10 @@ class StabilizerConfig(_Settings):
             with each call; None means: it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the budget that a cut frees down to.
+        target: share of the room that a cut frees down to; None means 0.4.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
+        digests: whether old outputs and arguments become digests before exchanges leave.
+        on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, to choose the encoding.
         provider: name of the provider whose rules the context must meet; None means none in particular.
@@ -141,7 +144,10 @@ class StabilizerConfig(_Settings):
     budget: int | str | None = None
     policy: str = "agent"
     keep_recent: Natural = 2
-    target: Annotated[float, Field(gt=0, le=1)] = 0.6
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    trail: Annotated[float, Field(ge=0, lt=1)] | None = None
+    digests: bool = True
+    on_overflow: Literal["raise", "bound"] = "raise"
     counter: str = "auto"
     model: str | None = None
     provider: str | None = None

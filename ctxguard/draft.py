@@ -219,8 +219,8 @@ class Follower(Protocol):
     a new one gives that takes all of it at once.
     """
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in the artifacts that come next in the stage's drafts."""
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+        """Take in the artifacts that come next in the stage's drafts, of which this is the latest."""
         ...
 
     def result(self, draft: Draft) -> StageResult:
@@ -243,7 +243,7 @@ class IncrementalStage(Protocol):
 def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
     """Return what an incremental stage makes of one draft, by a follower that is thrown away."""
     follower = stage.begin(draft)
-    follower.take(draft.artifacts)
+    follower.take(draft.artifacts, draft)
     return follower.result(draft)
 
 

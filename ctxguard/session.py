@@ -90,7 +90,7 @@ class _Slot:
             return self.stage(draft)
         if not is_continued or self.follower is None:
             self.follower, self.taken, self.masks = self.stage.begin(draft), 0, draft.masks
-        self.follower.take(draft.artifacts[self.taken :])
+        self.follower.take(draft.artifacts[self.taken :], draft)
         self.taken = len(draft.artifacts)
         return self.follower.result(draft)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
-from ctxguard.policies import POLICIES, agent_stages, stabilizer_defaults
+from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
@@ -25,6 +25,7 @@ from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 if TYPE_CHECKING:
     from ctxguard.checks import Check, ProviderProfile
     from ctxguard.session import NativeAdapter
+    from ctxguard.stages.stable_window import OnOverflow
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
@@ -42,7 +43,13 @@ class Stabilizer:
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
+        target: share of the room that a cut frees down to; None means 0.4. The lower, the rarer the cuts. The room is
+            what system, task and the last user message leave of the budget. This setting and the four below are those
+            of the default chain's `StableWindow`, which documents them.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
+        digests: whether old outputs and arguments become digests before exchanges leave.
+        weights: how much exchanges weigh against leaving, by who begins them.
+        on_overflow: what happens where what must stay does not fit: `raise`, or `bound` what people said, too.
         provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
             want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
@@ -69,7 +76,11 @@ class Stabilizer:
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
         keep_task: bool = True,
-        target: float = 0.6,
+        target: float | None = None,
+        trail: float | None = None,
+        digests: bool = True,
+        weights: Mapping[str, float] | None = None,
+        on_overflow: OnOverflow = "raise",
         provider: str | None = None,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,
@@ -83,7 +94,8 @@ class Stabilizer:
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
-        wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
+        window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
+        wanted = callables(agent_stages(**window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
@@ -113,6 +125,7 @@ class Stabilizer:
             raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
         stages_of = POLICIES[policy]
         own = set(inspect.signature(stages_of).parameters)
+        own = own - {"window"} | WindowOptions.__annotations__.keys() if "window" in own else own
         general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
         unknown = sorted(set(settings) - own - general)
         if unknown:
@@ -120,7 +133,7 @@ class Stabilizer:
                 f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
                 setting=unknown[0],
             )
-        chain = stages_of(**{name: value for name, value in settings.items() if name in own})
+        chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
         return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 

@@ -259,7 +259,7 @@ class _Compacting:
         self._plan = plan
         self._shown: tuple[object, Artifact | None] = (None, None)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._plan.take(artifacts)
 

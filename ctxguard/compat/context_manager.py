@@ -133,7 +133,8 @@ class ContextManager:
             )
         chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self.compressor]
         if config.budget is not None:
-            chain.append(StableWindow(target=config.target))
+            window = config.model_dump(include={"target", "trail", "digests", "on_overflow"})
+            chain.append(StableWindow(**window))
         return Stabilizer(
             _UNLIMITED if config.budget is None else config.budget,
             stages=[*chain, OrderByAuthority()],

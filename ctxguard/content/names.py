@@ -16,7 +16,7 @@ _LONGEST: Final = 120
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
 _MARKED: Final = re.compile(r"\d|_|/|.[A-Z]|.\..")
 _ENDS: Final = ".:-/"
-_OPENS: Final = ".:-"
+_OPENS: Final = ".-"
 _WORD: Final = re.compile(r"[^\W_]")
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from ctxguard.artifacts import Artifact, Kind, exchanges
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history import exchanges
 
 __all__ = ["Fidelity", "Need", "Support", "distinctive_strings", "evidence_kept", "mean_support"]
 

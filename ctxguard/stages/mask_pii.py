@@ -83,7 +83,7 @@ class _Anew:
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in nothing."""
 
     def result(self, draft: Draft) -> Draft:

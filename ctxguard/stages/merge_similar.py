@@ -95,7 +95,7 @@ class _Merging:
         self._history = History(draft.counter.artifact)
         self._runs = SimilarRuns()
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._history.extend(artifacts)
         self._runs.compare(self._history)

@@ -68,7 +68,7 @@ class _Repairing:
         self._settled = self._nothing
         self._copies: Copies = {}
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._artifacts += artifacts
 

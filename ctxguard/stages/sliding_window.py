@@ -202,7 +202,7 @@ class _Sliding:
         self._ends: list[int] = []
         self._edge = _Edge()
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         history = self._history
         history.extend(artifacts)

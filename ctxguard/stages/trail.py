@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from heapq import nsmallest
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import outcome
 from ctxguard.content.names import ends_of, names_in
 
-__all__ = ["Step", "Trace", "Trail", "read_trail", "trace_of"]
+__all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
 
-OPENING: Final = "[{} earlier steps, no longer shown: a record, not a request]"
+OPENING: Final = "{} earlier steps, the oldest first:"
 _OPENED: Final = re.compile(re.escape(OPENING).replace(re.escape("{}"), r"(\d+)"))
 _NAMES: Final = 96
 """Names of one exchange that the trail may choose from."""
-_POOL: Final = 2_000
+_POOL: Final = 1_000
 """Names of all that left that the trail may choose from; those worth least leave the pool first."""
+_PRICED: Final = 800
+"""Names that are counted by the tokenizer at one cut."""
 _ENTRIES: Final = 256
 """Lines that are remembered one by one; older ones are only counted."""
 _VALUE: Final = 60
@@ -94,12 +98,18 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
     for result in results:
         names.update(dict.fromkeys(names_in(result.text, _NAMES)))
     names.update(dict.fromkeys(tools))
-    steps = tuple(_steps(first, results, handles or {})) if first.calls else (_said(first),)
+    handles = handles or {}
+    steps = tuple(_steps(first, results, handles)) if first.calls else (_said(first, handles.get(0)),)
     return Trace(steps, tuple(names)[:_NAMES], keys, used)
 
 
-def _said(artifact: Artifact) -> Step:
-    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID))
+def names_of_arguments(arguments: str) -> set[str]:
+    """Return the distinctive strings of a call's arguments, and the distinctive ones among their keys."""
+    return {*_keys(arguments), *(name for value in _values(arguments) for name in names_in(value))}
+
+
+def _said(artifact: Artifact, handle: str | None) -> Step:
+    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID), handle=handle)
 
 
 def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, str]) -> Iterator[Step]:
@@ -116,14 +126,17 @@ def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, s
 
 def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
     """Return the place of the result of each call: by id where it has one, else in order."""
-    waiting: dict[str | None, list[int]] = {}
+    by_id: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
-        waiting.setdefault(call.id, []).append(number)
+        by_id.setdefault(call.id, deque()).append(number)
+    in_order = deque(range(len(first.calls)))
     places: dict[int, int] = {}
     for place, result in enumerate(results):
-        numbers = waiting.get(result.answers) or next((queue for queue in waiting.values() if queue), [])
+        while in_order and in_order[0] in places:
+            in_order.popleft()
+        numbers = by_id.get(result.answers) or in_order
         if numbers:
-            places[numbers.pop(0)] = place
+            places[numbers.popleft()] = place
     return places
 
 
@@ -189,7 +202,8 @@ class _Entry:
     def line(self) -> str:
         step = self.step
         if step.who in _SPEAKERS:
-            return f"- {step.who}: {step.what}" + (f" (×{n})" if (n := sum(self.times.values())) > 1 else "")
+            times, handle = sum(self.times.values()), f" [{step.handle}]" if step.handle else ""
+            return f"- {step.who}: {step.what}" + (f" (×{times})" if times > 1 else "") + handle
         who = ", ".join(tool if n == 1 else f"{tool} ×{n}" for tool, n in self.times.items())
         what = " ".join(filter(None, (step.subject, step.what)))
         handle = f" [{step.handle}]" if step.handle else ""
@@ -285,6 +299,7 @@ class Trail:
         writer = _Writer(self, max_tokens, count)
         writer.choose_lines()
         writer.choose_names(uses, now, held)
+        writer.fill_with_lines()
         return writer.written()
 
 
@@ -338,6 +353,11 @@ class _Writer:
         room -= self._choose(said, int(_PEOPLE * room))
         self._choose([item for item in newest if item[1].step.who != Kind.USER.value], room)
 
+    def fill_with_lines(self) -> None:
+        """Spend what the names have left on older lines."""
+        untold = (item for item in self.trail.entries.items() if item[0] not in self.lines)
+        self._choose(sorted(untold, key=lambda item: -item[1].number), self.left)
+
     def _choose(self, entries: Iterable[tuple[object, _Entry]], room: int) -> int:
         """Take lines while there is room, and return the tokens they took."""
         taken = 0
@@ -354,43 +374,49 @@ class _Writer:
     def choose_names(self, uses: Mapping[str, int], now: int, held: AbstractSet[str]) -> None:
         told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
         told.update(part for name in held for part in _parts(name))
-        worth: list[tuple[float, int, int, str, str | None]] = []
-        for (who, key), number in self.trail.keys.items():
-            if key not in told:
-                worth.append((*self._priced(key, uses, now - number), number, key, who))
-        for name, place in self.trail.pool.items():
-            if name not in told:
-                worth.append((*self._priced(name, uses, now - place.number), place.number, name, None))
-        worth.sort(key=lambda item: (-item[0], -item[2], item[3]))
         in_vain = 0
-        for _, tokens, number, name, tool in worth:
+        for _, number, name, tool, tokens in sorted(self._ranked(uses, now, told)):
             if name in told:
                 continue
-            price = tokens + self._price_of_place(number, name, tool)
+            price = tokens + self._price_of_place(-number, name, tool)
             in_vain = in_vain + 1 if price > self.left else 0
             if in_vain == _IN_VAIN:
                 return
             if not in_vain:
                 self.left -= price
-                self._place(number, name, tool)
+                self._place(-number, name, tool)
                 told.update(_parts(name))
 
-    def _priced(self, name: str, uses: Mapping[str, int], age: int) -> tuple[float, int]:
-        tokens = self.count(f" {name}")
-        return _worth(uses.get(name, 0), age) / max(tokens, 1), tokens
+    def _ranked(
+        self, uses: Mapping[str, int], now: int, told: AbstractSet[str]
+    ) -> Iterator[tuple[float, int, str, str, int]]:
+        """Walk the best of the names that are not told yet, with what they sort by: worth for each token, then age.
+
+        Tokens are counted only for names that are among the best by their length.
+        """
+        keys = ((key, number, tool) for (tool, key), number in self.trail.keys.items())
+        names = ((name, place.number, "") for name, place in self.trail.pool.items())
+        worth = (
+            (-_worth(uses.get(name, 0), now - number) / (len(name) + 3), -number, name, tool)
+            for name, number, tool in chain(keys, names)
+            if name not in told
+        )
+        for value, number, name, tool in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
+            tokens = self.count(f" {name}")
+            yield value * (len(name) + 3) / max(tokens, 1), number, name, tool, tokens
 
     def _home(self, number: int, name: str) -> object:
         return self.behind.get(number, _Counted(self.trail.pool[name].who))
 
-    def _price_of_place(self, number: int, name: str, tool: str | None) -> int:
+    def _price_of_place(self, number: int, name: str, tool: str) -> int:
         """Return the tokens of a counted line that has to be opened for a name."""
-        if tool is not None:
+        if tool:
             return 2 if tool in self.keys else 6
         home = self._home(number, name)
         return 1 if home in self.names else (8 if isinstance(home, _Counted) else 2)
 
-    def _place(self, number: int, name: str, tool: str | None) -> None:
-        if tool is not None:
+    def _place(self, number: int, name: str, tool: str) -> None:
+        if tool:
             self.keys.setdefault(tool, []).append(name)
         else:
             self.names.setdefault(self._home(number, name), []).append(name)
