@@ -79,7 +79,7 @@ class StableWindow:
         target = _TARGET if target is None else target
         self.target = _share(target, "target", "above 0 and at most 1", above=0.0, most=1.0)
         trail = _TRAIL * self.target if trail is None else trail
-        self.trail = _share(trail, "trail", f"from 0 to below target ({target:g})", least=0.0, below=target)
+        self.trail = _share(trail, "trail", f"from 0 to below target ({self.target:g})", least=0.0, below=self.target)
         self.reserve = _share(reserve, "reserve", "of at least 0 and below 1", least=0.0, below=1.0)
         if on_overflow not in ("raise", "bound"):
             raise ConfigError(f"on_overflow is 'raise' or 'bound', not {on_overflow!r}", setting="on_overflow")

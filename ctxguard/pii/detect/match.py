@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.detect.normalize import View, view_of
+from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
@@ -75,14 +75,13 @@ class Engine:
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
-        self._texts = tuple(one for one in self._matchers if not one.is_number)
         self._numbers = tuple(one for one in self._matchers if one.is_number)
         contexts = dict.fromkeys(one.context.pattern for one in self._matchers if one.context is not None)
-        places = {pattern: place for place, pattern in enumerate(contexts, len(self._texts))}
+        places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
         for one in self._matchers:
             one.context_place = None if one.context is None else places[one.context.pattern]
         words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
-        self._prefilter = Prefilter([*(one.anchor for one in self._texts), *words])
+        self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
@@ -103,19 +102,23 @@ class Engine:
         return self._found(text, self._everywhere)
 
     def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
-        view = view_of(text, self._can_write)
-        found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
-        for pattern, label in self._deny:
-            found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
-        return _chosen(view, found) if found else ()
+        spans: tuple[Span, ...] = ()
+        for view in views_of(text, self._can_write):
+            found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+            for pattern, label in self._deny:
+                found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
+            if found:
+                kept = _chosen(view, found)
+                spans = resolve((*spans, *kept)) if spans else kept
+        return spans
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
-        allowed = {None, *opened}
-        for place in sorted(opened):
-            if place < len(self._texts) and self._texts[place].context_place in allowed:
-                yield from self._texts[place].candidates(view)
+        for one in self._tried(opened):
+            if not one.is_number:
+                yield from one.candidates(view)
         if not self._numbers:
             return
+        allowed = {None, *opened}
         shape = view.form(SHAPE.table)
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
@@ -126,12 +129,16 @@ class Engine:
 
     def _everywhere(self, view: View, opened: set[int]) -> Iterator[Candidate]:
         shape = view.form(SHAPE.table)
-        for one in self._numbers:
-            if one.context_place is None or one.context_place in opened:
-                yield from one.everywhere(shape)
+        for one in self._tried(opened):
+            yield from one.everywhere(shape if one.is_number else view.text)
+
+    def _tried(self, opened: set[int]) -> Iterator[Matcher]:
+        """Walk the rules whose literals and words a text holds."""
         for place in sorted(opened):
-            if place < len(self._texts):
-                yield from self._texts[place].everywhere(view.text)
+            if place < len(self._matchers):
+                one = self._matchers[place]
+                if one.context_place is None or one.context_place in opened:
+                    yield one
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import unescape
 from typing import Final
@@ -18,29 +18,45 @@ from typing import Final
 from ctxguard.pii.placeholders import Trust, blank_placeholders
 from ctxguard.pii.spans import Span
 
-__all__ = ["View", "view_of"]
+__all__ = ["View", "view_of", "views_of"]
 
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
 )
-_DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d\u30fc"
+_HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
+_DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-# Of the same length as the blanks it becomes; else the letter would be glued to what follows.
-_LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
-_NAMES: Final = "nbsp|commat|period|hyphen|dash|plus|colon|sol|lowbar|lpar|rpar"
-# JSON and program texts, URLs, HTML: the sign of an escape, and the whole of it.
-_ESCAPES: Final = (
-    ("\\", re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")),
-    ("%", re.compile(r"%[2-7][0-9a-fA-F]")),
-    ("&", re.compile(rf"&(?:#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});")),
-)
-# What follows the sign of an escape; nothing follows an invisible character.
+_SIGNS: Final = ("\\", "%", "&", "\x1b", "+", "[")
+# What stands for one character. A double backslash and `%25` are the same escape written once more, as in JSON in JSON.
+# Signs that Markdown escapes count within a word and before a number: elsewhere they belong to an expression or a path.
+# Each expression begins with the sign that it is looked for by: `re` is many times faster then.
 _ESCAPED: Final = (
-    r"(?:(?<=\\)u(?P<u>[0-9a-fA-F]{4})|(?<=\\)x(?P<x>[0-9a-fA-F]{2})|(?<=%)(?P<url>[2-7][0-9a-fA-F])"
-    rf"|(?<=&)(?P<name>#\d{{2,5}}|#[xX][0-9a-fA-F]{{2,5}}|{_NAMES});|(?<![\\%&]))"
+    r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
+    r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
+    r"|\\?(?P<sign>/|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)"
+    r"|[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
+    r"|(?<=&)(?P<name>(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
+)
+_PERCENT: Final = (
+    r"(?<=%)(?:(?P<urls>[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){1,3})"
+    r"|(?:25)?(?P<url>[2-7][0-9a-fA-F]|0[09aAdD]|1[bB]))"
+)
+_FORM: Final = re.compile(f"%{_PERCENT}")
+# A color or a cursor movement of a terminal; its first sign may be spelled out, or lost.
+_TERMINAL: Final = re.compile(
+    r"\[(?:(?:(?<=\x1b\[)|(?<=\^\[\[)|(?<=\\033\[)|(?<=\\e\[))[0-?]{0,32}[ -/]{0,4}[@-~]|\d{1,3}(?:;\d{1,3}){0,5}m)"
+)
+_TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
+_LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
+# Typography turns hyphens into dashes; a dash alone ends a value, one of several within digits is a hyphen.
+_DASHED: Final = re.compile(rf"\d(?:\d{{0,5}}[{_DASHES}]\d){{2,}}|\+\d{{1,3}}[{_DASHES}]\d")
+_PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
+# In forms a plus is a blank: between groups of digits, and in an account number.
+_PLUSES: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)(?:\+?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
 )
 
 
@@ -53,7 +69,10 @@ class View:
     Attributes:
         text: the text.
         plain: the text in Latin-1, with `?` for what has no place there.
+        is_whole: False where something that is not seen was left out.
     """
+
+    is_whole = True
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -81,10 +100,14 @@ class _Shortened(View):
         ends: offset in the original right after each cut.
         escapes: how many characters of the original a character of the folded text was written with, by its offset,
             where that is more than one.
+        is_whole: False where something that is not seen was left out.
     """
 
-    def __init__(self, text: str, cuts: Sequence[int], ends: Sequence[int], escapes: Mapping[int, int]) -> None:
+    def __init__(
+        self, text: str, cuts: Sequence[int], ends: Sequence[int], escapes: Mapping[int, int], *, is_whole: bool
+    ) -> None:
         super().__init__(text)
+        self.is_whole = is_whole
         self._cuts = cuts
         self._ends = ends
         self._escapes = escapes
@@ -103,61 +126,49 @@ class _Shortened(View):
         return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
 
 
-def view_of(text: str, trusts: Trust | None = None) -> View:
-    """Return the view of a text; costs next to nothing where it is ASCII without a sign of an escape or a placeholder.
+def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
+    """Return the views of a text: one, or two where it can be read in two ways.
+
+    What is not seen may stand within a value or at its edge, and `%41` may be a letter or follow a percent sign. In the
+    first view the one is left out and the other decoded, and a plus is a blank as in forms; in the second there is a
+    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of an
+    escape or a placeholder.
 
     Args:
         text: the text.
         trusts: see `blank_placeholders`.
     """
-    if text.isascii() and not ("\\" in text or "%" in text or "&" in text or "<" in text or "[" in text):
-        return View(text)
-    folded = blank_placeholders(text, trusts)
-    if "\\" in folded:
-        for escape in _LINE_ESCAPES:
-            folded = folded.replace(escape, "  ")
-    unseen = ""
-    if not text.isascii():
-        folded, unseen = _plainer(folded)
-    is_escaped = _is_escaped(folded)
-    return _shortened(folded, _removed(unseen, is_escaped=is_escaped)) if unseen or is_escaped else View(folded)
+    if text.isascii() and not any(sign in text for sign in _SIGNS) and "<" not in text:
+        return (View(text),)
+    blanked = blank_placeholders(text, trusts)
+    unseen = "" if text.isascii() else "".join(sorted(_UNSEEN.intersection(text)))
+    is_form = "%" in text and _FORM.search(text) is not None
+    first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form)
+    return (first, _seen(blanked, unseen, gap=" ", is_form=False)) if is_form or not first.is_whole else (first,)
 
 
-def _is_escaped(text: str) -> bool:
-    for sign, escape in _ESCAPES:  # noqa: SIM110 - half the time of any()
-        if sign in text and escape.search(text) is not None:
-            return True
-    return False
+def view_of(text: str) -> View:
+    """Return the first view of a text."""
+    return views_of(text)[0]
 
 
-def _plainer(text: str) -> tuple[str, str]:
-    """Return a text with plain characters for those that stand for them, and which invisible ones are left in it."""
-    beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
-    table = _folding()
-    for char in beyond & table.keys():
-        text = text.replace(char, table[char])
-    return text, "".join(sorted(beyond & _UNSEEN))
-
-
-@lru_cache(maxsize=256)
-def _removed(unseen: str, *, is_escaped: bool) -> re.Pattern[str]:
-    """Return what finds some invisible characters, and escapes; few characters are looked for faster than all."""
-    return re.compile(rf"[{unseen}\\%&]{_ESCAPED}" if is_escaped else f"[{unseen}]")
-
-
-def _shortened(text: str, removed: re.Pattern[str]) -> View:
-    """Leave out what is invisible and read escapes as the characters they stand for."""
-    pieces: list[str] = []
+def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
+    """Return a text as it is read, with something in place of what is not seen."""
     cuts: list[int] = []
     ends: list[int] = []
     escapes: dict[int, int] = {}
+    pieces: list[str] = []
     done = size = 0
-    for match in removed.finditer(text):
+    is_whole = True
+    for match in _hidden(text, unseen, is_form=is_form):
         start, end = match.span()
         pieces.append(text[done:start])
         size += start - done
         done = end
-        if char := _meant(match):
+        char = _meant(match)
+        if char in _UNSEEN:
+            char, is_whole = gap, False
+        if char:
             pieces.append(char)
             cuts.append(size)
             ends.append(start)
@@ -166,16 +177,62 @@ def _shortened(text: str, removed: re.Pattern[str]) -> View:
         cuts.append(size)
         ends.append(end)
     pieces.append(text[done:])
-    return _Shortened("".join(pieces), cuts, ends, escapes)
+    plain = _plain("".join(pieces))
+    return _Shortened(plain, cuts, ends, escapes, is_whole=is_whole) if cuts else View(plain)
+
+
+def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
+    """Walk the escapes of a text and what is not seen in it."""
+    if unseen or is_form or "\\" in text or "&" in text:
+        yield from _finder(unseen, is_form=is_form).finditer(text)
+
+
+@lru_cache(maxsize=256)
+def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
+    """Return what finds escapes and some invisible characters; few characters are looked for faster than all."""
+    escaped = [_ESCAPED, _PERCENT] if is_form else [_ESCAPED]
+    return re.compile(
+        rf"[\\&{'%' if is_form else ''}{unseen}](?:{'|'.join(escaped)}{'|(?<=[' + unseen + '])' if unseen else ''})"
+    )
 
 
 def _meant(match: re.Match[str]) -> str:
-    """Return the character that an escape stands for, folded; none for what is not seen."""
-    if match.lastgroup is None:
-        return ""
-    written = match[match.lastgroup]
-    char = unescape(f"&{written};") if match.lastgroup == "name" else chr(int(written, 16))
-    return "" if char in _UNSEEN or len(char) > 1 else _folding().get(char, char)
+    """Return the character that an escape stands for; another sign where it stands for none or for several."""
+    kind, written = match.lastgroup, match[match.lastgroup or 0]
+    if kind is None or kind == "sign":
+        return written
+    if kind == "name":
+        written = unescape(f"&{written}")
+    elif kind in ("xs", "urls"):
+        written = bytes.fromhex(re.sub(r"\\?x|%", "", written)).decode("utf-8", "replace")
+    else:
+        written = chr(int(written, 16))
+    return written if len(written) == 1 else "\ufffd"
+
+
+def _plain(text: str) -> str:
+    """Return a text of the same length in plain characters, with blanks for what separates and is no character."""
+    if not text.isascii():
+        beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+        table = _folding()
+        for char in beyond & table.keys():
+            text = text.replace(char, table[char])
+        if not beyond.isdisjoint(_DASHES):
+            text = _DASHED.sub(lambda match: re.sub(f"[{_DASHES}]", "-", match[0]), text)
+    if "[" in text:
+        text = _TERMINAL.sub(_blank, text)
+        for sign in _TERMINAL_SIGNS:
+            text = text.replace(f"{sign} ", " " * (len(sign) + 1)) if sign in text else text
+    if "\\" in text:
+        for escape in _LINE_ESCAPES:
+            text = text.replace(escape, "  ")
+    if "+" in text and _PLUS.search(text) is not None:
+        text = _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
+    return text
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 @lru_cache(maxsize=1)
@@ -186,7 +243,7 @@ def _folding() -> Mapping[str, str]:
 
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
     """
-    table = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SPACES, " ")
+    table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
         if unicodedata.decimal(chr(zero), None) == 0:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}

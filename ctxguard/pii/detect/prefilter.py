@@ -43,7 +43,7 @@ _MEMORY: Final = 64 << 20
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # How much a character tells where it is common, or stands for many in a form, against 1 of all others.
-_CLASSES: Final = {"0": 0.6, "A": 0.4, "a": 0.2, "h": 0.5, "w": 0.1}
+_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.1}
 # Nodes that match one character.
 _ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)

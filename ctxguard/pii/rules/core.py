@@ -55,9 +55,12 @@ _IP_QUIET: Final = (
     r"|\boid\b|objectidentifier\(|new in|bump(?:s|ed)? to|upgraded? (?:to|from))[\\\"'\s:=.]{0,8}"
     rf"|[=!]=|(?:[<>~]=|\((?:<<|>>|=))\s?)(?:\d{{1,2}}:)?|{DRAWING}"
 )
+_NO_GROUP_BEFORE: Final = "".join(rf"(?<!(?<![{GLUE}])[0-9A-Fa-f]{{{size}}}:)" for size in (1, 2, 3, 4)) + "(?<!::)"
+"""What stands before is no group of the same address; a word and its colon may (`mac:3c:22:…`)."""
 _IPV6: Final = (
-    r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,40}::|(?:[0-9A-Fa-f]{1,4}:){6})(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
-    r"(?![\w:])(?!\.\d)"
+    rf"(?<![{GLUE}.]){_NO_GROUP_BEFORE}(?=[0-9A-Fa-f:]{{0,40}}::|(?:[0-9A-Fa-f]{{1,4}}:){{6}})"
+    r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w{1,15})?(?:/\d{1,3}(?!\d))?"
+    rf"(?![{GLUE}])(?!:[0-9A-Fa-f:])(?!\.\d)"
 )
 _BIRTH: Final = (
     word("dob|bday|geb|nac")
@@ -213,7 +216,8 @@ CORE_RULES: Final = (
         shipped(
             f"mac-{name}",
             "MAC",
-            rf"(?<![\w:-])[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![\w:]|-\w)",
+            rf"(?<![{GLUE}])(?<![{GLUE}]-){_NO_GROUP_BEFORE}"
+            rf"[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![{GLUE}])(?![:-][{GLUE}])",
             validate=_HERE + "mac",
         )
         for name, sign in (("colons", ":"), ("hyphens", "-"))

@@ -48,10 +48,11 @@ def token(form: str) -> str:
 
 GLUE: Final = "0-9A-Za-z_À-ÿ"
 """Letters and digits that a number next to them is part of. Scripts without spaces between words would glue."""
-LEFT: Final = rf"(?<![{GLUE}])(?<![{GLUE}][-.])(?<!\$)"
-"""A number begins here: not glued to a letter, a digit or a hyphenated word, and no price."""
-RIGHT: Final = rf"(?![{GLUE}])(?![-.][{GLUE}])"
-"""A number ends here."""
+_GLUED: Final = "0-9A-Za-zÀ-ÿ"
+LEFT: Final = rf"(?<![{_GLUED}])(?<![{_GLUED}]_)(?<![{_GLUED}]__)(?<![{_GLUED}]-)(?<!\d\.)"
+"""A number begins here: not glued to a letter or a digit, not within a name, and no decimals."""
+RIGHT: Final = rf"(?![{_GLUED}])(?!_{{1,3}}[{_GLUED}])(?!-[{_GLUED}])(?!\.\d)"
+"""A number ends here. A sentence may begin right behind its dot."""
 CONNECTOR: Final = (
     r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
     r"{0,12}?(?<![A-Za-z0-9])"
