@@ -38,7 +38,7 @@ class Run:
     stderr: str
 
 
-def cli(*args, stdin=None):
+def cli(*args, stdin=None, width=120):
     """Run `main` in this process, with everything it reads and writes put in place."""
     words = ["ctxguard", *map(str, args)]
     said, complained, status = StringIO(), StringIO(), 0
@@ -46,7 +46,7 @@ def cli(*args, stdin=None):
     with (
         patch.object(sys, "argv", words),
         patch.object(sys, "stdin", given),
-        patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1"}),
+        patch.dict(os.environ, {"COLUMNS": str(width), "NO_COLOR": "1"}),
         redirect_stdout(said),
         redirect_stderr(complained),
     ):
@@ -337,9 +337,8 @@ def test_the_demo_still_knows_at_the_end_what_was_agreed_early():
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_the_demo_fits_any_terminal_and_tells_the_same_figures_everywhere(width, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
-    shown = process("demo").stdout
+def test_the_demo_fits_any_terminal_and_tells_the_same_figures_everywhere(width):
+    shown = cli("demo", width=width).stdout
     assert max(map(len, shown.splitlines())) <= width
     told = json.loads(cli("demo", "--report", "json").stdout)
     for action in ("masked", "digested"):

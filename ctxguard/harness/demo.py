@@ -109,7 +109,8 @@ def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
     costs = [decision.tokens_before for decision in report.decisions if decision.position is not None]
     beside = report.tokens_before - sum(costs)
     first, *rest = exchanges(history)
-    left, kept = report.budget - beside - costs[0], []
+    left = report.budget - beside - costs[0]
+    kept: list[int] = []
     for exchange in reversed(rest):
         left -= sum(costs[position] for position in exchange.positions)
         if left < 0:
