@@ -279,13 +279,14 @@ class TestPersist:
 
     async def test_in_async_runs_too(self):
         model = shopper(steps=2, parallel=1, name="asearch")
-        guard = ContextGuardMiddleware(Stabilizer(800), persist=True)
+        guard = ContextGuardMiddleware(Stabilizer(500), persist=True)
         agent = create_agent(model, [asearch], middleware=[guard], checkpointer=InMemorySaver())
         config = {"configurable": {"thread_id": "t"}}
         for turn in range(4):
             result = await agent.ainvoke({"messages": [HumanMessage(f"turn {turn}")]}, config)
         assert ADAPTER.detects(result["messages"])
-        assert len(result["messages"]) < 4 * 6
+        shown = " ".join(str(message.content) for message in result["messages"])
+        assert "[digest of" in shown or "Trail of the earlier" in shown  # what is stored is what was sent
         assert LONG not in str(result["messages"])
 
     def test_only_persisting_middleware_adds_a_step_to_the_graph(self):

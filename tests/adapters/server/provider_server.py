@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +39,7 @@ class Provider:
         self.refusals = []
         self.stored = {}
         self.reasoning_of = {}
+        self.asked = {}
 
     def handle(self, path, body):
         self.bodies.append(body)
@@ -71,7 +73,7 @@ class Provider:
             waiting = [call["id"] for call in message.get("tool_calls") or ()]
         require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
         reply = {"role": "assistant", "content": "All done."}
-        if self.wants_tools([m["role"] == "tool" for m in messages]):
+        if self.wants_tools(body):
             call = {"type": "function", "function": {"name": "look_up", "arguments": '{"query": "ann"}'}}
             reply = {
                 "role": "assistant",
@@ -81,16 +83,11 @@ class Provider:
         choice = {"index": 0, "finish_reason": "stop", "message": reply}
         return {"id": "chat", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
 
-    def wants_tools(self, are_results):
-        """Call tools twice in each turn, then answer."""
-        steps, inside = 0, False
-        for is_result in reversed(are_results):
-            if is_result and not inside:
-                steps += 1
-            if not is_result and not inside and steps != 1:
-                break
-            inside = is_result
-        return not are_results[-1] or steps < 2
+    def wants_tools(self, body):
+        """Call tools twice for each question, then answer; what of it a context still shows does not matter."""
+        question = re.findall(r"Question \d+", json.dumps(body))[-1]
+        self.asked[question] = self.asked.get(question, 0) + 1
+        return self.asked[question] <= 2
 
     def ids(self, prefix, count):
         return [f"{prefix}_{len(self.bodies)}_{number}" for number in range(count)]
@@ -142,7 +139,7 @@ class Provider:
 
     def output(self, items):
         (reasoning,) = self.ids("rs", 1)
-        if self.wants_tools([item.get("type") == "function_call_output" for item in items]):
+        if self.wants_tools(items):
             made = [
                 {
                     "type": "function_call",
@@ -173,9 +170,7 @@ class Provider:
         signature = self.signature(body.get("system"), messages)
         thinking = {"type": "thinking", "thinking": "Let me think.", "signature": signature}
         last = [self.blocks(message) for message in messages]
-        if self.wants_tools(
-            [any(b["type"] == "tool_result" for b in blocks) for blocks in last if blocks[0]["type"] != "thinking"]
-        ):
+        if self.wants_tools(body):
             made = [
                 {"type": "tool_use", "id": i, "name": "look_up", "input": {"query": "ann@example.com"}}
                 for i in self.ids("toolu", 2)
