@@ -76,10 +76,10 @@ class Engine:
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
-        contexts = dict.fromkeys(one.context.pattern for one in self._matchers if one.context is not None)
+        contexts = dict.fromkeys(one.words for one in self._matchers if one.words)
         places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
         for one in self._matchers:
-            one.context_place = None if one.context is None else places[one.context.pattern]
+            one.context_place = places.get(one.words)
         words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
         self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
         self._allow = allow
@@ -117,9 +117,14 @@ class Engine:
         return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+        # rules that differ in their words alone share an expression, which is matched once
+        shared: dict[str, list[Candidate]] = {}
         for one in self._tried(opened):
-            if not one.is_number:
-                yield from one.candidates(view)
+            if one.is_number:
+                continue
+            if one.rule.pattern not in shared:
+                shared[one.rule.pattern] = list(one.candidates(view))
+            yield from (Candidate(one, start, end) for _, start, end in shared[one.rule.pattern])
         if not self._numbers:
             return
         allowed = {None, *opened}
@@ -178,7 +183,8 @@ class Matcher:
         order: its place in the set; the first of equal findings is kept.
 
     Attributes:
-        context_place: the place of its context words in the prefilter; None where it needs none.
+        words: its context words, before or behind a value; empty where it needs none.
+        context_place: the place of these words in the prefilter; None where it needs none.
 
     Raises:
         ConfigError: its validator cannot be imported.
@@ -190,7 +196,9 @@ class Matcher:
         self.rule = rule
         self.order = order
         self.is_number = is_number(rule.pattern)
-        self.context = re.compile(rule.context) if rule.context else None
+        self.words = rule.context or rule.behind
+        self._context = re.compile(rule.context) if rule.context else None
+        self._behind = re.compile(rule.behind, re.IGNORECASE) if rule.behind else None
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
         self._validate, self._arguments = _function(rule)
 
@@ -226,7 +234,9 @@ class Matcher:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
         # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
         before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-        if self.context is not None and not _says(self.context, before):
+        if self._context is not None and not _says(self._context, before):
+            return 0
+        if self._behind is not None and self._behind.match(text, end) is None:
             return 0
         if self._quiet and _says(self._silence, before):
             return 0

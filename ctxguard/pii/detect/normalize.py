@@ -29,7 +29,7 @@ _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
-_SIGNS: Final = ("\\", "%", "&", "\x1b", "+", "[")
+_SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # What stands for one character. A double backslash and `%25` are the same escape written once more, as in JSON in JSON.
 # Signs that Markdown escapes count within a word and before a number: elsewhere they belong to an expression or a path.
 # Each expression begins with the sign that it is looked for by: `re` is many times faster then.
@@ -151,8 +151,10 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
         text: the text.
         trusts: see `blank_placeholders`.
     """
-    if text.isascii() and not any(sign in text for sign in _SIGNS) and "<" not in text:
-        return (View(text),)
+    if text.isascii() and not any(sign in text for sign in _SIGNS):
+        # a plus and a bracket are common, and seldom what they are looked for
+        if ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None):
+            return (View(text),)
     blanked = blank_placeholders(text, trusts)
     unseen = "" if text.isascii() else "".join(sorted(_UNSEEN.intersection(text)))
     is_form = "%" in text and _FORM.search(text) is not None
@@ -258,7 +260,7 @@ def _folding() -> Mapping[str, str]:
 
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
     """
-    table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ")
+    table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ") | dict.fromkeys("\u2018\u2019", "'")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
         if unicodedata.decimal(chr(zero), None) == 0:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}
