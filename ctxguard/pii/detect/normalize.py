@@ -15,10 +15,10 @@ from functools import lru_cache
 from html import unescape
 from typing import Final
 
-from ctxguard.pii.placeholders import Trust, blank_placeholders
+from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders
 from ctxguard.pii.spans import Span
 
-__all__ = ["View", "view_of", "views_of"]
+__all__ = ["View", "may_spell", "spelled_placeholders", "view_of", "views_of"]
 
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
@@ -36,9 +36,9 @@ _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
-    r"|(?P<mark>(?<!\\\\)(?:/|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
+    r"|(?P<mark>(?<!\\\\)(?:[/<>]|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
     r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
-    r"|(?<=&)(?P<name>(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
+    r"|(?<=&)(?P<name>(?:amp;){0,3}(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
 )
 _PERCENT: Final = (
     r"(?<=%)(?:(?P<urls>(?:25)?[c-fC-F][0-9a-fA-F](?:%(?:25)?[89abAB][0-9a-fA-F]){1,3})"
@@ -167,6 +167,23 @@ def view_of(text: str) -> View:
     return views_of(text)[0]
 
 
+def may_spell(text: str) -> bool:
+    """Tell whether a placeholder may be spelled in a text, in whatever way."""
+    return "<" in text or not text.isascii() or any(sign in text for sign in "\\%&")
+
+
+def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
+    """Walk the pseudonyms that stand in a text as its reader sees it, and where they stand.
+
+    A page writes `&lt;EMAIL_1&gt;` and JSON `\\u003cEMAIL_1\\u003e`; a model that repeats them writes `<EMAIL_1>`.
+    """
+    if may_spell(text):
+        view = views_of(text, lambda _label, _number: False)[0]
+        for match in PSEUDONYM.finditer(view.text):
+            (span,) = view.originals([Span(*match.span(), "")])
+            yield match[0], span.start, span.end
+
+
 def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
     """Return a text as it is read, with something in place of what is not seen."""
     cuts: list[int] = []
@@ -217,7 +234,7 @@ def _meant(match: re.Match[str]) -> str:
     if kind in (None, "mark", "sign"):
         return written
     if kind == "name":
-        written = unescape(f"&{written}")
+        written = unescape(f"&{written.rpartition('amp;')[2] or written}")
     elif kind in ("xs", "urls"):
         written = bytes.fromhex(re.sub(r"\\?x|%(?:25)?", "", f"%{written}".replace("%x", "x"))).decode(
             "utf-8", "replace"
