@@ -118,6 +118,8 @@ class Draft:
     Attributes:
         artifacts: what the context holds by now.
         budget: tokens that everything sent may take, `overhead` included.
+        regained: tokens that were kept free of the budget because counts are estimates, and that a window may use once
+            the history says what the provider counted.
         counter: counts artifacts.
         history: what came in, for stages and checks that look back.
         authority: the system and task artifacts of the history, with their positions in it; None where nobody has
@@ -142,6 +144,7 @@ class Draft:
     history: tuple[Artifact, ...] = ()
     authority: tuple[tuple[int, Artifact], ...] | None = None
     overhead: int = 0
+    regained: int = 0
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
@@ -219,8 +222,8 @@ class Follower(Protocol):
     a new one gives that takes all of it at once.
     """
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in the artifacts that come next in the stage's drafts."""
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+        """Take in the artifacts that come next in the stage's drafts, of which this is the latest."""
         ...
 
     def result(self, draft: Draft) -> StageResult:
@@ -243,7 +246,7 @@ class IncrementalStage(Protocol):
 def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
     """Return what an incremental stage makes of one draft, by a follower that is thrown away."""
     follower = stage.begin(draft)
-    follower.take(draft.artifacts)
+    follower.take(draft.artifacts, draft)
     return follower.result(draft)
 
 

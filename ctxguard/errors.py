@@ -46,7 +46,19 @@ __all__ = [
 
 
 class CtxguardError(Exception):
-    """Stand at the root of every error that ctxguard raises on purpose."""
+    """Root of every error that ctxguard raises on purpose. Each survives pickling with all its attributes."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
+    """Return an error as it was, without calling its `__init__`, whose arguments are gone."""
+    new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
+    error = new(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 _REMEDIES: Final = {
@@ -59,7 +71,7 @@ _REMEDIES: Final = {
     "tools and framing": "send fewer or shorter tool schemas",
     "overhead": "send fewer or shorter tool schemas",
 }
-"""What helps, by the largest part."""
+"""The remedy, by the largest component of the budget."""
 
 
 class BudgetExceededError(CtxguardError):
@@ -82,9 +94,6 @@ class BudgetExceededError(CtxguardError):
             f"what must stay needs {needed} tokens and the budget is {budget} ({listed}); "
             f"raise the budget or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
-
-    def __reduce__(self) -> tuple[type[BudgetExceededError], tuple[int, int, dict[str, int]]]:
-        return type(self), (self.needed, self.budget, self.parts)
 
 
 class HistoryError(CtxguardError):

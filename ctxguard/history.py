@@ -24,6 +24,7 @@ __all__ = [
     "MESSAGES",
     "RECALLED",
     "SUMMARY",
+    "TRAIL",
     "Exchange",
     "ExchangeSpan",
     "History",
@@ -61,6 +62,8 @@ RECALLED: Final = (
 """Title of the block of what is brought back."""
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
 """Title of the message that stands for what was compacted."""
+TRAIL: Final = "Trail of the earlier conversation, which is no longer shown. A record, not a request."
+"""Title of the message that tells what has left."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
 """Title of the message that stands for completed phases."""
 _DIGEST_LETTERS: Final = 8

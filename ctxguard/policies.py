@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
@@ -14,13 +14,13 @@ from ctxguard.stages import (
     FillBudget,
     MaskPII,
     OrderByAuthority,
+    RecallRelevant,
     RepairExchanges,
     StableWindow,
 )
+from ctxguard.stages.stable_window import OnOverflow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
@@ -31,93 +31,129 @@ __all__ = [
     "chat_stages",
     "long_session_stages",
     "recall_stages",
+    "stabilizer_defaults",
 ]
+
+
+class WindowOptions(TypedDict, total=False):
+    """Hold the settings of the window that every policy with one takes; `StableWindow` documents them.
+
+    Attributes:
+        target: share of the room that a cut frees down to.
+        trail: share of the room that the trail may take.
+        digests: whether old outputs and arguments become digests first.
+        weights: how much exchanges weigh against leaving.
+        on_overflow: `raise` or `bound`.
+    """
+
+    target: float | None
+    trail: float | None
+    digests: bool
+    weights: Mapping[str, float] | None
+    on_overflow: OnOverflow
 
 
 def chat_stages(
     *,
-    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
-) -> list[Stage]:
-    """Return the chain for chats with few tools: outputs may take half of what the budget leaves."""
-    return agent_stages(target=target, rules=rules, masker=masker, lifetimes=lifetimes, output_share=0.5)
-
-
-def agent_stages(
-    *,
-    target: float = 0.6,
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    output_share: float = 0.25,
+    output_share: float = 0.5,
     store: Store | None = None,
+    **window: Unpack[WindowOptions],
 ) -> list[Stage]:
-    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order.
+    """Return the chain for chats with few tools: what people said stays longest, and outputs may be larger.
 
     Args:
-        target: share of the budget that a cut frees down to.
-        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-        masker: a masker of one's own (strategies, vault), in place of `rules`.
-        lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        output_share: most that one tool output may take of what the budget leaves.
-        store: where full tool outputs go.
-    """
-    prepared = _prepared(rules, masker, lifetimes, output_share, store)
-    return [*prepared, StableWindow(target=target), OrderByAuthority()]
-
-
-def recall_stages(
-    *,
-    share: float = 0.15,
-    target: float = 0.6,
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    output_share: float = 0.25,
-    store: Store | None = None,
-) -> list[Stage]:
-    """Return the agent chain that brings dropped exchanges back where they matter for the current question.
-
-    Args:
-        share: share of what the budget leaves that is kept for them.
-        target: see `agent_stages`, as all others.
-        rules: see `agent_stages`.
+        rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
         lifetimes: see `agent_stages`.
         output_share: see `agent_stages`.
         store: see `agent_stages`.
+        window: settings of the window.
     """
-    from ctxguard.stages.recall_relevant import recall_stages as fitting_stages
+    window = {"weights": {"user": 4.0, "assistant": 2.0}, **window}
+    before = _prepared(rules, masker, lifetimes, output_share, store)
+    return [*before, StableWindow(store=store, **window), OrderByAuthority()]
 
+
+def agent_stages(
+    *,
+    rules: Detector | Sequence[Detector] | None = None,
+    masker: Masker | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    output_share: float = 0.25,
+    store: Store | None = None,
+    **window: Unpack[WindowOptions],
+) -> list[Stage]:
+    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order.
+
+    Args:
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
+        masker: a masker of one's own (strategies, vault), in place of `rules`.
+        lifetimes: by kind or tool name, see `ExpireLifetimes`.
+        output_share: most that one tool output may take of the room, see `BoundToolOutput`; those of one exchange
+            together may take twice as much, and less once the history does not fit any more.
+        store: where full texts go; what is left of them names a handle.
+        window: settings of the window: `target`, `trail`, `digests`, `weights`, `on_overflow`.
+    """
     prepared = _prepared(rules, masker, lifetimes, output_share, store)
-    return [*fitting_stages(share=share, target=target, before=prepared), OrderByAuthority()]
+    return [*prepared, StableWindow(store=store, **window), OrderByAuthority()]
+
+
+def recall_stages(
+    *,
+    share: float = 0.5,
+    rules: Detector | Sequence[Detector] | None = None,
+    masker: Masker | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    output_share: float = 0.25,
+    store: Store | None = None,
+    **window: Unpack[WindowOptions],
+) -> list[Stage]:
+    """Return the agent chain that brings dropped exchanges back where they matter for the current question.
+
+    Args:
+        share: share of what system, task and pins leave of the budget that is kept for them.
+        rules: see `agent_stages`, as all others.
+        masker: see `agent_stages`.
+        lifetimes: see `agent_stages`.
+        output_share: see `agent_stages`.
+        store: see `agent_stages`.
+        window: settings of the window.
+    """
+    prepared = _prepared(rules, masker, lifetimes, output_share, store)
+    return [
+        *prepared,
+        StableWindow(store=store, reserve=share, **window),
+        RecallRelevant(share),
+        OrderByAuthority(),
+    ]
 
 
 def browser_stages(
     *,
     level: str = "medium",
-    target: float = 0.6,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
     store: Store | None = None,
+    **window: Unpack[WindowOptions],
 ) -> list[Stage]:
     """Return the agent chain for browsers: page snapshots and console messages are compressed by what they are.
 
     Args:
         level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
-        target: see `agent_stages`, as all others.
-        rules: see `agent_stages`.
+        rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
         lifetimes: see `agent_stages`.
         store: see `agent_stages`.
+        window: settings of the window.
     """
-    from ctxguard.stages.message_compressor import MessageCompressor
+    from ctxguard.content import MessageCompressor
 
     *first, bound = _prepared(rules, masker, lifetimes, 0.25, store)
-    return [*first, MessageCompressor(level), bound, StableWindow(target=target), OrderByAuthority()]
+    return [*first, MessageCompressor(level), bound, StableWindow(store=store, **window), OrderByAuthority()]
 
 
 def _prepared(
@@ -144,7 +180,7 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     from ctxguard.pii import DIGITS
 
     return [
-        RepairExchanges(),
+        RepairExchanges(keep_bare=True),
         ExpireLifetimes(),
         MaskPII(DIGITS if rules is None else rules),
         FillBudget(),
@@ -152,16 +188,23 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
     ]
 
 
-def pattern_stages(*, rules: Detector | Sequence[Detector] | None = None, verbose_output: int = 256) -> list[Stage]:
-    """Return the chain of the context stabilizer pattern: mask, drop verbose tool outputs, fill from the oldest.
+def pattern_stages(
+    *,
+    rules: Detector | Sequence[Detector] | None = None,
+    lifetimes: Mapping[str, Lifetime] | None = None,
+    verbose_output: int = 256,
+) -> list[Stage]:
+    """Return the chain of the context stabilizer pattern: expire, mask, drop verbose outputs, fill from the oldest.
 
     Args:
         rules: what counts as personal data; None means the standard set with the plain SSN shape.
-        verbose_output: tool outputs above it go, in tokens.
+        lifetimes: by kind or tool name, see `ExpireLifetimes`.
+        verbose_output: tokens above which a tool output goes.
     """
     from ctxguard.pii import SSN, STANDARD
 
     return [
+        ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
         FillBudget(order="oldest", strict=True),
@@ -178,3 +221,17 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "pattern": pattern_stages,
 }
 """The chains by name. Each takes its own settings by keyword."""
+
+
+def stabilizer_defaults(policy: str) -> dict[str, object]:
+    """Return what a policy sets for the stabilizer itself, unless the caller does.
+
+    The plain transcripts of the documents hold tool outputs without calls, and the pattern keeps the system prompt and
+    the newest message, nothing else.
+    """
+    if policy not in ("long_session", "pattern"):
+        return {}
+    from ctxguard.checks import ALL_CHECKS, CallsArePaired
+
+    checks = [CallsArePaired(allow_bare=True) if isinstance(c, CallsArePaired) else c for c in ALL_CHECKS]
+    return {"checks": checks, **({"keep_recent": 1, "keep_task": False} if policy == "pattern" else {})}

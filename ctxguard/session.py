@@ -7,8 +7,8 @@ match at the door, and nothing behind it remembers anything. What is remembered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from operator import is_
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -33,11 +33,10 @@ from ctxguard.history import AUTHORITY, is_synthetic
 if TYPE_CHECKING:
     from ctxguard.adapting.protocol import Adapter
     from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilized, Stabilizer
 
     NativeAdapter = Adapter[list[object]]
 
-__all__ = ["Context", "Run", "Runs", "Session"]
+__all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 
 _MOST_RUNS: Final = 128
 _MOST_ARTIFACTS: Final = 100_000
@@ -91,7 +90,7 @@ class _Slot:
             return self.stage(draft)
         if not is_continued or self.follower is None:
             self.follower, self.taken, self.masks = self.stage.begin(draft), 0, draft.masks
-        self.follower.take(draft.artifacts[self.taken :])
+        self.follower.take(draft.artifacts[self.taken :], draft)
         self.taken = len(draft.artifacts)
         return self.follower.result(draft)
 
@@ -304,6 +303,20 @@ def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Stabilized:
+    """Hold the result: the context and the report on how it came about."""
+
+    artifacts: list[Artifact]
+    report: Report
+
+    def _repr_html_(self) -> str:
+        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
+        return (
+            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Hold what a session would send now.
 
@@ -318,25 +331,29 @@ class Context:
     report: Report
 
 
-@dataclass(slots=True)
 class Session:
     """Stabilize one conversation that is appended to; a call costs what is new in it. Made by `Stabilizer.session`.
 
-    Attributes:
-        stabilizer: does the work.
-        adapter: reads and writes the native messages; None as long as there are none, and for artifacts.
-        tools: tool schemas that are sent along, to be counted.
-        overhead: tokens sent beside artifacts and tools.
-        window: the model's context window in tokens, where the budget is a share of it.
+    Args:
+        stages: the chain.
+        start: begins a run of a chain.
+        judge: runs the chain over what a run has taken in, and judges the result.
+        adapter: reads and writes native messages; None means the installed one that knows the first message.
     """
 
-    stabilizer: Stabilizer
-    adapter: NativeAdapter | None = None
-    tools: Sequence[Mapping[str, object]] | None = None
-    overhead: int = 0
-    window: int | None = None
-    _messages: list[object] = field(default_factory=list)
-    _run: Run | None = None
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        start: Callable[[Sequence[Stage]], Run],
+        judge: Callable[[Run], Generator[Ask, object, Stabilized]],
+        adapter: NativeAdapter | None = None,
+    ) -> None:
+        self.adapter = adapter
+        self._stages = stages
+        self._start = start
+        self._judge = judge
+        self._messages: list[object] = []
+        self._run: Run | None = None
 
     def append(self, message: object) -> None:
         """Take in the next message of the conversation.
@@ -355,9 +372,7 @@ class Session:
         new = list(messages)
         if not new:
             return
-        if self._run is None:
-            self._begin(new)
-        run = cast("Run", self._run)
+        run = self._run or self._begin(new)
         if self.adapter is None:
             run.extend(cast("list[Artifact]", new))
         elif getattr(self.adapter, "reads_one_by_one", False):
@@ -369,18 +384,16 @@ class Session:
             run.extend(read[len(run.given) :])
         self._messages += new
 
-    def _begin(self, messages: list[object]) -> None:
-        if not isinstance(messages[0], Artifact):
-            self.adapter = self.adapter or _adapter_of(messages)
-        self._run = self._new_run()
-
-    def _new_run(self) -> Run:
-        stages = None
+    def _begin(self, messages: list[object]) -> Run:
+        if messages and self.adapter is None and not isinstance(messages[0], Artifact):
+            self.adapter = _adapter_of(messages)
+        stages = self._stages
         if self.adapter is not None:
             from ctxguard.adapting.protocol import chain_for
 
-            stages = chain_for(self.adapter, self.stabilizer.stages)
-        return self.stabilizer.new_run(stages=stages, tools=self.tools, overhead=self.overhead, window=self.window)
+            stages = chain_for(self.adapter, stages)
+        self._run = self._start(stages)
+        return self._run
 
     def context(self) -> Context:
         """Return what would be sent now. What was appended stays as it was.
@@ -388,14 +401,11 @@ class Session:
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        return self._written(drive(self._flow()))
+        return self._written(drive(self._judge(self._run or self._begin([]))))
 
     async def acontext(self) -> Context:
         """Do what `context` does where summarizers or stores are async."""
-        return self._written(await adrive(self._flow()))
-
-    def _flow(self) -> Generator[Ask, object, Stabilized]:
-        return self.stabilizer.judged(self._run or self._new_run())
+        return self._written(await adrive(self._judge(self._run or self._begin([]))))
 
     def _written(self, result: Stabilized) -> Context:
         if self.adapter is None:

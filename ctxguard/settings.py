@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, CtxguardError, StoreError
 
 __all__ = ["OfOneProcess", "callables", "instance", "opened", "valid_budget", "whole_number"]
 
@@ -77,14 +80,58 @@ def instance(given: object, wanted: type[T], setting: str) -> T:
 
 
 def opened(store: T) -> T:
-    """Return a store, or None.
+    """Return a store whose failures are StoreErrors, or None.
 
     Raises:
         ConfigError: it is the path or the URL of one, which has to be opened.
     """
     if isinstance(store, str | PurePath):
         raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
-    return store
+    if store is None or isinstance(store, _Guarded) or type(store).__module__.startswith("ctxguard.stores"):
+        return store
+    return cast("T", _Guarded(store))
+
+
+class _Guarded:
+    """A store of someone else's: what its methods raise becomes a StoreError."""
+
+    def __init__(self, store: object) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        member = getattr(self._store, name)
+        return _guarded(member, f"{type(self._store).__name__}.{name}") if callable(member) else member
+
+    def __reduce__(self) -> tuple[type[_Guarded], tuple[object]]:
+        return _Guarded, (self._store,)
+
+
+def _guarded(function: Callable[..., object], name: str) -> Callable[..., object]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def asynchronous(*args: object, **kwargs: object) -> object:
+            with _failing_as(name):
+                return await function(*args, **kwargs)
+
+        return asynchronous
+
+    @functools.wraps(function)
+    def synchronous(*args: object, **kwargs: object) -> object:
+        with _failing_as(name):
+            return function(*args, **kwargs)
+
+    return synchronous
+
+
+@contextmanager
+def _failing_as(name: str) -> Iterator[None]:
+    try:
+        yield
+    except CtxguardError:
+        raise
+    except Exception as error:
+        raise StoreError(f"{name} failed: {type(error).__name__}: {error}") from error
 
 
 def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,31 +16,20 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
-from ctxguard.policies import POLICIES, agent_stages
+from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
-from ctxguard.session import Context, Run, Runs, Session
+from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.tokens.accuracy import kept_free, valid_margin
+from ctxguard.tokens.provider_counter import ProviderCounter
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check, ProviderProfile
     from ctxguard.session import NativeAdapter
+    from ctxguard.stages.stable_window import OnOverflow
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stabilized:
-    """Hold the result: the context and the report on how it came about."""
-
-    artifacts: list[Artifact]
-    report: Report
-
-    def _repr_html_(self) -> str:
-        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
-        return (
-            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
-        )
 
 
 OnFailure = Literal["report", "raise"]
@@ -56,13 +45,23 @@ class Stabilizer:
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the budget that a cut frees down to; the lower, the rarer the cuts.
+        target: share of the room that a cut frees down to; None means about 0.4, see `StableWindow`. The lower, the
+            rarer the cuts. The room is what system, task and the last user message leave of the budget. This setting
+            and the four below are those of the default chain's `StableWindow`, which documents them.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
+        digests: whether old outputs and arguments become digests before exchanges leave.
+        weights: how much exchanges weigh against leaving, by who begins them.
+        on_overflow: what happens where what must stay does not fit: `raise`, or `bound` what people said, too.
         provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
             want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
         reserve: tokens of the budget to leave for the reply.
+        margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
+            counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
+            history says what the provider counted (see `calibrate`); where no model is named it is 0, and the report
+            says that the count is no provider's. 0 keeps nothing free.
         calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
             and they were more than ours, leave that much more room from there on: at most 2.5 times, only where at
             least 500 tokens were sent, and never so that what fits is refused. Where they exceed ours by more than a
@@ -83,11 +82,16 @@ class Stabilizer:
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
         keep_task: bool = True,
-        target: float = 0.6,
+        target: float | None = None,
+        trail: float | None = None,
+        digests: bool = True,
+        weights: Mapping[str, float] | None = None,
+        on_overflow: OnOverflow = "raise",
         provider: str | None = None,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,
         reserve: int = 0,
+        margin: float | Literal["measured"] = "measured",
         calibrate: bool = True,
         on_failure: OnFailure = "report",
     ) -> None:
@@ -97,7 +101,8 @@ class Stabilizer:
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
-        wanted = callables(agent_stages(target=target) if stages is None else stages, "stages")
+        window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
+        wanted = callables(agent_stages(**window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
@@ -106,6 +111,7 @@ class Stabilizer:
         self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
         self.reserve = whole_number(reserve, "reserve", unit="tokens")
+        self.margin = valid_margin(margin)
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.counter = ArtifactCounter(find_counter(counter, model=model))
@@ -127,6 +133,7 @@ class Stabilizer:
             raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
         stages_of = POLICIES[policy]
         own = set(inspect.signature(stages_of).parameters)
+        own = own - {"window"} | WindowOptions.__annotations__.keys() if "window" in own else own
         general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
         unknown = sorted(set(settings) - own - general)
         if unknown:
@@ -134,9 +141,9 @@ class Stabilizer:
                 f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
                 setting=unknown[0],
             )
-        chain = stages_of(**{name: value for name, value in settings.items() if name in own})
+        chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
-        return cls(budget, stages=chain, **rest)  # type: ignore[arg-type]  # checked by name above
+        return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: object) -> Stabilizer:
@@ -202,9 +209,9 @@ class Stabilizer:
 
         Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
         """
-        run = self.new_run(tools=tools, overhead=overhead, window=window)
+        run = self._run(self.stages, tools, overhead, window)
         run.extend(_require_iterable(artifacts))
-        return drive(self.judged(run, dry=True), answer=refuse).report
+        return drive(self._judged(run, dry=True), answer=refuse).report
 
     def session(
         self,
@@ -222,14 +229,19 @@ class Stabilizer:
             window: the model's context window in tokens, where the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
-        return Session(self, adapter, tools, overhead, window)
+        return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
-        """Return the budget in tokens, the reserve taken off.
+        """Return the budget in tokens, the reserve and the margin taken off.
 
         Raises:
             ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
         """
+        full, kept, _ = self._share_out(window)
+        return full - kept
+
+    def _share_out(self, window: int | None) -> tuple[int, int, int]:
+        """Return the budget without the reserve, its margin, and what of that calibration gives back."""
         if isinstance(self.budget, int):
             tokens = self.budget
         elif window is None:
@@ -242,7 +254,8 @@ class Stabilizer:
             tokens = int(whole_number(window, "window", unit="tokens", least=1) * float(self.budget[:-1]) / 100)
         if tokens <= self.reserve:
             raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
-        return tokens - self.reserve
+        tokens -= self.reserve
+        return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
 
     def _flow(
         self,
@@ -252,36 +265,31 @@ class Stabilizer:
         window: int | None,
     ) -> Generator[Ask, object, Stabilized]:
         history = tuple(_require_iterable(artifacts))
+        yield from self._ask_provider((), tools)
         blank = self._blank(tools, overhead, window)
         key = (self.stages, blank)
         run = self._runs.take(history, key) or Run(self.stages, blank, key)
         run.extend(history[len(run.given) :])
-        result = yield from self.judged(run)
+        result = yield from self._judged(run)
         self._runs.keep(run)
         return replace(result, artifacts=_of_caller(result.artifacts, run, history))
 
-    def new_run(
+    def _run(
         self,
-        *,
-        stages: Sequence[Stage] | None = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        overhead: int = 0,
-        window: int | None = None,
+        stages: Sequence[Stage],
+        tools: Sequence[Mapping[str, object]] | None,
+        overhead: int,
+        window: int | None,
     ) -> Run:
-        """Return a run of a chain, for one conversation, that has taken in nothing.
-
-        Args:
-            stages: the chain; None means that of the stabilizer.
-            tools: see `stabilize`.
-            overhead: see `stabilize`.
-            window: see `stabilize`.
-        """
-        return Run(self.stages if stages is None else stages, self._blank(tools, overhead, window))
+        """Return a run of a chain, for one conversation, that has taken in nothing."""
+        return Run(stages, self._blank(tools, overhead, window))
 
     def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
+        full, kept, regained = self._share_out(window)
         return Draft(
             artifacts=(),
-            budget=self.budget_for(window),
+            budget=full - kept,
+            regained=regained,
             counter=self.counter,
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
@@ -289,9 +297,30 @@ class Stabilizer:
             calibrate=self.calibrate,
         )
 
-    def judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+    def _ask_provider(
+        self, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None
+    ) -> Generator[Ask, object, str | None]:
+        """Have the provider count what is new, where the caller chose its counter; return what the report says."""
+        counter = self.counter.counter
+        if not isinstance(counter, ProviderCounter):
+            return None
+        new = counter.unknown(history, tools)
+        if not new:
+            return None
+        try:
+            yield Ask(counter.fetch, (new,), counter.timeout)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate stands in
+            counter.give_up(new)
+            why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+            return f"{len(new)} new items were estimated: {why}"
+        return f"{len(new)} new items were counted by the provider"
+
+    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
         """Run a chain over what a run has taken in so far, and judge the result by the checks."""
+        asked = None if dry else (yield from self._ask_provider(run.history, None))
         draft, cut = yield from run.stabilized(dry=dry)
+        if asked is not None:
+            draft = replace(draft, details={**draft.details, "count_tokens": asked})
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft, tokens)

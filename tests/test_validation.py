@@ -40,8 +40,8 @@ async def of_coroutine(draft):
         (lambda: ContextManager({"strategy": "hybrid"}), "config is a ContextConfig, not dict; write ContextConfig(…)"),
         (lambda: HistoryCompactor(print), "config is a CompactionConfig, not builtin_function_or_method"),
         (
-            lambda: HistoryCompactor(summarizer="openai:gpt-4o"),
-            "not str; of a model make one by pydantic_ai_summ",
+            lambda: HistoryCompactor(summarizer=5),
+            "not int; of a model make one by pydantic_ai_summ",
         ),
         (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),
@@ -69,7 +69,7 @@ def test_an_error_about_arguments_in_the_wrong_order_quotes_no_message():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("stage", [lambda draft: None, lambda draft: list(draft.artifacts), of_coroutine])
 def test_a_stage_that_gives_no_draft_is_named(stage):
-    with pytest.raises(ConfigError, match=r"the stage .* gave .*, not a Draft"):
+    with pytest.raises(ConfigError, match=r"the stage .* returned .*, not a Draft"):
         Stabilizer(100, stages=[stage]).stabilize([Artifact("user", "hi")])
 
 

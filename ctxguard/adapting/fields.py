@@ -18,6 +18,7 @@ __all__ = [
     "get",
     "is_list",
     "is_record",
+    "member_at",
     "optional_field",
     "parse_json",
     "place_name",
@@ -48,6 +49,16 @@ def text_of(value: object, key: str) -> str | None:
     """Return a field that holds a string, or None where it holds anything else."""
     found = get(value, key)
     return found if isinstance(found, str) else None
+
+
+def member_at(value: object, path: Path) -> object:
+    """Return what stands at a place, or None where there is nothing."""
+    for key in path:
+        if isinstance(key, str):
+            value = get(value, key)
+        else:
+            value = value[key] if isinstance(value, (list, tuple)) and key < len(value) else None
+    return value
 
 
 def fields_of(value: object) -> dict[str, object]:
@@ -178,12 +189,16 @@ def arguments_as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     # compact, because stages write shortened and masked JSON compactly: what they made is then counted as it is read
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error) if not isinstance(error, RecursionError) else "nested too deep"
+        raise HistoryError(f"arguments of a call cannot be written as JSON: {reason}") from None
 
 
 def parse_json(text: object) -> object:
     """Return the value of a JSON text, or None where it is not valid JSON."""
     try:
         return json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None  # models write broken JSON; it is then counted and masked as a plain text

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from ctxguard.compaction.history import CompactionResult, HistoryCompactor
 from ctxguard.compaction.summaries import Summarizer
-from ctxguard.compaction.summarizers import langchain_summarizer, openai_summarizer, pydantic_ai_summarizer
+from ctxguard.compaction.summarizers import (
+    langchain_summarizer,
+    model_summarizer,
+    openai_summarizer,
+    pydantic_ai_summarizer,
+)
 from ctxguard.config import CompactionConfig
 
 __all__ = [
@@ -13,6 +18,7 @@ __all__ = [
     "HistoryCompactor",
     "Summarizer",
     "langchain_summarizer",
+    "model_summarizer",
     "openai_summarizer",
     "pydantic_ai_summarizer",
 ]

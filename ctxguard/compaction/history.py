@@ -19,6 +19,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compaction.plan import CompactionPlan
 from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
+from ctxguard.compaction.summarizers import model_summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
@@ -64,10 +65,13 @@ class CompactionResult(BaseModel):
 OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
 
 
-def _asked(summarizer: Summarizer | None) -> Summarizer | None:
+def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
+    if isinstance(summarizer, str):
+        return model_summarizer(summarizer)
     if summarizer is not None and not callable(summarizer):
         raise ConfigError(
-            f"summarizer is a function from a prompt to a summary, not {type(summarizer).__name__}; of a model make "
+            f"summarizer is a function from a prompt to a summary or the name of a model, not "
+            f"{type(summarizer).__name__}; of a model make "
             "one by pydantic_ai_summarizer, langchain_summarizer or openai_summarizer",
             setting="summarizer",
         )
@@ -85,7 +89,8 @@ class HistoryCompactor(OfOneProcess):
     Args:
         config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
             both shrink in proportion.
-        summarizer: takes a prompt, gives a summary; sync, or async where the call is. None means head and tail always.
+        summarizer: takes a prompt, gives a summary; sync, or async where the call is. The name of a model, such as
+            `openai:gpt-5-mini`, is asked through PydanticAI or LangChain. None means head and tail always.
         on_compaction: told of every new compaction; sync or async; what it raises is logged.
         store: where summaries are kept; None means in this process.
         instructions: what the summarizer is told.
@@ -107,7 +112,7 @@ class HistoryCompactor(OfOneProcess):
         self,
         config: CompactionConfig | None = None,
         *,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | str | None = None,
         on_compaction: OnCompaction | None = None,
         store: Store | None = None,
         instructions: str = INSTRUCTIONS,
@@ -254,7 +259,7 @@ class _Compacting:
         self._plan = plan
         self._shown: tuple[object, Artifact | None] = (None, None)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._plan.take(artifacts)
 
@@ -269,11 +274,22 @@ class _Compacting:
         if draft.dry:
             summary = yield from compactor.known_summary(keys[-1])
             return plan.result(draft, self._message(draft, summary, keys[-1], mask))
-        summary = yield from compactor.summary(plan, keys, mask)
+        summary = self._shorter(draft, (yield from compactor.summary(plan, keys, mask)), mask)
         message = self._message(draft, summary, keys[-1], mask)
         result = plan.result(draft, message, fallback=summary is None)
         yield from compactor.tell(keys[-1], _told(draft, result, message, fallback=summary is None))
         return result
+
+    def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
+        """Return a summary that is shorter than what it stands for; None stands for any other."""
+        if summary is None:
+            return None
+        count = draft.counter.text
+        tokens = count(summary)
+        if tokens < self._plan.allowance // 2 or tokens < count("\n\n".join(self._plan.pieces(mask))):
+            return summary
+        _log.warning("a summary of %d tokens is no shorter than what it stands for; head and tail are kept", tokens)
+        return None
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
         """Return the message that stands for what is gone: the same object as long as it says the same."""

@@ -8,17 +8,22 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.compaction.summaries import key_of
 from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
-from ctxguard.history import RECALLED, History, record_title
+from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
 __all__ = ["CompactionPlan"]
 
-_ALLOWANCE_SHARE: Final = 3
-_MOST_ALLOWANCE: Final = 4_000
+_SUMMARY_SHARE: Final = 3
+_LEAST_SUMMARY: Final = 400
+_MOST_SUMMARY: Final = 4_000
+"""A summary gets a third of the target, at most 4,000 tokens, or whatever more the messages that stay leave of the
+target; of a small target it gets all that the latest messages leave."""
+_LEAST_TEXT: Final = 64
+"""Tokens of text without which a summary is not worth its heading."""
 _LEAST_GAIN: Final = 10
 """A cut frees at least one part in this many of the limit, or it waits."""
 _OLDER: Final = "older than what stays verbatim"
@@ -35,6 +40,7 @@ class _State:
         fixed: tokens of what is never summarised, as far as it has come.
         authority: system and task artifacts counted in it.
         tokens: tokens of the rest from the last beginning on.
+        allowance: tokens that the summary of the last cut may take; they are counted whatever it takes.
     """
 
     seen: int = 0
@@ -42,6 +48,7 @@ class _State:
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
+    allowance: int = 0
 
     @property
     def begin(self) -> int:
@@ -65,6 +72,7 @@ class CompactionPlan:
         self._limit = min(config.max_tokens, draft.budget)
         self._target = config.target_tokens * self._limit // config.max_tokens
         self._settled = self._state = _State()
+        self._least = draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, ""))) + _LEAST_TEXT
         self._task: int | None = None
         self._keys: dict[tuple[int, int], str] = {}
 
@@ -85,7 +93,7 @@ class CompactionPlan:
     @property
     def allowance(self) -> int:
         """Tokens that the summary may take; the plan counts them whatever it takes."""
-        return min(self._target // _ALLOWANCE_SHARE, _MOST_ALLOWANCE)
+        return self._state.allowance
 
     def _taken(self, state: _State) -> _State:
         """Return the state with one more exchange in it, cut if that does not fit."""
@@ -101,7 +109,7 @@ class CompactionPlan:
             fixed=fixed + unit.tokens * stays,
             tokens=state.tokens + self._counted(number) * (not stays),
         )
-        return self._cut(state, number) if self._total(state, state.begin, state.tokens) > self._limit else state
+        return self._cut(state, number) if self._total(state) > self._limit else state
 
     def _stays(self, number: int) -> bool:
         return number == self._task or self.history.spans[number].is_pinned
@@ -118,11 +126,14 @@ class CompactionPlan:
         opener = self.history.opener(begin)
         return None if opener is None or self._stays(opener) else opener
 
-    def _total(self, state: _State, begin: int, tokens: int) -> int:
+    def _total(self, state: _State) -> int:
+        return self._staying(state, state.begin, state.tokens) + state.allowance
+
+    def _staying(self, state: _State, begin: int, tokens: int) -> int:
+        """Return the tokens of everything but the summary."""
         anchor = self._anchor(begin)
-        summary = self.allowance if begin else 0
         opening = 0 if anchor is None else self.history.spans[anchor].tokens
-        return self.draft.overhead + state.fixed + summary + tokens + opening
+        return self.draft.overhead + state.fixed + tokens + opening
 
     def _cut(self, state: _State, number: int) -> _State:
         """Move the beginning up to the target as far as the latest messages allow, if that is worth it."""
@@ -132,13 +143,16 @@ class CompactionPlan:
             return state
         end = min(number, messages[come - keep]) if keep else number
         begin, tokens = state.begin, state.tokens
-        before = self._total(state, begin, tokens)
-        while begin < end and self._total(state, begin, tokens) > self._target:
+        usual = min(max(self._target // _SUMMARY_SHARE, min(self._target, _LEAST_SUMMARY)), _MOST_SUMMARY)
+        while begin < end and self._staying(state, begin, tokens) + usual > self._target:
             tokens -= 0 if self._stays(begin) else self._counted(begin)
             begin += 1
-        if before - self._total(state, begin, tokens) < self._limit // _LEAST_GAIN:
+        staying = self._staying(state, begin, tokens)
+        allowance = max(self._target - staying, min(self._least, self._limit - staying))
+        gain = self._total(state) - staying - min(allowance, usual)
+        if begin == state.begin or allowance < self._least or gain < self._limit // _LEAST_GAIN:
             return state
-        return replace(state, begins=(*state.begins, begin), tokens=tokens)
+        return replace(state, begins=(*state.begins, begin), tokens=tokens, allowance=allowance)
 
     def _left(self, cut: int) -> list[int]:
         """Return the exchanges that left at a cut, counted from 1; what the one before kept may be of them."""

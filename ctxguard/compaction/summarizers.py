@@ -1,14 +1,16 @@
-"""Summarizers from what one has: a PydanticAI agent or model, a LangChain runnable, an OpenAI client."""
+"""Summarizers from a model name, a PydanticAI agent or model, a LangChain runnable, or an OpenAI client."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Protocol, cast
 
-from ctxguard.errors import SummarizerError
+from ctxguard.errors import ConfigError, SummarizerError
 
-__all__ = ["langchain_summarizer", "openai_summarizer", "pydantic_ai_summarizer"]
+__all__ = ["langchain_summarizer", "model_summarizer", "openai_summarizer", "pydantic_ai_summarizer"]
 
 
 class _Agent(Protocol):
@@ -17,6 +19,39 @@ class _Agent(Protocol):
 
 class _Runnable(Protocol):
     async def ainvoke(self, prompt: str, /) -> object: ...
+
+
+def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
+    """Return a summarizer of a model, through PydanticAI if it is installed, else through LangChain.
+
+    The model is set up when it is first asked, so no key is needed before.
+
+    Args:
+        name: provider and model, such as `openai:gpt-5-mini`.
+
+    Raises:
+        ConfigError: the name has no provider.
+        ImportError: neither framework is installed.
+    """
+    if not re.fullmatch(r"[\w-]+:\S+", name):
+        raise ConfigError(
+            f"a model is named provider:model, such as 'openai:gpt-5-mini', not {name!r}", setting="model"
+        )
+    framework = next((known for known in ("pydantic_ai", "langchain") if find_spec(known)), None)
+    if framework is None:
+        raise ImportError("a model name needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'")
+    made: list[Callable[[str], Awaitable[str]]] = []
+
+    async def summarize(prompt: str) -> str:
+        if not made:
+            made.append(pydantic_ai_summarizer(name) if framework == "pydantic_ai" else _langchain_model(name))
+        return await made[0](prompt)
+
+    return summarize
+
+
+def _langchain_model(name: str) -> Callable[[str], Awaitable[str]]:
+    return langchain_summarizer(import_module("langchain.chat_models").init_chat_model(name))
 
 
 def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ctxguard.artifacts import Artifact
-from ctxguard.policies import pattern_stages
 from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["stabilize_context"]
@@ -24,4 +23,4 @@ def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact
     Raises:
         BudgetExceededError: the system prompt and the newest message do not fit.
     """
-    return Stabilizer(budget, stages=pattern_stages(), keep_recent=1, keep_task=False).stabilize(history).artifacts
+    return Stabilizer.from_policy("pattern", budget=budget).stabilize(history).artifacts

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from ctxguard.errors import ConfigError, HistoryError, TokenizerError
+from ctxguard.errors import HistoryError, TokenizerError
+from ctxguard.settings import whole_number
 from ctxguard.tokens import TokenCounter, encoding_of, find_counter
 
 __all__ = ["estimate_tokens", "truncate_messages"]
@@ -29,11 +30,10 @@ def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-
         model: name of the model, to choose the vocabulary.
 
     Raises:
-        HistoryError: an item is not a dict.
+        HistoryError: `messages` is not a list of dicts.
+        ConfigError: `model` is not a string.
     """
-    for position, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise HistoryError(f"expected a dict, got {type(message).__name__}", position=position)
+    _require_messages(messages)
     counter = _counter(model)
     if counter is None:
         return sum(len(text) for message in messages for text in _texts(message)) // CHARS_PER_TOKEN
@@ -52,15 +52,29 @@ def _counter(model: str) -> TokenCounter | None:
         return None
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _texts(inner)
+def _require_messages(messages: object) -> None:
+    if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+        raise HistoryError(f"expected a list of messages, got {type(messages).__name__}")
+    for position, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise HistoryError(f"expected a dict, got {type(message).__name__}", position=position)
+
+
+def _texts(message: object) -> Iterator[str]:
+    """Yield every string in a message, however deep it is; a container inside itself is entered once."""
+    entered: list[int] = [0]
+    stack = [iter((message,))]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, Mapping | list | tuple) and id(value) not in entered:
+                stack.append(iter(value.values() if isinstance(value, Mapping) else value))
+                entered.append(id(value))
+                break
+        else:
+            stack.pop()
+            entered.pop()
 
 
 def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature
@@ -74,10 +88,11 @@ def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_syst
         preserve_system: keep the first message beside them where it is a system message.
 
     Raises:
-        ConfigError: `keep` is negative.
+        HistoryError: `messages` is not a list of dicts.
+        ConfigError: `keep` is not a whole number, 0 or more.
     """
-    if keep < 0:
-        raise ConfigError(f"keep must be 0 or more, not {keep}", setting="keep")
+    _require_messages(messages)
+    whole_number(keep, "keep", unit="messages")
     if len(messages) <= keep:
         return list(messages)
     recent = list(messages[len(messages) - keep :])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctxguard.report.printing import note, printable
+
 if TYPE_CHECKING:
     from ctxguard.files.reader import FileExtractionResult
 
@@ -69,9 +71,9 @@ def read(
         exact_totals=exact,
     )
     if as_json:
-        typer.echo(_as_json(result))
+        typer.echo(printable(_as_json(result)))
     if not result.success:
-        typer.echo(f"ctxguard: {result.error}", err=True)
+        note(result.error or "")
         raise typer.Exit(2)
     if not as_json:
         _print(result.content)
@@ -98,7 +100,7 @@ def _print(content: object) -> None:
         size = f"{content.width}x{content.height} pixels, {len(content.data)} bytes"
         typer.echo(f"{content.mime_type}, {size}")
         return
-    text = str(content).encode("utf-8", "replace").decode()
+    text = printable(str(content).encode("utf-8", "replace").decode())
     typer.echo(text, nl=not text.endswith("\n"))
 
 

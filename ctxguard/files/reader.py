@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,6 @@ from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_li
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from ctxguard.tokens import TokenCounter
@@ -102,7 +102,7 @@ def read_file(
         ConfigError: `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is unknown,
             or the configuration cannot be read.
     """
-    _require_readable(lines, rows, max_tokens)
+    _require_readable(path, lines, rows, max_tokens)
     settings = config or load_context_config()
     requested = max_tokens or settings.max_tokens_per_file
     cache = None if cache_dir is None else Path(cache_dir)
@@ -160,8 +160,10 @@ def file_limits(config: ContextConfig) -> Limits:
     )
 
 
-def _require_readable(lines: object, rows: object, max_tokens: object) -> None:
+def _require_readable(path: object, lines: object, rows: object, max_tokens: object) -> None:
     """Refuse settings that no file could be read with."""
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"path is the path of a file, not {path!r}", setting="path")
     if max_tokens is not None and not _is_number(max_tokens):
         raise ConfigError(f"max_tokens={max_tokens!r} must be a number from 1, or None", setting="max_tokens")
     for name, span in (("lines", lines), ("rows", rows)):

@@ -8,6 +8,8 @@ import functools
 import hashlib
 import inspect
 import json
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from ctxguard.content.bounding import bound, show
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import measure
 from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, StoreError
 from ctxguard.files.encodings import decode, find_encoding
 from ctxguard.settings import instance, opened
 from ctxguard.tokens import find_counter
@@ -34,6 +36,15 @@ R = TypeVar("R")
 
 NAMESPACE: Final = "tool-output"
 """Where full results stand in a store: the same place as the outputs that `BoundToolOutput` bounds."""
+_HANDLE: Final = re.compile("[a-p]{20}")
+_SUFFIXES: Final = {
+    FileType.CODE: "txt",
+    FileType.CONSOLE: "log",
+    FileType.MARKDOWN: "md",
+    FileType.SNAPSHOT: "txt",
+    FileType.TEXT: "txt",
+}
+"""Extensions of saved results; the other types are called like theirs."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
 _MEMORY: Final = 256_000_000
 _SMALL_LINES: Final = 4
@@ -49,22 +60,39 @@ class _Saves(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Save results as files of a workspace."""
+    """Save results as files of a workspace, readable by their owner alone, each with the extension of its type."""
 
     path: Path
+    file_type: FileType | None = None
 
     def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - a folder is a namespace
-        file = self.path / f"{key}.txt"
-        return file.read_bytes() if key.isalpha() and file.is_file() else None
+        """Return what was saved under a handle: no other file of the folder, and nothing that a link leads to."""
+        if not _HANDLE.fullmatch(key):
+            return None
+        try:
+            saved = (file for file in self.path.glob(f"{key}.*") if not file.is_symlink() and file.is_file())
+            data = next((file.read_bytes() for file in saved), None)
+        except OSError as error:
+            raise _failed(self.path, error) from None
+        return data if data is not None and handle_of(data) == key else None
 
     def put_new(self, namespace: str, key: str, value: bytes) -> bytes:  # noqa: ARG002 - the same
-        self.path.mkdir(parents=True, exist_ok=True)
+        suffix = _SUFFIXES.get(self.file_type or FileType.TEXT, self.file_type or "txt")
         try:
-            with (self.path / f"{key}.txt").open("xb") as out:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.path / f"{key}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as out:
                 out.write(value)
         except FileExistsError:  # the key is derived from the value: the file holds the same
-            return value
+            if not self.path.is_dir():
+                raise StoreError(f"workspace {self.path} is not a folder; name one") from None
+        except OSError as error:
+            raise _failed(self.path, error) from None
         return value
+
+
+def _failed(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"workspace {path} cannot be used: {(error.strerror or str(error)).lower()}; name another folder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +101,7 @@ class _Preview:
 
     truncation: TruncationConfig
     count: Count
-    saves: Callable[[], _Saves] | None
+    saves: Callable[[FileType], _Saves] | None
 
     def of(self, result: object) -> object:
         """Return the result itself, or its handle and a preview where it is over the threshold."""
@@ -84,10 +112,11 @@ class _Preview:
         measured = measure(text, self.truncation.threshold, self.count)
         if not measured.over:
             return result
+        detected = file_type or detect(text)
         handle = None if self.saves is None else handle_of(data)
         if handle is not None and self.saves is not None:
-            self.saves().put_new(NAMESPACE, handle, data)
-        return self._shown(text, file_type or detect(text), handle, measured.tokens)
+            self.saves(detected).put_new(NAMESPACE, handle, data)
+        return self._shown(text, detected, handle, measured.tokens)
 
     def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
         most = self.truncation.max_preview_tokens
@@ -228,9 +257,12 @@ def recall_tool(
             last_line: last line to read; leave it out to read as much as is shown at once.
             contains: read only lines that contain this text.
         """
-        data = _place(store, workspace, None).get(NAMESPACE, handle)
+        name = handle if isinstance(handle, str) else ""
+        data = _place(store, workspace, None).get(NAMESPACE, name) if _HANDLE.fullmatch(name) else None
         if data is None:
-            return f"[nothing is saved under handle {handle}]"
+            return f"[nothing is saved under handle {name if name.isalnum() and len(name) < 80 else repr(handle)[:80]}]"
+        if not (_is_line(first_line) and (last_line is None or _is_line(last_line))):
+            return "[first_line and last_line are numbers of lines, counted from 1]"
         return _slice(data, first_line, last_line, contains, max_tokens=max_tokens, count=count)
 
     return recall
@@ -268,6 +300,10 @@ def handle_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 
 
+def _is_line(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
 def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, max_tokens: int, count: Count) -> str:
     lines = _lines(decode(data, find_encoding(data)))
     numbered = list(enumerate(lines, 1))[max(0, first - 1) : last]
@@ -298,11 +334,16 @@ def _lines(text: str) -> Sequence[str]:
     return lines
 
 
-def _place(store: Store | None, workspace: Path | str | None, config: ContextConfig | None) -> _Saves:
+def _place(
+    store: Store | None,
+    workspace: Path | str | None,
+    config: ContextConfig | None,
+    file_type: FileType | None = None,
+) -> _Saves:
     if store is not None:
         return store
     if workspace is not None:
-        return _Folder(Path(workspace))
+        return _Folder(Path(workspace), file_type)
     return _shared_store((config or load_context_config()).stabilizer.store)
 
 
@@ -341,7 +382,10 @@ def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
         text = _frame_text(result, frame)
         return text, text.encode(), FileType.CSV
     if _is_data(result):
-        text = json.dumps(_plain(result), ensure_ascii=False, default=_plain, skipkeys=True)
+        try:
+            text = json.dumps(_plain(result), ensure_ascii=False, default=_plain, skipkeys=True)
+        except (TypeError, ValueError, RecursionError):  # cyclic or nested too deep: no framework can send it either
+            return None
         return text, text.encode("utf-8", "surrogatepass"), FileType.JSON
     return None
 

@@ -40,7 +40,7 @@ def check_session(
     count = ArtifactCounter(find_counter(counter, model=model))
     overhead = count.tools(session.tools) + session.overhead(count)
     draft = Draft(artifacts, budget or 0, count, history=artifacts, overhead=overhead)
-    checks: list[Check] = [CallsArePaired(), AuthorityFirst()]
+    checks: list[Check] = [CallsArePaired(allow_bare=True), AuthorityFirst()]
     if budget is not None:
         checks.append(WithinBudget())
     if provider is not None:

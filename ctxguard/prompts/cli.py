@@ -10,6 +10,7 @@ import typer
 from ctxguard.errors import CtxguardError
 from ctxguard.prompts.checking import PromptsReport, check_prompts
 from ctxguard.prompts.loading import find_prompts_dir
+from ctxguard.report.printing import note, out
 from ctxguard.tokens import find_counter
 
 __all__ = ["app"]
@@ -41,7 +42,7 @@ def check(
         counts = find_counter(counter)
         report = check_prompts(find_prompts_dir(folder), counts, entries=entry or ("*.md",))
     except CtxguardError as error:
-        typer.echo(f"ctxguard: {error}", err=True)
+        note(str(error))
         raise typer.Exit(2) from error
     _print(report, counts.name)
     raise typer.Exit(0 if report.ok else 1)
@@ -51,7 +52,7 @@ def _print(report: PromptsReport, counter: str) -> None:
     width = max((len(template.name) for template in report.templates), default=0)
     for template in report.templates:
         variables = ", ".join(template.variables) or "none"
-        typer.echo(f"{template.name:<{width}}  {template.tokens:>6} tokens  variables: {variables}")
-    typer.echo(f"{len(report.templates)} templates, tokens by {counter}; {len(report.problems)} problems")
+        out(f"{template.name:<{width}}  {template.tokens:>6} tokens  variables: {variables}")
+    out(f"{len(report.templates)} templates, tokens by {counter}; {len(report.problems)} problems")
     for problem in report.problems:
-        typer.echo(f"  {problem}")
+        out(f"  {problem}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = ["ReportFormat", "note", "out", "progress", "refuse_overwriting", "reports_as", "speak_utf8"]
+__all__ = ["ReportFormat", "note", "out", "printable", "progress", "refuse_overwriting", "reports_as", "speak_utf8"]
 
 _HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
 
@@ -27,6 +28,17 @@ class ReportFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     HTML = "html"
+
+
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal only shows: escapes and controls of direction are spelled out, as in JSON.
+
+    What is read may hold sequences that rename windows, fill the clipboard or hide lines.
+    """
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def speak_utf8() -> None:
@@ -43,7 +55,7 @@ def out(text: str, output: Path | None = None) -> None:
         ConfigError: the file cannot be written.
     """
     if output is None:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(printable(text) + "\n")
         return
     data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
     try:
@@ -67,7 +79,7 @@ def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> No
 
 def note(line: str) -> None:
     """Write a line to standard error."""
-    sys.stderr.write(f"ctxguard: {line}\n")
+    sys.stderr.write(f"ctxguard: {printable(line)}\n")
 
 
 @contextmanager

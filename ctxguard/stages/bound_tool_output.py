@@ -10,7 +10,7 @@ from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.content.views import NO_LIMITS, FileType, Limits
 from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
-from ctxguard.history import AUTHORITY, is_synthetic
+from ctxguard.history import AUTHORITY, is_synthetic, task_in
 from ctxguard.settings import opened, whole_number
 from ctxguard.stages.each import EachFollower
 
@@ -22,6 +22,10 @@ __all__ = ["BoundToolOutput", "ToolBounds", "bounded", "bounded_text", "handle_o
 
 FLOOR: Final = 64
 """Tokens that a tool output is left in any case: enough for a marker and a few lines."""
+_ROOMY: Final = 0.5
+"""Share of the budget up to which a history has room for whole outputs."""
+MOST_FLOOR: Final = 128
+"""The same where there is room: below it a view says next to nothing."""
 NAMESPACE: Final = "tool-output"
 """Where full outputs stand in a store."""
 
@@ -49,14 +53,17 @@ _ANY: Final = ToolBounds()
 class BoundToolOutput:
     """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
 
-    The limit of an output depends on itself and on what stands before it alone: `share` of the budget that system,
-    task and the pins before it leave; outputs of parallel calls share `exchange_share` of it. So an output is
-    bounded when it is first seen and never changed later.
+    The limit of an output depends on itself and on what stands before it alone: `share` of the room, which is what
+    system, task, pins and the last user message before it leave of the budget; outputs of parallel calls share
+    `exchange_share` of it. So an output is bounded when it is first seen and never changed later. Once the history does
+    not fit into the budget any more, both shares are multiplied by `pressed`: outputs that fill half of a window make
+    nearly every step cut. Half of a view is the output by its type, the other half names what that leaves out.
 
     Args:
         max_tokens: a limit that holds beside the shares; None means none.
         share: most that one output may take of what the budget leaves.
         exchange_share: most that all outputs of one exchange may take of it together.
+        pressed: factor on both where the history with the output, as the shares alone would bound it, does not fit.
         tools: settings by name of the tool: tokens, in place of the shares; the name of a truncation preset
             (`sql_query`) or a `TruncationConfig`, whose preview limits hold in place of the shares; a `FileType`, where
             looking at the output would mislead; or `ToolBounds` for all of these.
@@ -74,6 +81,7 @@ class BoundToolOutput:
         max_tokens: int | None = None,
         share: float = 0.25,
         exchange_share: float = 0.5,
+        pressed: float = 0.4,
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:
@@ -81,6 +89,7 @@ class BoundToolOutput:
         self.max_tokens = _limit(max_tokens, "max_tokens")
         self.share = _share(share, "share")
         self.exchange_share = _share(exchange_share, "exchange_share")
+        self.pressed = _share(pressed, "pressed")
         self.store = opened(store)
 
     def __call__(self, draft: Draft, /) -> StageResult:
@@ -91,17 +100,20 @@ class BoundToolOutput:
         """Return what bounds the outputs of one conversation as it grows."""
         return _Bounding(self, draft)
 
-    def limit(self, bounds: ToolBounds, room: int, allowance: float) -> int:
+    def limit(self, bounds: ToolBounds, room: int, allowance: float, *, is_pressed: bool) -> int:
         """Return the tokens that an output may take.
 
         Args:
             bounds: the settings of its tool.
-            room: tokens that system, task and pins before it leave of the budget.
+            room: tokens that system, task, pins and the last user message before it leave of the budget.
             allowance: tokens that its exchange still has for it.
+            is_pressed: whether the history does not fit any more.
         """
         if bounds.max_tokens is not None:
             return bounds.max_tokens
-        limit = max(FLOOR, int(min(self.share * room, max(allowance, 0))))
+        floor = max(FLOOR, min(MOST_FLOOR, room // 8, int(allowance)))
+        factor = self.pressed if is_pressed else 1.0
+        limit = max(floor, int(factor * min(self.share * room, max(allowance, 0))))
         return limit if self.max_tokens is None else min(limit, self.max_tokens)
 
 
@@ -109,7 +121,9 @@ class _Bounding(EachFollower):
     """Bound the tool outputs of one conversation, each when it is first seen.
 
     Attributes:
-        fixed: tokens that outputs must leave: overhead, authority and pins so far.
+        fixed: tokens that outputs must leave: overhead, authority, pins and the task so far.
+        asked: tokens of the last user message, where it is not the task.
+        total: tokens of the history so far.
         names: tools of the latest calls, by id of the call.
         waiting: how many of their results are still to come.
         remaining: tokens that these may take together.
@@ -122,6 +136,9 @@ class _Bounding(EachFollower):
         self.stage = stage
         self.draft = draft
         self.fixed = draft.overhead
+        self.asked = 0
+        self.total = draft.overhead
+        self._is_first = True
         self.names: dict[str | None, str] = {}
         self.waiting = 0
         self.remaining = 0.0
@@ -142,27 +159,51 @@ class _Bounding(EachFollower):
 
     def _bounded(self, artifact: Artifact) -> Artifact:
         """Return what becomes of the next artifact, and note what it means for those behind it."""
-        if artifact.kind is Kind.TOOL:
-            return self._bounded_output(artifact)
+        result = self._bounded_output(artifact) if artifact.kind is Kind.TOOL else self._noted(artifact)
+        self.total += self._count(result)
+        return result
+
+    def _noted(self, artifact: Artifact) -> Artifact:
         if artifact.kind in AUTHORITY or (artifact.pinned and not is_synthetic(artifact)):
             self.fixed += self.draft.counter.artifact(artifact)
+        elif artifact.kind is Kind.USER:
+            self._note_user(artifact)
         if artifact.calls:
             self.names = {call.id: call.name for call in artifact.calls}
             self.waiting = len(artifact.calls)
-            self.remaining = self.stage.exchange_share * max(self.draft.budget - self.fixed, 0)
+            self.remaining = self.stage.exchange_share * self.room
         return artifact
+
+    @property
+    def room(self) -> int:
+        """Tokens that system, task, pins and the last user message leave of the budget."""
+        return max(0, self.draft.budget - self.fixed - self.asked)
+
+    def _note_user(self, artifact: Artifact) -> None:
+        is_task = self._is_first and self.draft.keep_task and task_in([artifact], self.draft.budget, self._count)
+        self._is_first = False
+        if is_task:
+            self.fixed += self._count(artifact)
+        elif not is_synthetic(artifact):
+            self.asked = self._count(artifact)
+
+    def _count(self, artifact: Artifact) -> int:
+        return self.draft.counter.artifact(artifact)
 
     def _bounded_output(self, artifact: Artifact) -> Artifact:
         draft = self.draft
         how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
-        limit = self.stage.limit(how, draft.budget - self.fixed, self.remaining / max(self.waiting, 1))
-        tokens = draft.counter.artifact(artifact)
+        tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
+        limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
+        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
+            limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
         self.remaining -= min(tokens, limit)
         self.waiting -= 1
         if artifact.pinned or tokens <= max(limit, how.threshold):
             return artifact
         handle = handle_of(artifact.text) if self.stage.store else None
-        view = bounded(artifact, limit, draft, handle=handle, how=how)
+        is_telling = how.max_tokens is None and self.stage.max_tokens is None
+        view = bounded(artifact, limit, draft, handle=handle, how=how, is_telling=is_telling)
         if view is not artifact:
             self._reasons[id(artifact)] = f"over its limit of {limit} tokens"
             if handle is not None:
@@ -219,11 +260,25 @@ def handle_of(text: str) -> str:
 
 
 def bounded(
-    artifact: Artifact, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY
+    artifact: Artifact,
+    max_tokens: int,
+    draft: Draft,
+    *,
+    handle: str | None = None,
+    how: ToolBounds = _ANY,
+    is_telling: bool = False,
 ) -> Artifact:
     """Return an artifact that takes at most `max_tokens`, framing included, as far as its texts can give.
 
     Media and signed parts stay as they are. What is shown is masked again: a cut can bring digits together.
+
+    Args:
+        artifact: what is to be bounded.
+        max_tokens: tokens it may take.
+        draft: its counter counts, its maskers mask.
+        handle: name under which the whole can be read back.
+        how: the settings of its tool.
+        is_telling: whether half of a view names what the other half does not show.
     """
     counter = draft.counter
     claimed = counter.artifact(artifact)
@@ -233,30 +288,41 @@ def bounded(
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
         room = counter.text(artifact.content) - excess
-        return artifact.revised(content=bounded_text(artifact.content, room, draft, handle=handle, how=how))
+        return artifact.revised(
+            content=bounded_text(artifact.content, room, draft, handle=handle, how=how, is_telling=is_telling)
+        )
     parts: list[Part] = []
     for part in artifact.content:
         text = part.text
         if excess <= 0 or not text or not part.editable:
             parts.append(part)
             continue
-        shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle, how=how)
+        shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle, how=how, is_telling=is_telling)
         excess -= counter.text(text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
     return artifact.revised(content=tuple(parts))
 
 
-def bounded_text(text: str, max_tokens: int, draft: Draft, *, handle: str | None = None, how: ToolBounds = _ANY) -> str:
-    """Return a masked view of a text within `max_tokens`; an empty text where not even a marker fits."""
+def bounded_text(
+    text: str,
+    max_tokens: int,
+    draft: Draft,
+    *,
+    handle: str | None = None,
+    how: ToolBounds = _ANY,
+    is_telling: bool = False,
+) -> str:
+    """Return a masked view of a text within `max_tokens`, see `bounded`; empty where not even a marker fits."""
     if max_tokens < 1:
         return ""
     counter = draft.counter
-    view = _view(text, max_tokens, draft, handle, how)
+    make = _telling_view if is_telling else _view
+    view = make(text, max_tokens, draft, handle, how)
     for attempt in range(1, 5):
         shown = draft.mask(view)
         if counter.text(shown) <= max_tokens:
             return shown
-        view = _view(text, max(1, max_tokens - attempt * (max_tokens // 5 + 1)), draft, handle, how)
+        view = make(text, max(1, max_tokens - attempt * (max_tokens // 5 + 1)), draft, handle, how)
     return ""
 
 
@@ -266,3 +332,10 @@ def _view(text: str, max_tokens: int, draft: Draft, handle: str | None, how: Too
     count = draft.counter.counter.count
     view = bound(text, max_tokens, count=count, file_type=how.file_type, handle=handle, limits=how.limits)
     return view.content
+
+
+def _telling_view(text: str, max_tokens: int, draft: Draft, handle: str | None, how: ToolBounds) -> str:
+    from ctxguard.content.digests import telling_view
+
+    count = draft.counter.counter.count
+    return telling_view(text, max_tokens, count=count, file_type=how.file_type, handle=handle, limits=how.limits)

@@ -237,7 +237,7 @@ class _Watching:
         self.told: dict[str, None] = {}
         self._shown: tuple[str, Artifact | None] = ("", None)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._history.extend(artifacts)
         for number in range(self._seen, max(self._seen, len(self._history) - 1)):

@@ -34,7 +34,7 @@ class EachFollower:
         self.changed: list[Artifact] = []
         self._is_changed = False
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         new = list(map(self.change, artifacts))
         self._is_changed = self._is_changed or any(now is not was for now, was in zip(new, artifacts, strict=True))

@@ -86,7 +86,7 @@ class _Watching:
         self._stage = stage
         self._is_timeless = not stage.rules
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._is_timeless = self._is_timeless and not any(artifact.lifetime for artifact in artifacts)
 

@@ -95,7 +95,7 @@ class IntelligentPruner:
 
         def prune_now(draft: Draft) -> Draft:
             pruning = _Pruning(now, draft)
-            pruning.take(draft.artifacts)
+            pruning.take(draft.artifacts, draft)
             return pruning.pruned(draft, len(pruning.history))
 
         return applied(prune_now, messages)
@@ -122,7 +122,7 @@ class _Pruning:
         self._seen = 0
         self._scored: tuple[int, Scores | None] = (0, None)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self.history.extend(artifacts)
         self._runs.compare(self.history)

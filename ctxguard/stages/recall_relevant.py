@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Change, Draft, Follower, Stage, StageResult, follow
+from ctxguard.draft import Change, Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
 from ctxguard.history import (
     AUTHORITY,
@@ -23,9 +23,8 @@ from ctxguard.history import (
 )
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.lexical import Document, LexicalIndex
-from ctxguard.stages.stable_window import StableWindow
 
-__all__ = ["RecallRelevant", "recall_stages"]
+__all__ = ["RecallRelevant"]
 
 _NEIGHBOUR: Final = 0.5
 """Weight of the score of the exchange before and after."""
@@ -56,7 +55,7 @@ class RecallRelevant:
 
     name = "RecallRelevant"
 
-    def __init__(self, share: float = 0.15) -> None:
+    def __init__(self, share: float = 0.5) -> None:
         if not 0 < share < 1:
             raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
         self.share = share
@@ -78,7 +77,7 @@ class _Recalling:
         self._past = _Past()
         self._block: tuple[object, Artifact | None] = (None, None)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in nothing: what a stage left out is not in its drafts."""
 
     def result(self, draft: Draft) -> Draft:
@@ -252,19 +251,3 @@ def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
             return block
         numbers.pop()
     return None
-
-
-def recall_stages(
-    *,
-    share: float = 0.15,
-    target: float = 0.6,
-    before: Sequence[Stage] = (),
-) -> list[Stage]:
-    """Return the fitting part of a chain that recalls: the window with a reserve, then the block in it.
-
-    Args:
-        share: see `RecallRelevant`.
-        target: see `StableWindow`.
-        before: stages that come first: repair, masking, bounding.
-    """
-    return [*before, StableWindow(target=target, reserve=share), RecallRelevant(share)]

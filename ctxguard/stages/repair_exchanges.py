@@ -31,6 +31,8 @@ class RepairExchanges:
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
             are on the provider's side).
+        keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
+            have no calls to pair with.
 
     Raises:
         ConfigError: `on_broken` is none of these.
@@ -38,10 +40,11 @@ class RepairExchanges:
 
     name = "RepairExchanges"
 
-    def __init__(self, *, on_broken: OnBroken = "repair") -> None:
+    def __init__(self, *, on_broken: OnBroken = "repair", keep_bare: bool = False) -> None:
         if on_broken not in ("repair", "raise", "ignore"):
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
+        self.keep_bare = keep_bare
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
@@ -49,7 +52,7 @@ class RepairExchanges:
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what repairs one conversation as it grows."""
-        return _Repairing(self.on_broken)
+        return _Repairing(self.on_broken, keep_bare=self.keep_bare)
 
 
 class _Repairing:
@@ -58,13 +61,14 @@ class _Repairing:
     Everything before the last artifact that is not a result is settled, unless a result comes late for a call in it.
     """
 
-    def __init__(self, on_broken: OnBroken) -> None:
+    def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
         self._on_broken = on_broken
         self._artifacts: list[Artifact] = []
-        self._settled = _Settled()
+        self._nothing = _Settled(keep_bare=keep_bare)
+        self._settled = self._nothing
         self._copies: Copies = {}
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._artifacts += artifacts
 
@@ -77,7 +81,7 @@ class _Repairing:
         if self._on_broken == "ignore":
             return draft
         if self._on_broken == "raise":
-            _refuse_broken(draft.artifacts)
+            _refuse_broken(draft.artifacts, keep_bare=self._nothing.keep_bare)
             return draft
         ended = self._ended()
         if ended is None or ended.mended is None:
@@ -88,20 +92,20 @@ class _Repairing:
         """Return the whole history repaired; None where nothing was broken."""
         artifacts = self._artifacts
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
-        before = self._settled if self._settled.length <= last else _Settled()
+        before = self._settled if self._settled.length <= last else self._nothing
         settled = before.followed(artifacts[:last], self._copies)
         if settled is None:  # a result came late: what it answers was thought to be settled
-            settled = _Settled().followed(artifacts[:last], self._copies)
+            settled = self._nothing.followed(artifacts[:last], self._copies)
         ended = settled and settled.followed(artifacts, self._copies, is_end=True)
         if settled is not None and ended is not None:
             self._settled = settled
             return None if ended.mended is None else ended
-        everything = _Repair(artifacts, pair(artifacts), self._copies)
+        everything = _Repair(artifacts, pair(artifacts), self._copies, keep_bare=self._nothing.keep_bare)
         return _Settled(len(artifacts), tuple(everything.mend()), everything.reasons)
 
 
-def _refuse_broken(artifacts: Sequence[Artifact]) -> None:
-    repair = _Repair(artifacts, pair(artifacts), {})
+def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
+    repair = _Repair(artifacts, pair(artifacts), {}, keep_bare=keep_bare)
     faults = tuple(repair.findings())
     if faults:
         raise PairingError(faults)
@@ -116,12 +120,14 @@ class _Settled:
         mended: those that it became; None where nothing in it was broken, so that it is as it was.
         reasons: why, by `id()`.
         pairing: what of it is still unanswered, and where its last turn began.
+        keep_bare: as for `RepairExchanges`.
     """
 
     length: int = 0
     mended: tuple[Artifact, ...] | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)
     pairing: Pairing = field(default_factory=Pairing)
+    keep_bare: bool = False
 
     def followed(self, artifacts: Sequence[Artifact], copies: Copies, *, is_end: bool = False) -> _Settled | None:
         """Return what the beginning and what follows it become; None where that may change the beginning.
@@ -133,17 +139,18 @@ class _Settled:
         """
         if self._is_sound(artifacts, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length :])
-            return _Settled(len(artifacts), mended, self.reasons, self._turned(artifacts))
+            return replace(self, length=len(artifacts), mended=mended, pairing=self._turned(artifacts))
         begin = self.length
         found = pair(artifacts, begin, earlier=self.pairing)
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
         if begin and any(artifacts[p].answers is not None for p in found.orphans):
             return None  # it may be a second result
-        repair = _Repair(artifacts, found, copies, begin, is_end=is_end)
+        repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
-        return _Settled(len(artifacts), mended, {**self.reasons, **repair.reasons}, pairing)
+        reasons = {**self.reasons, **repair.reasons}
+        return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], *, is_end: bool) -> bool:
         """Tell, conservatively and at a glance, that what follows is in order and belongs to nothing before it."""
@@ -166,13 +173,22 @@ class _Repair:
         copies: changed copies made so far: the same object in each call, so that later stages know it again.
         begin: the position.
         is_end: whether the history ends there, so that its last exchange may stay open.
+        keep_bare: as for `RepairExchanges`.
     """
 
     def __init__(
-        self, artifacts: Sequence[Artifact], found: Pairing, copies: Copies, begin: int = 0, *, is_end: bool = True
+        self,
+        artifacts: Sequence[Artifact],
+        found: Pairing,
+        copies: Copies,
+        begin: int = 0,
+        *,
+        is_end: bool = True,
+        keep_bare: bool = False,
     ) -> None:
         self.artifacts = artifacts
         self.found = found
+        self.orphans = [p for p in found.orphans if not (keep_bare and _is_bare(artifacts[p]))]
         self.copies = copies
         self.begin = begin
         self.results: dict[int, list[int]] = {}
@@ -207,14 +223,14 @@ class _Repair:
 
     def findings(self) -> list[str]:
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
-        lines += [f"result @ artifacts[{p}] answers no call" for p in self.found.orphans]
+        lines += [f"result @ artifacts[{p}] answers no call" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
         lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
         lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
         return lines
 
     def mend(self) -> list[Artifact]:
-        gone = dict.fromkeys(self.found.orphans, "answers no call")
+        gone = dict.fromkeys(self.orphans, "answers no call")
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
@@ -273,6 +289,12 @@ class _Repair:
         if known is None:
             known = self.copies[id(artifact), what] = make()
         return known
+
+
+def _is_bare(result: Artifact) -> bool:
+    """Tell a tool output of a plain transcript from a provider's message that lacks its id."""
+    source = result.source
+    return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall) -> Artifact:

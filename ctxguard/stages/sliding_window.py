@@ -14,8 +14,8 @@ from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
+from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.selection import check_every, selected, task_of
-from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
     "DEFAULT_RULES",
@@ -44,48 +44,14 @@ class PreservationRule:
     keeps: Callable[[Artifact, int], bool]
 
 
-_AT_LINE_START: Final = re.compile(
-    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]]|Traceback \(most recent call last\)"
-    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
-    re.MULTILINE | re.IGNORECASE,
+_SAVED_SCREENSHOT: Final = re.compile(
+    r"screen[ _-]?shot[^\n]{0,120}?[\w/\\.-]\.(?:png|jpe?g|webp)\b|\.(?:png|jpe?g|webp)\b[^\n]{0,120}?screen[ _-]?shot",
+    re.IGNORECASE,
 )
-_SIGNS: Final = (
-    (
-        ("error", "fatal", "critical", "exception", "panic", "traceback", "err!", "e   "),
-        lambda text: _AT_LINE_START.search(f"\n{text}"),
-    ),
-    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
-    (
-        ('"error"', '"exception"'),
-        re.compile(r"\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|\[\]|\{\}|0\b)\S", re.IGNORECASE).search,
-    ),
-    (('"is_error"', '"iserror"'), re.compile(r"\"(?:is_error|isError)\"\s*:\s*true", re.IGNORECASE).search),
-    (
-        ("exit", "returncode"),
-        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
-    ),
-    (
-        ("http/", "status ", "status:", "status="),
-        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
-    ),
-)
-"""How errors show, each with words without which it need not be looked for: most texts hold none of them."""
-_KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
-_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
-
-
-def reports_error(artifact: Artifact) -> bool:
-    """Tell whether an artifact reports an error: by its shape (a traceback, a level, a status), not by the word."""
-    return artifact.kind in _SPOKEN and _remembered(_KNOWN, artifact.text, _holds_error)
 
 
 def _reports_error(artifact: Artifact, _number: int) -> bool:
     return reports_error(artifact)
-
-
-def _holds_error(text: str) -> bool:
-    folded = _folded(text)
-    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 @lru_cache(maxsize=2)
@@ -94,44 +60,33 @@ def _folded(text: str) -> str:
     return text.casefold()
 
 
-def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool]) -> bool:
-    verdict = known.get(text)
-    if verdict is None:
-        verdict = judge(text)
-        known.put(text, verdict)
-    return verdict
-
-
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
     """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
     return _Mentions(phrases)
 
 
 class _Mentions:
-    """Look for phrases. Copies and pickles start with nothing remembered."""
+    """Look for phrases."""
 
     def __init__(self, phrases: tuple[str, ...]) -> None:
-        self.phrases = phrases
-        self._folded = [phrase.casefold() for phrase in phrases]
-        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._folded)) + r")(?!\w)")
-        self._known: TextCache[bool] = TextCache(4_000_000)
+        self._phrases = [phrase.casefold() for phrase in phrases]
+        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
 
     def __call__(self, artifact: Artifact, _number: int) -> bool:
-        return _remembered(self._known, artifact.text, self._judge)
-
-    def __reduce__(self) -> tuple[type[_Mentions], tuple[tuple[str, ...]]]:
-        return _Mentions, (self.phrases,)
-
-    def _judge(self, text: str) -> bool:
-        return any(phrase in _folded(text) for phrase in self._folded) and bool(self._pattern.search(_folded(text)))
+        text = _folded(artifact.text)
+        return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
 
 
 def _is_first_instruction(artifact: Artifact, number: int) -> bool:
     return number == 0 and artifact.kind is Kind.USER
 
 
-def _holds_image(artifact: Artifact, _number: int) -> bool:
-    return not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content)
+def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
+    """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
+        return True
+    text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
+    return _SAVED_SCREENSHOT.search(text) is not None
 
 
 def _is_record(artifact: Artifact, _number: int) -> bool:
@@ -141,7 +96,7 @@ def _is_record(artifact: Artifact, _number: int) -> bool:
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
 ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
-SCREENSHOTS: Final = PreservationRule("screenshots", _holds_image)
+SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
 """Summaries and checkpoints: what they stand for is nowhere else."""
 DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
@@ -230,7 +185,7 @@ class _Sliding:
         self._ends: list[int] = []
         self._edge = _Edge()
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         history = self._history
         history.extend(artifacts)

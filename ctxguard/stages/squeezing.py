@@ -1,16 +1,128 @@
-"""Make what must stay smaller: texts first, then the arguments of calls that have their results."""
+"""Squeeze a window: make what must stay smaller, text by text, where it does not fit as it is."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
+from ctxguard.history import RECALLED, record_title
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
+from ctxguard.stages.window_state import Ledger, WindowState
 
-__all__ = ["is_json_object", "squeezed_to", "water_level"]
+__all__ = ["Squeezer", "is_json_object", "squeezed_to", "water_level"]
+
+_FLOORS: Final = (64, 24, 8)
+"""Tokens that texts are squeezed down to, step by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezer:
+    """Make texts smaller: tool outputs first, then what the model said, then what people said, the last never.
+
+    Attributes:
+        ledger: what the exchanges cost.
+        bounds_people: whether the task and the last user message may be bounded where nothing else helps.
+    """
+
+    ledger: Ledger
+    bounds_people: bool = False
+
+    def squeezed(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with texts made smaller until it fits or nothing is left to give.
+
+        Args:
+            state: a window that is larger than its limit.
+            number: the exchange at which is cut.
+        """
+        ledger, history = self.ledger, self.ledger.history
+        kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n)]
+        last = history.last_asked(number + 1)
+        last_user = None if last is None else history.start(last)
+        kinds = {p: history.artifacts[p].kind for p in kept}
+        tools = [p for p in kept if kinds[p] is Kind.TOOL]
+        spoken = [p for p in kept if kinds[p] is Kind.ASSISTANT]
+        asked = [p for p in kept if kinds[p] is Kind.USER and p != last_user]
+        state = self._shrunk(state, tools, _FLOORS[:2])
+        state = self._without_note(state)
+        state = self._without(state, self._records(state, number))
+        state = self._without(state, self._openers(state, number, only_media=True))
+        for group in (spoken, asked, tools):
+            state = self._shrunk(state, group, _FLOORS)
+        state = self._without(state, self._openers(state, number, only_media=False))
+        if not self.bounds_people:
+            return state
+        people = [p for p in (last_user, None if ledger.task is None else history.start(ledger.task)) if p is not None]
+        return self._shrunk(state, list(dict.fromkeys(people)), _FLOORS)
+
+    def _without_note(self, state: WindowState) -> WindowState:
+        if state.note is None or state.total <= self.ledger.limit(state):
+            return state
+        tokens = state.tokens - self.ledger.draft.counter.artifact(state.note)
+        return replace(state, note=None, tokens=tokens)
+
+    def _without(self, state: WindowState, numbers: Iterable[int]) -> WindowState:
+        """Return the state without exchanges that may leave where nothing else helps."""
+        for number in numbers:
+            if state.total > self.ledger.limit(state):
+                state = self.ledger.with_kept(state, (n for n in state.kept if n != number))
+        return state
+
+    def _records(self, state: WindowState, number: int) -> list[int]:
+        history = self.ledger.history
+        stay = (number, history.last_user(number + 1))
+        may_leave = (n for n in state.kept if n not in stay and not self.ledger.stays(n))
+        return [n for n in may_leave if record_title(history.members(n)[0]) not in (None, RECALLED)]
+
+    def _openers(self, state: WindowState, number: int, *, only_media: bool) -> list[int]:
+        """Return the message that opened the turn of what is kept, where the task starts the context without it."""
+        history, ledger = self.ledger.history, self.ledger
+        first = next((n for n in state.kept if not ledger.stays(n)), number)
+        if not history.spans[first].is_asked or first == history.last_asked(number + 1) or ledger.task is None:
+            return []
+        if first in history.latest_messages(ledger.draft.keep_recent, number + 1):
+            return []
+        return [] if only_media and not _holds_media(history.members(first)[0]) else [first]
+
+    def _shrunk(self, state: WindowState, positions: list[int], floors: Iterable[int]) -> WindowState:
+        for floor in floors:
+            excess = state.total - self.ledger.limit(state)
+            if excess > 0:
+                state = self._capped(state, positions, excess, floor)
+        return state
+
+    def _capped(self, state: WindowState, positions: list[int], excess: int, floor: int) -> WindowState:
+        """Return the state with texts cut to one size, so that they take `excess` tokens less if they can."""
+        draft, history = self.ledger.draft, self.ledger.history
+        count = draft.counter.artifact
+        now = {p: state.shortened.get(p, history.artifacts[p]) for p in positions if not history.artifacts[p].pinned}
+        sizes = {p: count(artifact) for p, artifact in now.items()}
+        cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
+        shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
+        for position, size in sizes.items():
+            if size > cap:
+                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position))
+                saved[position] = max(0, size - count(smaller))
+                if saved[position]:
+                    shortened[position] = smaller
+        task = None if self.ledger.task is None else history.start(self.ledger.task)
+        fixed = saved.pop(task, 0) if task is not None else 0
+        tokens = state.tokens - sum(saved.values())
+        return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
+
+    def _is_open(self, position: int) -> bool:
+        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
+        artifacts = self.ledger.history.artifacts
+        calls = artifacts[position].calls
+        following = artifacts[position + 1 : position + 1 + len(calls)]
+        return bool(calls) and sum(a.kind is Kind.TOOL for a in following) < len(calls)
+
+
+def _holds_media(artifact: Artifact) -> bool:
+    return not isinstance(artifact.content, str) and any(part.tokens is not None for part in artifact.content)
 
 
 def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
@@ -52,5 +164,5 @@ def is_json_object(text: str) -> bool:
     """Tell whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deep to be one that a tool takes
         return False

@@ -1,58 +1,88 @@
 """Fit a history into the budget so that prompts keep their prefix: cut rarely, cut deep, stay there.
 
-The window takes the exchanges in one by one. When one more does not fit, exchanges leave until only `target` of the
-budget is taken, and it stays so until the budget is hit again. It looks at nothing but the history, so every call
-repeats the decisions of the calls before it, and prompts only grow between two cuts.
+The window takes the exchanges in one by one. When one more does not fit, it is cut, graded (see `cutting`), until only
+`target` of the room is taken, and it stays so until the budget is hit again. It looks at nothing but the history, so
+every call repeats the decisions of the calls before it, and prompts only grow between two cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal
 
-from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, LeftOut, StageResult, follow
+from ctxguard.artifacts import Artifact
+from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
 from ctxguard.errors import BudgetExceededError, ConfigError
-from ctxguard.history import AUTHORITY, RECALLED, History, record_title
-from ctxguard.stages.calibration import Calibration
-from ctxguard.stages.squeezing import squeezed_to, water_level
+from ctxguard.history import AUTHORITY, History
+from ctxguard.settings import opened
+from ctxguard.stages.bound_tool_output import NAMESPACE
+from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
+from ctxguard.stages.squeezing import Squeezer
+from ctxguard.stages.window_state import Ledger, WindowState
 
-__all__ = ["StableWindow"]
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
 
-_FLOORS: Final = (64, 24, 8)
-"""Tokens that texts are squeezed down to, step by step, where what must stay does not fit."""
-_RECORD_SHARE: Final = 4
-"""A record is kept unless it takes more than a quarter of the budget."""
+__all__ = ["OnOverflow", "StableWindow"]
+
+OnOverflow = Literal["raise", "bound"]
+_BOUNDED: Final = "BoundToolOutput"
+"""The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
 
 class StableWindow:
-    """Drop the oldest exchanges when the budget is hit, down to `target`, and stay there until the next hit.
+    """Cut when the budget is hit, down to `target`, and stay there until the next hit.
 
-    System, task, pins, the user message that opened the turn, the latest messages and the last exchange stay. Where
-    these alone exceed the budget, their tool outputs are squeezed, then arguments and texts, the last user message
-    never. Where there is room the newest record (summary, checkpoint) of at most a quarter of the budget stays, too.
+    A cut frees in this order and stops as soon as it has freed enough: old tool outputs become digests, then the large
+    arguments of old calls, then whole exchanges leave, the least useful for their tokens first: those that are old and
+    large, tool steps before what people said. What has left stands on the trail: one message behind the task, a line
+    for each step, the newest in most detail, in at most `trail` of the room. The room is what system, task, pins and
+    the last user message leave of the budget. These stay as they are, and so do the last exchange, the `keep_recent`
+    latest messages, and the newest record (summary, checkpoint) of at most a quarter of the budget. Where they alone
+    exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the budget that a cut frees down to, above 0 and at most 1.
+        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
+            that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
+        trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None means
+            0.6 of that.
+        digests: whether outputs and arguments become digests before exchanges leave.
+        weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
+            that call tools. None means 2, 1 and 1.
         reserve: share of what system, task and pins leave of the budget that is kept free for what a later stage
             brings back (`RecallRelevant`), from the first cut on.
+        on_overflow: what happens where what must stay does not fit once outputs, arguments and older texts are
+            squeezed: `raise`, or `bound` the last user message and the task, too.
+        store: where full texts go; digests and trail then name a handle. None keeps none.
 
     Raises:
-        ConfigError: `target` or `reserve` is out of range.
+        ConfigError: a setting is out of range.
         BudgetExceededError: (when called) what must stay does not fit even so.
     """
 
     name = "StableWindow"
 
-    def __init__(self, *, target: float = 0.6, reserve: float = 0.0) -> None:
-        if not 0 < target <= 1:
-            raise ConfigError(f"target is a share of the budget above 0 and at most 1, not {target}", setting="target")
-        if not 0 <= reserve < 1:
-            raise ConfigError(f"reserve is a share of at least 0 and below 1, not {reserve}", setting="reserve")
-        self.target = target
-        self.reserve = reserve
+    def __init__(
+        self,
+        *,
+        target: float | None = None,
+        trail: float | None = None,
+        digests: bool = True,
+        weights: Mapping[str, float] | None = None,
+        reserve: float = 0.0,
+        on_overflow: OnOverflow = "raise",
+        store: Store | None = None,
+    ) -> None:
+        self.target = None if target is None else _share(target, "target", "above 0 and at most 1", above=0.0)
+        self.trail = None if trail is None else _share(trail, "trail", "from 0 to below 1", least=0.0, below=1.0)
+        self.reserve = _share(reserve, "reserve", "of at least 0 and below 1", least=0.0, below=1.0)
+        if on_overflow not in ("raise", "bound"):
+            raise ConfigError(f"on_overflow is 'raise' or 'bound', not {on_overflow!r}", setting="on_overflow")
+        self.digests = bool(digests)
+        self.weights = _weights(weights)
+        self.on_overflow: OnOverflow = on_overflow
+        self.store = opened(store)
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
@@ -60,109 +90,79 @@ class StableWindow:
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return the window of one conversation."""
-        return _Window(draft, self.target, self.reserve)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Hold a window after so many exchanges.
-
-    Attributes:
-        seen: exchanges that were taken in.
-        kept: numbers of those that stayed at the last cut; all later ones stay.
-        shortened: artifacts that were made smaller, by their position.
-        cut_at: number of the exchange that hit the budget last; None before the first cut.
-        fixed: tokens of what never leaves: overhead, system, task and pins so far.
-        authority: system and task artifacts counted in it.
-        tokens: tokens of all else that has not left.
-        calibration: what the counts that the provider reported say about ours.
-        at_turn: what had stayed when the last user message came, up to which exchange, and the tokens kept free for
-            what is brought back; later cuts do not change it.
-    """
-
-    seen: int = 0
-    kept: tuple[int, ...] = ()
-    shortened: Mapping[int, Artifact] = field(default_factory=dict)
-    cut_at: int | None = None
-    fixed: int = 0
-    authority: int = 0
-    tokens: int = 0
-    calibration: Calibration = field(default_factory=Calibration)
-    at_turn: tuple[tuple[int, ...], int, int] = ((), 0, 0)
-
-    @property
-    def judged(self) -> int:
-        """Exchanges that the last cut decided on."""
-        return 0 if self.cut_at is None else self.cut_at + 1
-
-    def numbers(self) -> Iterator[int]:
-        """Walk the exchanges that have not left, in order."""
-        return chain(self.kept, range(self.judged, self.seen))
+        return _Window(self, draft)
 
 
 class _Window:
     """Follow one conversation. The last exchange may still grow, so it is taken in anew by each call."""
 
-    def __init__(self, draft: Draft, target: float, reserve: float) -> None:
-        self.draft = draft
-        self.target = target
-        self.reserve = reserve
-        self.history = History(draft.counter.artifact)
-        self._state = _State(fixed=draft.overhead)
-        self._task: int | None = None
+    def __init__(self, stage: StableWindow, draft: Draft) -> None:
+        self._stage = stage
+        self._history = History(draft.counter.artifact)
+        self._ledger = Ledger(draft, self._history, stage.reserve)
+        settings = WindowSettings(stage.target, stage.trail, stage.digests, stage.weights, stage.store is not None)
+        self._whole: list[Artifact] = []
+        self._cutter = Cutter(self._ledger, settings, self._whole)
+        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound")
+        self._state = WindowState(fixed=draft.overhead)
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in what comes next."""
-        self.history.extend(artifacts)
-        if self._task is None and self.draft.keep_task:
-            self._task = self.history.task(self.draft.budget)
-        while self._state.seen < len(self.history) - 1:
+        begin = len(self._history.artifacts)
+        change = next((c for c in reversed(draft.changes) if c.stage == _BOUNDED), None)
+        is_in_step = change is not None and len(change.before) == len(draft.artifacts)
+        self._whole += change.before[begin:] if change is not None and is_in_step else artifacts
+        self._history.extend(artifacts)
+        if self._ledger.task is None and draft.keep_task:
+            self._ledger.task = self._history.task(draft.budget)
+        while self._state.seen < len(self._history) - 1:
             self._state = self._taken(self._state)
 
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft that the window leaves.
+    def result(self, draft: Draft) -> StageResult:
+        """Return the draft that the window leaves, or a generator that stores what it shortened.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        self.draft = draft
         state = self._ended()
-        total = self._total(state)
-        if total > draft.budget:
-            raise self._exceeded(state)
-        return self._drafted(draft, state)
+        if state.total > self._ledger.whole_budget(state):
+            raise self._exceeded(draft, state)
+        result = self._drafted(draft, state)
+        store = self._stage.store
+        return result if store is None or draft.dry or not self._cutter.handles else self._stored(result, store)
 
-    def _ended(self) -> _State:
+    def _stored(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+        handles = self._cutter.handles
+        for handle in list(handles):
+            yield Ask(store.put_new, (NAMESPACE, handle, handles[handle].encode("utf-8", "surrogatepass")))
+            del handles[handle]
+        return result
+
+    def _ended(self) -> WindowState:
         """Return the state with everything in it, the last exchange and what has authority behind it."""
-        state = self._taken(self._state) if len(self.history) else self._state
-        state = self._with_authority(state, len(self.history.artifacts))
-        if self._total(state) > self._limit(state) and len(self.history):
-            state = self._cut(state, len(self.history) - 1)
+        state = self._taken(self._state) if len(self._history) else self._state
+        state = self._with_authority(state, len(self._history.artifacts))
+        if state.total > self._ledger.limit(state) and len(self._history):
+            state = self._cut(state, len(self._history) - 1)
         return state
 
-    # -- one exchange after the other
-
-    def _taken(self, state: _State) -> _State:
+    def _taken(self, state: WindowState) -> WindowState:
         """Return the state with one more exchange, cut if that does not fit."""
-        number, span = state.seen, self.history.spans[state.seen]
+        number, span = state.seen, self._history.spans[state.seen]
         state = self._with_authority(state, span.start)
         state = self._calibrated(state, span.start)
-        stays = self._stays(number)
-        state = replace(
-            state,
-            seen=number + 1,
-            fixed=state.fixed + span.tokens * stays,
-            tokens=state.tokens + span.tokens * (not stays),
-        )
-        if self._total(state) > self._limit(state):
+        stays = self._ledger.stays(number)
+        fixed, tokens = (span.tokens, 0) if stays else (0, span.tokens)
+        state = replace(state, seen=number + 1, fixed=state.fixed + fixed, tokens=state.tokens + tokens)
+        if state.total > self._ledger.limit(state):
             state = self._cut(state, number)
         if span.is_asked:
-            state = replace(state, at_turn=(state.kept, state.judged, self._reserved(state)))
+            state = replace(state, at_turn=(state.kept, state.judged, self._ledger.reserved(state)))
         return state
 
-    def _with_authority(self, state: _State, position: int) -> _State:
+    def _with_authority(self, state: WindowState, position: int) -> WindowState:
         """Return the state with the system and task artifacts that stand before a position counted."""
-        history, counted = self.history, state.authority
+        history, counted = self._history, state.authority
         while counted < len(history.authority) and history.authority[counted] < position:
             counted += 1
         if counted == state.authority:
@@ -170,224 +170,103 @@ class _Window:
         tokens = sum(history.costs[p] for p in history.authority[state.authority : counted])
         return replace(state, authority=counted, fixed=state.fixed + tokens)
 
-    def _calibrated(self, state: _State, position: int) -> _State:
-        reported = self.history.artifacts[position].reported
-        if reported is None or not self.draft.calibrate:
+    def _calibrated(self, state: WindowState, position: int) -> WindowState:
+        reported, draft = self._history.artifacts[position].reported, self._ledger.draft
+        if reported is None or not draft.calibrate:
             return state
-        calibration = state.calibration.compared(reported, self._total(state), self.draft.budget)
-        return replace(state, calibration=calibration)
+        return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 
-    def _stays(self, number: int) -> bool:
-        return number == self._task or self.history.spans[number].is_pinned
-
-    def _total(self, state: _State) -> int:
-        return state.fixed + state.tokens
-
-    def _budget(self, state: _State) -> int:
-        """Return the budget in our tokens: fewer of them where the provider counts more."""
-        return int(self.draft.budget / state.calibration.correction)
-
-    def _reserved(self, state: _State) -> int:
-        """Return the tokens kept free for what is brought back; a function of what came before alone."""
-        return int(self.reserve * max(0, self._budget(state) - state.fixed))
-
-    def _limit(self, state: _State) -> int:
-        """Return the tokens that may be taken: all of the budget until there is something to bring back."""
-        return self._budget(state) - (0 if state.cut_at is None else self._reserved(state))
-
-    # -- a cut
-
-    def _cut(self, state: _State, number: int) -> _State:
-        """Let exchanges leave down to the goal, as far as what must stay allows; squeeze where that is not enough."""
-        goal = int(self.target * (self._budget(state) - self._reserved(state)))
-        there = dict.fromkeys(state.numbers())
-        tokens = state.tokens
-        for leaving in self._leaving(list(there), number):
-            if state.fixed + tokens <= goal and not self._starts_badly(there):
-                break
-            del there[leaving]
-            tokens -= self._tokens(state, leaving)
-        state = replace(
-            state,
-            kept=tuple(there),
-            shortened=self._still_there(state.shortened, there),
-            tokens=tokens,
-            cut_at=number,
-            calibration=state.calibration.after_cut(),
-        )
-        return self._squeezed(state, number) if self._total(state) > self._limit(state) else state
-
-    def _leaving(self, there: Sequence[int], number: int) -> Iterator[int]:
-        """Walk the exchanges that may leave, the oldest first; a user message behind the other exchanges of its turn.
-
-        So the context begins with a user message also where a cut falls inside a turn.
-        """
-        history, keep = self.history, self.draft.keep_recent
-        if len(history.latest_messages(keep, number + 1)) < keep:
-            return  # everything so far counts as recent
-        stay = {*history.must_stay(keep, self._task, number + 1), self._newest_record(there, number)}
-        opener: int | None = None
-        for other in there:
-            if history.spans[other].is_asked:
-                if opener is not None:
-                    yield opener
-                opener = None if other in stay else other
-            elif other not in stay:
-                yield other
-            elif not self._stays(other) and not history.spans[other].has_user_role:
-                opener = None  # it opened the turn of what has to stay
-
-    def _still_there(self, shortened: Mapping[int, Artifact], there: Iterable[int]) -> dict[int, Artifact]:
-        spans = self.history.spans
-        positions = {p for n in there for p in range(spans[n].start, spans[n].end)} if shortened else ()
-        return {position: artifact for position, artifact in shortened.items() if position in positions}
-
-    def _newest_record(self, there: Sequence[int], number: int) -> int | None:
-        """Return the newest summary or checkpoint before an exchange: what it stands for is nowhere else."""
-        for other in reversed(there):
-            span = self.history.spans[other]
-            if other < number and self._is_record(other) and span.tokens * _RECORD_SHARE <= self.draft.budget:
-                return other
-        return None
-
-    def _is_record(self, number: int) -> bool:
-        span = self.history.spans[number]
-        if span.is_asked or not span.has_user_role:
-            return False
-        return record_title(self.history.artifacts[span.start]) != RECALLED
-
-    def _starts_badly(self, there: Iterable[int]) -> bool:
-        """Tell whether what stays of the exchanges would begin with something else than a user message."""
-        first = next((n for n in there if not self._stays(n)), None)
-        if first is None or self.history.spans[first].has_user_role:
-            return False
-        return self.history.opener(first) is None
-
-    def _tokens(self, state: _State, number: int) -> int:
-        """Return what an exchange costs now."""
-        span = self.history.spans[number]
-        count, costs = self.draft.counter.artifact, self.history.costs
-        saved = sum(costs[p] - count(a) for p, a in state.shortened.items() if span.start <= p < span.end)
-        return span.tokens - saved
-
-    # -- squeezing, where what must stay does not fit
-
-    def _squeezed(self, state: _State, number: int) -> _State:
-        """Make texts smaller, tool outputs first, until it fits or nothing is left to give."""
-        history = self.history
-        kept = [n for n in state.numbers() if not self._stays(n)]
-        positions = [p for n in kept for p in range(history.spans[n].start, history.spans[n].end)]
-        last = history.last_asked(number + 1)
-        last_user = None if last is None else history.spans[last].start
-        kinds = {p: history.artifacts[p].kind for p in positions}
-        tools = [p for p in positions if kinds[p] is Kind.TOOL]
-        spoken = [p for p in positions if kinds[p] is Kind.ASSISTANT]
-        asked = [p for p in positions if kinds[p] is Kind.USER and p != last_user]
-        state = self._shrunk(state, tools, _FLOORS[:2])
-        if self._total(state) > self._limit(state):
-            state = self._without(state, self._records(state, number))
-        state = self._without(state, self._openers(state, number, only_media=True))
-        for group in (spoken, asked, tools):
-            state = self._shrunk(state, group, _FLOORS)
-        return self._without(state, self._openers(state, number, only_media=False))
-
-    def _without(self, state: _State, numbers: Iterable[int]) -> _State:
-        """Return the state without exchanges that may leave where nothing else helps."""
-        for number in numbers:
-            if self._total(state) > self._budget(state):
-                tokens = state.tokens - self._tokens(state, number)
-                kept = tuple(n for n in state.kept if n != number)
-                state = replace(state, kept=kept, tokens=tokens)
-        return state
-
-    def _records(self, state: _State, number: int) -> list[int]:
-        stay = (number, self.history.last_user(number + 1))
-        return [n for n in state.kept if n not in stay and not self._stays(n) and self._is_record(n)]
-
-    def _openers(self, state: _State, number: int, *, only_media: bool) -> list[int]:
-        """Return the message that opened the turn of what is kept, where the task starts the context without it."""
-        history = self.history
-        first = next((n for n in state.kept if not self._stays(n)), number)
-        if not history.spans[first].is_asked or first == history.last_asked(number + 1):
-            return []
-        if self._task is None or (only_media and not _holds_media(history.artifacts[history.start(first)])):
-            return []
-        return [first]
-
-    def _shrunk(self, state: _State, positions: list[int], floors: Iterable[int]) -> _State:
-        for floor in floors:
-            excess = self._total(state) - self._limit(state)
-            if excess > 0:
-                state = self._capped(state, positions, excess, floor)
-        return state
-
-    def _capped(self, state: _State, positions: list[int], excess: int, floor: int) -> _State:
-        """Return the state with texts cut to one size, so that they take `excess` tokens less if they can."""
-        count = self.draft.counter.artifact
-        now = {p: state.shortened.get(p, self.history.artifacts[p]) for p in positions}
-        sizes = {p: count(artifact) for p, artifact in now.items()}
-        cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
-        shortened, tokens = dict(state.shortened), state.tokens
-        for position in positions:
-            if sizes[position] > cap:
-                smaller = squeezed_to(now[position], cap, self.draft, is_open=self._is_open(position))
-                saved = sizes[position] - count(smaller)
-                if saved > 0:
-                    shortened[position] = smaller
-                    tokens -= saved
-        return replace(state, shortened=shortened, tokens=tokens)
-
-    def _is_open(self, position: int) -> bool:
-        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
-        artifacts = self.history.artifacts
-        calls = artifacts[position].calls
-        following = artifacts[position + 1 : position + 1 + len(calls)]
-        return bool(calls) and sum(a.kind is Kind.TOOL for a in following) < len(calls)
+    def _cut(self, state: WindowState, number: int) -> WindowState:
+        state = self._cutter.cut(state, number)
+        return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
 
     # -- the result
 
-    def _kept(self, state: _State) -> Iterator[tuple[int, Artifact]]:
+    def _kept(self, state: WindowState) -> Iterator[tuple[int, Artifact]]:
         """Walk what stays, in order, with its position."""
-        spans, artifacts = self.history.spans, self.history.artifacts
+        artifacts, spans = self._history.artifacts, self._history.spans
         positions = [p for n in state.numbers() for p in range(spans[n].start, spans[n].end)]
-        for position in sorted([*self.history.authority, *positions]):
+        for position in sorted([*self._history.authority, *positions]):
             yield position, state.shortened.get(position, artifacts[position])
 
-    def _drafted(self, draft: Draft, state: _State) -> Draft:
-        details = state.calibration.told()
-        if details:
-            draft = replace(draft, details={**draft.details, "calibration": details})
+    def _drafted(self, draft: Draft, state: WindowState) -> Draft:
+        if told := state.calibration.told():
+            budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
+            draft = replace(draft, budget=budget, regained=0, details=details)
         if state.cut_at is None:
             return draft
-        kept = [artifact for _, artifact in self._kept(state)]
-        smaller = (draft.artifacts[p] for p in state.shortened)
-        squeezed = {id(artifact): "what must stay did not fit" for artifact in smaller}
-        left = LeftOut(self.history, *state.at_turn) if self.reserve else draft.left_out
-        fitted = draft.revise(kept, action="bounded", reason=squeezed, otherwise="older than the window")
-        return replace(fitted, cut_at=self.history.start(state.cut_at), left_out=left)
+        kept = list(self._kept(state))
+        artifacts = [artifact for _, artifact in kept]
+        reasons = {id(draft.artifacts[p]): self._why(a) for p, a in state.shortened.items()}
+        actions: dict[int, Action] = {
+            id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
+        }
+        if state.note is not None:
+            artifacts.insert(self._place_of_note([p for p, _ in kept]), state.note)
+            reasons[id(state.note)], actions[id(state.note)] = "tells what has left", "summarised"
+        gone = "left at a cut" if state.note is None else "left at a cut; the trail tells of it"
+        left = LeftOut(self._history, *state.at_turn) if self._stage.reserve else draft.left_out
+        fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
+        trail = {
+            "steps": state.trail.steps,
+            "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
+            "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
+        }
+        details = {**fitted.details, "trail": trail}
+        return replace(fitted, cut_at=self._history.start(state.cut_at), left_out=left, details=details)
 
-    def _exceeded(self, state: _State) -> BudgetExceededError:
-        draft, history, count = self.draft, self.history, self.draft.counter.artifact
+    def _why(self, artifact: Artifact) -> str:
+        return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"
+
+    def _place_of_note(self, positions: Sequence[int]) -> int:
+        """Return where the trail stands among what is kept: behind the task, before all other exchanges."""
+        task = self._ledger.task
+        behind = -1 if task is None else self._history.start(task)
+        authority = set(self._history.authority)
+        return sum(position <= behind or position in authority for position in positions)
+
+    def _exceeded(self, draft: Draft, state: WindowState) -> BudgetExceededError:
+        history, count, task = self._history, draft.counter.artifact, self._ledger.task
         last_asked = history.last_asked(len(history))
         names = ("system", "task", "pinned", "last user message", "last exchange", "recent messages")
         parts = dict.fromkeys((*names, "tools and framing"), 0)
         parts["tools and framing"] = draft.overhead
-        last, last_start = len(history) - 1, history.start(max(0, len(history) - 1))
-        starts = {history.spans[n].start: n for n in (self._task, last_asked) if n is not None}
+        last_start = history.start(max(0, len(history) - 1))
+        starts = {history.start(n): n for n in (task, last_asked) if n is not None}
         for position, artifact in self._kept(state):
             if artifact.kind in AUTHORITY:
                 name = artifact.kind.value
-            elif starts.get(position, -1) == self._task:
+            elif position in starts and starts[position] == task:
                 name = "task"
             elif artifact.pinned:
                 name = "pinned"
             elif position in starts:
                 name = "last user message"
             else:
-                name = "last exchange" if last >= 0 and position >= last_start else "recent messages"
+                name = "last exchange" if len(history) and position >= last_start else "recent messages"
             parts[name] += count(artifact)
         return BudgetExceededError(sum(parts.values()), draft.budget, parts)
 
 
-def _holds_media(artifact: Artifact) -> bool:
-    return not isinstance(artifact.content, str) and any(part.tokens is not None for part in artifact.content)
+def _share(
+    value: object,
+    setting: str,
+    said: str,
+    *,
+    least: float | None = None,
+    above: float = -1.0,
+    most: float = 1.0,
+    below: float = 2.0,
+) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not above < value <= most or not value < below or (least is not None and value < least):  # type: ignore[operator]
+        raise ConfigError(f"{setting} is a share {said}, not {value!r}", setting=setting)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _weights(given: Mapping[str, float] | None) -> Mapping[str, float]:
+    unknown = sorted(set(given or {}) - set(WEIGHTS))
+    if unknown or any(not isinstance(w, (int, float)) or w <= 0 for w in (given or {}).values()):
+        known = ", ".join(WEIGHTS)
+        raise ConfigError(f"weights are numbers above 0 by {known}, not {given!r}", setting="weights")
+    return {**WEIGHTS, **(given or {})}

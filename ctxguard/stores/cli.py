@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctxguard.errors import CtxguardError, StoreError
+from ctxguard.report.printing import note, out
 from ctxguard.stores import AnyStore, open_store
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
         with open_store(place, max_bytes=max_bytes) as store:
             yield store
     except (CtxguardError, ImportError) as error:
-        typer.echo(f"ctxguard: {error}", err=True)
+        note(str(error))
         raise typer.Exit(2) from error
 
 
@@ -64,11 +65,11 @@ def list_records(
             keys = list(store.keys(namespace))
             if not keys:
                 raise StoreError(f"no records in namespace {namespace!r}; `ctxguard store ls` lists namespaces")
-            typer.echo("\n".join(keys))
+            out("\n".join(keys))
             return
         for usage in store.usage():
             span = f"{_when(usage.oldest)} .. {_when(usage.newest)}"
-            typer.echo(f"{usage.namespace}\t{usage.records} records\t{usage.size} bytes\t{span}")
+            out(f"{usage.namespace}\t{usage.records} records\t{usage.size} bytes\t{span}")
 
 
 @app.command("show")
@@ -77,11 +78,14 @@ def show_record(
     namespace: Annotated[str, typer.Argument(help="Namespace of the record; `ls STORE` lists them.")],
     key: Annotated[str, typer.Argument(help="Its key; `ls STORE namespace` lists them.")],
 ) -> None:
-    """Write the value of a record to standard output, byte for byte."""
+    """Write the value of a record to standard output: byte for byte, or as text to a terminal."""
     with _opened(place) as store:
         value = store.get(namespace, key)
         if value is None:
             raise StoreError(f"no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
+        if sys.stdout.isatty():  # a terminal would obey the escapes in it
+            out(value.decode("utf-8", "replace"))
+            return
         sys.stdout.buffer.write(value)
         sys.stdout.buffer.flush()
 

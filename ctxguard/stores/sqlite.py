@@ -8,7 +8,6 @@ personal: the file is made readable for its owner alone, and what is deleted is 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import time
@@ -228,8 +227,10 @@ class SQLiteStore(OfOneProcess):
             session.connection.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # `__init__` failed, or Python is shutting down
+        try:  # noqa: SIM105 - `suppress` is gone by the time Python shuts down
             self.close()
+        except Exception:  # noqa: BLE001, S110 - and `__init__` may have failed
+            pass
 
     def __enter__(self) -> Self:
         return self

@@ -76,7 +76,7 @@ def test_truncate_messages_to_nothing_keeps_the_system_message():
 
 
 def test_truncate_messages_refuses_a_negative_number():
-    with pytest.raises(ValueError, match="keep must be 0 or more, not -1"):
+    with pytest.raises(ValueError, match="keep must be 0 or more messages, not -1"):
         truncate_messages(MESSAGES, keep=-1)
 
 

@@ -1,0 +1,200 @@
+"""Measure what a context still holds of what the next step needs, without asking a model.
+
+Next-action support: of the paths, ids, numbers and names that the recorded agent used in its next message, and that
+only the older part of the history could have told it, how many stand in the context? It says what a context holds,
+not what a model does with it, so use it beside the bill and never alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history import exchanges
+
+__all__ = ["Fidelity", "Need", "Support", "distinctive_strings", "evidence_kept", "mean_support"]
+
+NEAR: Final = 100
+"""Characters on each side of an occurrence that count as its context."""
+WORDS_NEEDED: Final = 3
+"""Words around an occurrence that must also have stood around it in the history."""
+_RUN: Final = re.compile(r"[A-Za-z0-9_./@:#-]{4,}")
+_LONGEST: Final = 120
+_MARKED: Final = re.compile(r"[0-9_/]|.[A-Z]|.\..")
+_WORD: Final = re.compile(r"[A-Za-z]{4,}")
+_SENTENCE_ENDS: Final = ".:-"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Hold one string that the next message uses and that only the older history tells.
+
+    Attributes:
+        string: the path, id, number or name.
+        words: the words (of four or more letters) that stood within 100 characters of it in the history.
+    """
+
+    string: str
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Say how many of the needed strings a context holds.
+
+    Attributes:
+        needed: how many the next message needs.
+        held: how many of them stand anywhere in the context.
+        held_in_context: how many stand there with at least three of the words that stood around them in the history.
+    """
+
+    needed: int
+    held: int
+    held_in_context: int
+
+    @property
+    def plain(self) -> float:
+        """Share of the needed strings that the context holds; 1.0 if none is needed."""
+        return self.held / self.needed if self.needed else 1.0
+
+    @property
+    def with_context(self) -> float:
+        """Share that the context holds together with words that stood around them; 1.0 if none is needed."""
+        return self.held_in_context / self.needed if self.needed else 1.0
+
+
+def distinctive_strings(text: str) -> list[str]:
+    """Return the distinctive strings of a text, each once, in the order in which they first appear.
+
+    A distinctive string has 4 to 120 characters of `[A-Za-z0-9_./@:#-]` and contains a digit, `_`, `/`, an inner
+    capital or an inner dot. Punctuation that ends a sentence is not part of it.
+    """
+    runs = (run.rstrip(_SENTENCE_ENDS) for run in _RUN.findall(text))
+    return list(dict.fromkeys(run for run in runs if 4 <= len(run) <= _LONGEST and _MARKED.search(run)))
+
+
+class Fidelity:
+    """Measure next-action support, call by call. One instance serves one session: it remembers what it looked up.
+
+    Args:
+        mask: hides personal data in a text; strings that it changes are left out, since no masked context can hold
+            them. None leaves nothing out.
+    """
+
+    def __init__(self, *, mask: Callable[[str], str] | None = None) -> None:
+        self._mask = mask
+        self._near: dict[tuple[str, str], tuple[frozenset[str], ...]] = {}
+        self._texts: dict[int, tuple[Artifact, str]] = {}
+
+    def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
+        """Return how much of what `following` needs from `history` stands in `context`.
+
+        Args:
+            history: everything before the model call, oldest first.
+            context: what would be sent for this call.
+            following: the message that the agent wrote next.
+        """
+        return self.support(self.needs(history, following), context)
+
+    def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:
+        """Return what the next message uses of the older history and what not every valid context holds.
+
+        Strings of the system prompt, the task, the last user message and the last exchange are left out.
+        """
+        wanted = self._unmasked(self._text(following))
+        if not wanted or not history:
+            return []
+        given = _given(history)
+        texts = [(position in given, self._text(artifact)) for position, artifact in enumerate(history)]
+        found = []
+        for string in wanted:
+            holding = [(is_given, text) for is_given, text in texts if string in text]
+            if holding and not any(is_given for is_given, _ in holding):
+                around = (words for _, text in holding for words in self._words_near(text, string))
+                found.append(Need(string, frozenset().union(*around)))
+        return found
+
+    def support(self, needs: Sequence[Need], context: Iterable[Artifact]) -> Support:
+        """Return how many of the needs a context holds."""
+        texts = [self._text(artifact) for artifact in context]
+        held = told = 0
+        for need in needs:
+            holding = [text for text in texts if need.string in text]
+            held += bool(holding)
+            told += any(self._tells(text, need) for text in holding)
+        return Support(len(needs), held, told)
+
+    def _tells(self, text: str, need: Need) -> bool:
+        return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))
+
+    def _words_near(self, text: str, string: str) -> tuple[frozenset[str], ...]:
+        """Return the words around each occurrence of a string that a text holds."""
+        key = (text, string)
+        known = self._near.get(key)
+        if known is None:
+            known = self._near[key] = tuple(dict.fromkeys(_words_around(text, string)))
+        return known
+
+    def _unmasked(self, text: str) -> list[str]:
+        """Return the distinctive strings of a text that masking leaves as they are."""
+        strings = distinctive_strings(text)
+        if self._mask is None or not strings:
+            return strings
+        left = set(distinctive_strings(self._mask(text)))
+        return [string for string in strings if string in left and self._mask(string) == string]
+
+    def _text(self, artifact: Artifact) -> str:
+        known = self._texts.get(id(artifact))
+        if known is None:
+            known = self._texts[id(artifact)] = (artifact, text_of(artifact))  # holds it, so that its id stays its own
+        return known[1]
+
+
+def text_of(artifact: Artifact) -> str:
+    """Return all that a model reads of an artifact: its text, and the names and arguments of its calls."""
+    calls = (f"{call.name} {call.arguments}" for call in artifact.calls)
+    return "\n".join((artifact.text, *calls)) if artifact.calls else artifact.text
+
+
+def _given(history: Sequence[Artifact]) -> frozenset[int]:
+    """Return the positions of what any valid context holds: authority, the last user message, the last exchange."""
+    positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
+    positions.update(exchanges(history)[-1].positions)
+    last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)
+    return frozenset(positions if last_user is None else positions | {last_user})
+
+
+def _words_around(text: str, string: str) -> Iterator[frozenset[str]]:
+    start = text.find(string)
+    while start >= 0:
+        end = start + len(string)
+        before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
+        yield frozenset((*_WORD.findall(before), *_WORD.findall(after)))
+        start = text.find(string, end)
+
+
+def mean_support(measured: Iterable[Support]) -> tuple[float, float] | None:
+    """Return plain support and support with context, averaged over the calls that need at least one string.
+
+    Returns:
+        The two means, or None if no call needs anything.
+    """
+    needing = [support for support in measured if support.needed]
+    if not needing:
+        return None
+    return fmean(support.plain for support in needing), fmean(support.with_context for support in needing)
+
+
+def evidence_kept(context: Iterable[Artifact], evidence: Iterable[str]) -> bool:
+    """Tell whether a context holds every piece of evidence for an answer, word for word.
+
+    Args:
+        context: what would be sent; masked as the evidence is.
+        evidence: the texts of the messages that answer the question.
+    """
+    text = "\0".join(map(text_of, context))
+    return all(piece in text for piece in evidence)

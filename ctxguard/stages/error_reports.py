@@ -1,0 +1,107 @@
+"""Tell messages that report an error: by a flag of the framework, or by how errors are written.
+
+The word alone says little (`0 errors found`, `error handling`), so each sign is a form in which errors are reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+
+__all__ = ["reports_error"]
+
+_AT_LINE_START: Final = re.compile(
+    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
+    r"|(?!no |0 |without )(?:[a-z][\w'-]{0,30}[^\S\n]){1,4}(?:error|exception|failure)s?[^\S\n]?[:!]"
+    r"|(?:failed|unable) to \w|could not \w"
+    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(
+    r"(?<!\bno )(?<!\b0 )(?<!\bany )(?<!\bif an )(?<!without )(?<!without an )\berrors? (?:(?:was |were |has |have )?"
+    r"(?:raised|thrown|occurr?ed|happened|encountered|returned)"
+    r"|(?:calling|executing|running|invoking|loading|reading|writing|parsing|connecting|opening|processing|fetching"
+    r"|creating|evaluating|sending|while|when|during)\b)|\b[1-9]\d* errors?\b",
+    re.IGNORECASE,
+)
+_FIELD: Final = re.compile(
+    r"""["'](?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S"""
+    r"""|["'](?:status|type|level|outcome|state)["']\s*:\s*["'](?:error|errored|failed|failure|fatal)["']"""
+    r"""|["']is_?error["']\s*:\s*true""",
+    re.IGNORECASE,
+)
+_SIGNS: Final = (
+    (
+        (
+            "error",
+            "fatal",
+            "critical",
+            "exception",
+            "panic",
+            "traceback",
+            "err!",
+            "e   ",
+            "fail",
+            "unable",
+            "could not",
+        ),
+        lambda text: _AT_LINE_START.search(f"\n{text}"),
+    ),
+    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
+    (("error",), _SENTENCE.search),
+    (("error", "exception", "fail", "fatal"), _FIELD.search),
+    (
+        ("exit", "returncode"),
+        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
+    ),
+    (
+        ("http/", "status ", "status:", "status="),
+        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
+    ),
+)
+"""How errors are written, each with words without which it need not be searched for: most texts have none of them."""
+_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
+
+
+def reports_error(artifact: Artifact) -> bool:
+    """Tell whether an artifact reports an error, by a flag of its framework's message or by its text."""
+    if artifact.kind not in _SPOKEN:
+        return False
+    if any(map(_is_flagged, _natives(artifact.root.source))):
+        return True
+    return _holds_error(artifact.text)
+
+
+def _holds_error(text: str) -> bool:
+    folded = text.casefold()
+    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
+
+
+def _natives(source: object) -> Iterator[object]:
+    """Yield the native message an artifact comes from, or the part of one."""
+    message = getattr(source, "message", source)
+    if message is None:
+        return
+    yield message
+    inside = _field(message, "parts") or _field(message, "content")
+    indexes = getattr(source, "indexes", None)
+    if isinstance(inside, list | tuple) and indexes is not None:
+        yield from (inside[index] for index in indexes if 0 <= index < len(inside))
+
+
+def _is_flagged(native: object) -> bool:
+    """Tell what LangChain (`status`), Anthropic and MCP (`is_error`) and PydanticAI (retry parts) flag as an error."""
+    return (
+        _field(native, "status") == "error"
+        or _field(native, "is_error") is True
+        or _field(native, "isError") is True
+        or _field(native, "part_kind") in ("retry-prompt", "retry-feedback")
+        or _field(native, "outcome") in ("failed", "retried")
+    )
+
+
+def _field(native: object, name: str) -> object:
+    return native.get(name) if isinstance(native, Mapping) else getattr(native, name, None)

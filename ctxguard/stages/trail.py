@@ -1,0 +1,489 @@
+"""Write the trail: what has left the context, a line for each step, the newest in most detail.
+
+Everything here is a pure function. A `Trace` is worked out once for an exchange; a `Trail` is a fold over the traces
+of what left, in the order of the cuts; its text is written anew at each cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import chain
+from typing import Final, NamedTuple
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.content.digests import outcome
+from ctxguard.content.names import ends_of, names_in
+
+__all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
+
+OPENING: Final = "{} earlier steps, the oldest first:"
+_ALSO: Final = "Also seen:"
+_OPENED: Final = re.compile(re.escape(OPENING).replace(re.escape("{}"), r"(\d+)"))
+_NAMES: Final = 96
+"""Names of one exchange that the trail may choose from."""
+_POOL: Final = 1_000
+"""Names of all that left that the trail may choose from; those worth least leave the pool first."""
+_PRICED: Final = 800
+"""Names that are counted by the tokenizer at one cut."""
+_ENTRIES: Final = 256
+"""Lines that are remembered one by one; older ones are only counted."""
+_VALUE: Final = 60
+_STEP: Final = 110
+_SAID: Final = 200
+_LINES: Final = 0.35
+"""Share of the trail that lines may take before names are chosen."""
+_PEOPLE: Final = 0.4
+"""Share of it that goes to what people said, before the steps of tools."""
+_USE: Final = 8
+_MOST_USES: Final = 5
+_IN_VAIN: Final = 30
+"""Names in a row that do not fit into what is left, after which no more are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Say in one line what one call did, or what someone said.
+
+    Attributes:
+        who: name of the tool, or of the speaker (`user`, `assistant`).
+        what: the values of the arguments, or the beginning of what was said.
+        subject: the file, id or address that the call is about, where one of its arguments is nothing else.
+        ended: how it ended, as far as its output says so.
+        handle: where the full output can be read back; None where it is nowhere.
+    """
+
+    who: str
+    what: str
+    subject: str | None = None
+    ended: str = ""
+    handle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Hold what the trail needs of one exchange; worked out once.
+
+    Attributes:
+        steps: its calls, or the one thing that was said.
+        names: its distinctive strings, in order: what the model wrote first, then what came back.
+        keys: the distinctive names of arguments, with the tool that takes them.
+        used: the distinctive strings that the model itself wrote; empty for what others said.
+    """
+
+    steps: tuple[Step, ...]
+    names: tuple[str, ...]
+    keys: tuple[tuple[str, str], ...] = ()
+    used: tuple[str, ...] = ()
+
+
+def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = None) -> Trace:
+    """Return the trace of an exchange.
+
+    Args:
+        exchange: its artifacts, masked, and before tool outputs were bounded where they are at hand.
+        handles: where full outputs can be read back, by number of the artifact in the exchange.
+    """
+    first, results = exchange[0], exchange[1:]
+    written = (first.text, *(value for call in first.calls for value in _values(call.arguments)))
+    names = dict.fromkeys(name for text in written for name in names_in(text, _NAMES))
+    tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
+    keys = tuple((call.name, key) for call in first.calls for key in _keys(call.arguments))
+    used = (*names, *tools, *(key for _, key in keys)) if first.kind is Kind.ASSISTANT else ()
+    for result in results:
+        names.update(dict.fromkeys(names_in(result.text, _NAMES)))
+    names.update(dict.fromkeys(tools))
+    handles = handles or {}
+    steps = tuple(_steps(first, results, handles)) if first.calls else (_said(first, handles.get(0)),)
+    return Trace(steps, tuple(names)[:_NAMES], keys, used)
+
+
+def names_of_arguments(arguments: str) -> set[str]:
+    """Return the distinctive strings of a call's arguments, and the distinctive ones among their keys."""
+    return {*_keys(arguments), *(name for value in _values(arguments) for name in names_in(value))}
+
+
+def _said(artifact: Artifact, handle: str | None) -> Step:
+    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID), handle=handle)
+
+
+def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, str]) -> Iterator[Step]:
+    ends = _ends_by_call(first, results)
+    for number, call in enumerate(first.calls):
+        values = [" ".join(value[: 4 * _STEP].split()) for value in _values(call.arguments)]
+        subject = next((value for value in values if names_in(value) == (value,)), None)
+        rest = " ".join(_clipped(value, _VALUE) for value in values if value != subject)
+        place = ends.get(number)
+        ended = "" if place is None else outcome(results[place].text)
+        handle = None if place is None else handles.get(place + 1)
+        yield Step(call.name, _clipped(rest, _STEP), subject, ended, handle)
+
+
+def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
+    """Return the place of the result of each call: by id where it has one, else in order."""
+    by_id: dict[str | None, deque[int]] = {}
+    for number, call in enumerate(first.calls):
+        by_id.setdefault(call.id, deque()).append(number)
+    in_order = deque(range(len(first.calls)))
+    places: dict[int, int] = {}
+    for place, result in enumerate(results):
+        while in_order and in_order[0] in places:
+            in_order.popleft()
+        numbers = by_id.get(result.answers) or in_order
+        if numbers:
+            places[numbers.popleft()] = place
+    return places
+
+
+def _parsed(arguments: str) -> object:
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return ends_of(arguments)
+
+
+def _leaves(tree: object) -> Iterator[tuple[str | None, object]]:
+    """Walk keys and plain values of a tree, in order, without recursion; at most some thousands."""
+    stack: list[tuple[str | None, object]] = [(None, tree)]
+    for _ in range(4_000):
+        if not stack:
+            return
+        key, node = stack.pop()
+        if isinstance(node, dict):
+            stack.extend((str(key), value) for key, value in reversed(list(node.items())[:200]))
+        elif isinstance(node, list):
+            stack.extend((None, item) for item in reversed(node[:200]))
+        if key is not None or not isinstance(node, (dict, list)):
+            yield key, node
+
+
+@lru_cache(maxsize=256)
+def _read(arguments: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the distinctive keys and the plain values of a call's arguments."""
+    leaves = list(_leaves(_parsed(arguments)))
+    keys = dict.fromkeys(key for key, _ in leaves if key is not None and names_in(key) == (key,))
+    values = (value for _, value in leaves if isinstance(value, (str, int, float)) and not isinstance(value, bool))
+    return tuple(keys), tuple(str(value) for value in values)
+
+
+def _keys(arguments: str) -> tuple[str, ...]:
+    return _read(arguments)[0]
+
+
+def _values(arguments: str) -> tuple[str, ...]:
+    return _read(arguments)[1]
+
+
+def _clipped(text: str, length: int) -> str:
+    text = " ".join(text[: 4 * length].split())
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Hold one line: the steps that are told together, as the newest of them reads.
+
+    Attributes:
+        number: of the newest exchange among them.
+        step: the newest of them.
+        times: how many there are, by tool or speaker.
+    """
+
+    number: int
+    step: Step
+    times: Mapping[str, int]
+
+    @property
+    def line(self) -> str:
+        step = self.step
+        if step.who in _SPEAKERS:
+            times, handle = sum(self.times.values()), f" [{step.handle}]" if step.handle else ""
+            return f"- {step.who}: {step.what}" + (f" (×{times})" if times > 1 else "") + handle
+        who = ", ".join(tool if n == 1 else f"{tool} ×{n}" for tool, n in self.times.items())
+        what = " ".join(filter(None, (step.subject, step.what)))
+        handle = f" [{step.handle}]" if step.handle else ""
+        return f"- {who} {what}".rstrip() + (f" → {step.ended}" if step.ended else "") + handle
+
+
+_SPEAKERS: Final = (Kind.USER.value, Kind.ASSISTANT.value)
+
+
+def _told_together(step: Step) -> object:
+    """Return what steps have in common that are one line: what they are about, else all of what they did."""
+    return step.subject or (step.who, step.what)
+
+
+class _Place(NamedTuple):
+    """Say where a name stood: number of the exchange, place among its names, and its tool or speaker."""
+
+    number: int
+    order: int
+    who: str
+
+
+_NOWHERE: Final = _Place(-1, 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Hold what has left so far. Immutable: `extended` returns a new one.
+
+    Attributes:
+        steps: how many steps have left.
+        counts: how often each tool was called, or each speaker spoke, in what has left.
+        entries: the newest lines, by what their steps have in common.
+        pool: distinctive strings of what has left, with the newest exchange that held each.
+        keys: names of arguments, with the number of the newest exchange that used each, by tool.
+    """
+
+    steps: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[object, _Entry] = field(default_factory=dict)
+    pool: Mapping[str, _Place] = field(default_factory=dict)
+    keys: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def extended(self, left: Iterable[tuple[int, Trace]], uses: Mapping[str, int], now: int) -> Trail:
+        """Return the trail with more exchanges on it.
+
+        Args:
+            left: what leaves at this cut, with its number in the history, in order.
+            uses: how many messages of the model hold each string, so far.
+            now: number of the newest exchange.
+        """
+        counts, entries, pool, keys = Counter(self.counts), dict(self.entries), dict(self.pool), dict(self.keys)
+        steps = self.steps
+        for number, trace in left:
+            steps += len(trace.steps)
+            for step in trace.steps:
+                counts[step.who] += 1
+                _enter(entries, number, step)
+            who = trace.steps[0].who
+            newer = (item for item in enumerate(trace.names) if pool.get(item[1], _NOWHERE).number < number)
+            pool.update((name, _Place(number, index, who)) for index, name in newer)
+            keys.update((key, number) for key in trace.keys if keys.get(key, -1) < number)
+        if len(pool) > _POOL:
+            worth = sorted(pool, key=lambda name: _worth(uses.get(name, 0), now - pool[name].number), reverse=True)
+            pool = {name: pool[name] for name in worth[:_POOL]}
+        if len(entries) > _ENTRIES:
+            newest = sorted(entries, key=lambda key: entries[key].number)[-_ENTRIES:]
+            entries = {key: entries[key] for key in newest}
+        return Trail(steps, counts, entries, pool, keys)
+
+    def text(
+        self,
+        max_tokens: int,
+        *,
+        count: Callable[[str], int],
+        uses: Mapping[str, int],
+        now: int,
+        held: AbstractSet[str] = frozenset(),
+    ) -> str:
+        """Return the trail as text, within `max_tokens`; empty where not even its first line fits.
+
+        Lines come first, the newest up to a third of the room, what people said before the steps of tools. The rest
+        goes to names, by worth for each token: `(1 + 8 * uses) / age`, uses counted up to 5. A name stands behind the
+        line of the exchange that held it last, or behind the count of its tool where that line is not told.
+
+        Args:
+            max_tokens: tokens the text may have.
+            count: counts the tokens of a text.
+            uses: how many messages of the model hold each string, so far.
+            now: number of the newest exchange.
+            held: strings that stand in the rest of the context, which need not be told again.
+        """
+        writer = _Writer(self, max_tokens, count)
+        writer.choose_lines()
+        writer.choose_names(uses, now, held)
+        writer.fill_with_lines()
+        return writer.written()
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Name the counted line of a tool or speaker, as a place where names stand."""
+
+    who: str
+
+
+def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
+    key = _told_together(step)
+    known = entries.pop(key, None)
+    if known is None:
+        entries[key] = _Entry(number, step, {step.who: 1})
+        return
+    times = {**known.times, step.who: known.times.get(step.who, 0) + 1}
+    entries[key] = _Entry(max(number, known.number), step if number >= known.number else known.step, times)
+
+
+def _worth(uses: int, age: int) -> float:
+    return (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
+
+
+_BETWEEN: Final = re.compile(r"[/.:#@]+")
+
+
+@lru_cache(maxsize=65_536)
+def _parts(name: str) -> tuple[str, ...]:
+    """Return what a name tells: itself, and what it begins and ends with (a path tells the name of its file)."""
+    breaks = [match.span() for match in _BETWEEN.finditer(name)][:16]
+    return (name, *(name[end:] for _, end in breaks), *(name[:start] for start, _ in breaks))
+
+
+class _Writer:
+    """Choose what of a trail is told within a limit, and write it."""
+
+    def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
+        self.trail, self.max_tokens, self.count = trail, max_tokens, count
+        self.opening = OPENING.format(trail.steps)
+        self.left = max_tokens - count(self.opening) - 4
+        self.lines: dict[object, str] = {}
+        self.behind: dict[int, object] = {}
+        self.names: dict[object, list[str]] = {}
+        self.keys: dict[str, list[str]] = {}
+
+    def choose_lines(self) -> None:
+        newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
+        room = int(_LINES * self.left)
+        said = [item for item in newest if item[1].step.who == Kind.USER.value]
+        room -= self._choose(said, int(_PEOPLE * room))
+        self._choose([item for item in newest if item[1].step.who != Kind.USER.value], room)
+
+    def fill_with_lines(self) -> None:
+        """Spend what the names have left on older lines."""
+        untold = (item for item in self.trail.entries.items() if item[0] not in self.lines)
+        self._choose(sorted(untold, key=lambda item: -item[1].number), self.left)
+
+    def _choose(self, entries: Iterable[tuple[object, _Entry]], room: int) -> int:
+        """Take lines while there is room, and return the tokens they took."""
+        taken = 0
+        for key, entry in entries:
+            tokens = self.count(entry.line) + 1
+            if taken + tokens > room:
+                break
+            taken += tokens
+            self.lines[key] = entry.line
+            self.behind.setdefault(entry.number, key)
+        self.left -= taken
+        return taken
+
+    def choose_names(self, uses: Mapping[str, int], now: int, held: AbstractSet[str]) -> None:
+        told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
+        told.update(part for name in held for part in _parts(name))
+        in_vain = 0
+        for _, number, name, tool, tokens in sorted(self._ranked(uses, now, told)):
+            if name in told:
+                continue
+            price = tokens + self._price_of_place(-number, name, tool)
+            in_vain = in_vain + 1 if price > self.left else 0
+            if in_vain == _IN_VAIN:
+                return
+            if not in_vain:
+                self.left -= price
+                self._place(-number, name, tool)
+                told.update(_parts(name))
+
+    def _ranked(
+        self, uses: Mapping[str, int], now: int, told: AbstractSet[str]
+    ) -> Iterator[tuple[float, int, str, str, int]]:
+        """Walk the best of the names that are not told yet, with what they sort by: worth for each token, then age.
+
+        Tokens are counted only for names that are among the best by their length.
+        """
+        keys = ((key, number, tool) for (tool, key), number in self.trail.keys.items())
+        names = ((name, place.number, "") for name, place in self.trail.pool.items())
+        worth = (
+            (-_worth(uses.get(name, 0), now - number) / (len(name) + 3), -number, name, tool)
+            for name, number, tool in chain(keys, names)
+            if name not in told
+        )
+        for value, number, name, tool in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
+            tokens = self.count(f" {name}")
+            yield value * (len(name) + 3) / max(tokens, 1), number, name, tool, tokens
+
+    def _home(self, number: int, name: str) -> object:
+        return self.behind.get(number, _Counted(self.trail.pool[name].who))
+
+    def _price_of_place(self, number: int, name: str, tool: str) -> int:
+        """Return the tokens of a counted line that has to be opened for a name."""
+        if tool:
+            return 2 if tool in self.keys else 6
+        home = self._home(number, name)
+        return 1 if home in self.names else (8 if isinstance(home, _Counted) else 2)
+
+    def _place(self, number: int, name: str, tool: str) -> None:
+        if tool:
+            self.keys.setdefault(tool, []).append(name)
+        else:
+            self.names.setdefault(self._home(number, name), []).append(name)
+
+    def written(self) -> str:
+        counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names or who in self.keys]
+        order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
+        lines = [self.lines[key] + self._told(key, " | ") for key in order]
+        lines += [_ALSO, *counted] if counted else []
+        text = "\n".join((self.opening, *lines))
+        while lines and self.count(text) > self.max_tokens:
+            lines.pop(0)
+            text = "\n".join((self.opening, *lines))
+        return text if lines and lines != [_ALSO] else ""
+
+    def _counted(self, who: str) -> str:
+        keys = f" ({', '.join(self.keys[who])})" if who in self.keys else ""
+        return f"{who} ×{self.trail.counts[who]}{keys}{self._told(_Counted(who), ': ')}"
+
+    def _told(self, home: object, before: str) -> str:
+        names = sorted(self.names.get(home, ()), key=self.trail.pool.__getitem__)
+        who = home.who if isinstance(home, _Counted) else None
+        told = " ".join(name for name in names if name != who)
+        return before + told if told else ""
+
+
+def read_trail(text: str, number: int) -> Trail | None:
+    """Read a trail that was written earlier and stands in the history, so that the next one can go on from it.
+
+    Args:
+        text: the text of a message.
+        number: of the exchange that the message is.
+
+    Returns:
+        The trail, or None where the text is not one.
+    """
+    opening, _, rest = text.partition("\n")
+    opened = _OPENED.fullmatch(opening)
+    if opened is None:
+        return None
+    trail = Trail(steps=int(opened[1]))
+    counts, entries, pool = dict(trail.counts), dict(trail.entries), dict(trail.pool)
+    for line in rest.split("\n"):
+        if line == _ALSO:
+            continue
+        who = _read_counted(line, counts) or _read_line(line, number, entries)
+        names = names_in(line, _NAMES)
+        pool.update((name, _Place(number, index, who)) for index, name in enumerate(names))
+    return replace(trail, counts=counts, entries=entries, pool=pool)
+
+
+_COUNTED: Final = re.compile(r"(\S.*?) ×(\d+)(?: \([^)]*\))?(?::.*)?")
+
+
+def _read_counted(line: str, counts: dict[str, int]) -> str:
+    match = _COUNTED.fullmatch(line) if not line.startswith("- ") else None
+    if match is None:
+        return ""
+    counts[match[1]] = counts.get(match[1], 0) + int(match[2])
+    return match[1]
+
+
+def _read_line(line: str, number: int, entries: dict[object, _Entry]) -> str:
+    """Take a line over as it stands, without the names that were added to it."""
+    said = line.removeprefix("- ").partition(" | ")[0]
+    who = said.partition(": ")[0] if said.startswith(tuple(f"{who}: " for who in _SPEAKERS)) else said.partition(" ")[0]
+    what = said[len(who) :].lstrip(": ")
+    entries[(who, what)] = _Entry(number, Step(who, what), {who: 1})
+    return who

@@ -1,0 +1,124 @@
+"""What a window is after so many exchanges, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from ctxguard.artifacts import Artifact
+from ctxguard.draft import Draft
+from ctxguard.history import History
+from ctxguard.stages.calibration import Calibration
+from ctxguard.stages.trail import Trail
+
+__all__ = ["Ledger", "WindowState"]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """Hold a window after so many exchanges.
+
+    Attributes:
+        seen: exchanges that were taken in.
+        kept: numbers of those that stayed at the last cut; all later ones stay.
+        shortened: artifacts that a cut made smaller, by their position: digests, and what was squeezed.
+        cut_at: number of the exchange that hit the budget last; None before the first cut.
+        fixed: tokens of what never leaves: overhead, system, task and pins so far.
+        authority: system and task artifacts counted in it.
+        tokens: tokens of all else that has not left, the trail included.
+        calibration: what the counts that the provider reported say about ours.
+        trail: what has left so far.
+        note: the message that tells it; None where there is none, or no room for it.
+        at_turn: what had stayed when the last user message came, up to which exchange, and the tokens kept free for
+            what is brought back; later cuts do not change it.
+    """
+
+    seen: int = 0
+    kept: tuple[int, ...] = ()
+    shortened: Mapping[int, Artifact] = field(default_factory=dict)
+    cut_at: int | None = None
+    fixed: int = 0
+    authority: int = 0
+    tokens: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
+    trail: Trail = field(default_factory=Trail)
+    note: Artifact | None = None
+    at_turn: tuple[tuple[int, ...], int, int] = ((), 0, 0)
+
+    @property
+    def judged(self) -> int:
+        """Exchanges that the last cut decided on."""
+        return 0 if self.cut_at is None else self.cut_at + 1
+
+    @property
+    def total(self) -> int:
+        """Tokens of everything sent."""
+        return self.fixed + self.tokens
+
+    def numbers(self) -> Iterator[int]:
+        """Walk the exchanges that have not left, in order."""
+        return chain(self.kept, range(self.judged, self.seen))
+
+
+class Ledger:
+    """Say what the exchanges of a window cost, and which of them never leave.
+
+    Args:
+        draft: its settings hold for the conversation.
+        history: the model of the conversation.
+        reserve: share of what is not fixed that is kept free for what a later stage brings back.
+
+    Attributes:
+        task: number of the user message that stays as the task; None as long as there is none.
+    """
+
+    def __init__(self, draft: Draft, history: History, reserve: float) -> None:
+        self.draft = draft
+        self.history = history
+        self.reserve = reserve
+        self.task: int | None = None
+
+    def stays(self, number: int) -> bool:
+        """Tell whether an exchange never leaves: the task, and pins."""
+        return number == self.task or self.history.spans[number].is_pinned
+
+    def budget(self, state: WindowState) -> int:
+        """Return the budget in our tokens: fewer of them where the provider counts more."""
+        return int(self.whole_budget(state) / state.calibration.correction)
+
+    def whole_budget(self, state: WindowState) -> int:
+        """Return the budget with what comes back of the margin once the provider's counts are known."""
+        return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
+
+    def reserved(self, state: WindowState) -> int:
+        """Return the tokens kept free for what is brought back; a function of what came before alone."""
+        return int(self.reserve * max(0, self.budget(state) - state.fixed))
+
+    def limit(self, state: WindowState) -> int:
+        """Return the tokens that may be taken: all of the budget until there is something to bring back."""
+        return self.budget(state) - (0 if state.cut_at is None else self.reserved(state))
+
+    def positions(self, number: int) -> range:
+        """Return the positions of the artifacts of an exchange."""
+        span = self.history.spans[number]
+        return range(span.start, span.end)
+
+    def tokens(self, number: int, shortened: Mapping[int, Artifact]) -> int:
+        """Return what an exchange costs with some artifacts shortened."""
+        costs, count = self.history.costs, self.draft.counter.artifact
+        return sum(count(shortened[p]) if p in shortened else costs[p] for p in self.positions(number))
+
+    def members(self, number: int, shortened: Mapping[int, Artifact]) -> list[Artifact]:
+        """Return the artifacts of an exchange as they stand in the window."""
+        artifacts = self.history.artifacts
+        return [shortened.get(p, artifacts[p]) for p in self.positions(number)]
+
+    def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
+        """Return the state with fewer exchanges than it had, and its tokens counted anew."""
+        numbers = tuple(kept)
+        positions = {p for n in numbers for p in self.positions(n)} if state.shortened else ()
+        shortened = {p: artifact for p, artifact in state.shortened.items() if p in positions}
+        tokens = sum(self.tokens(n, shortened) for n in numbers if not self.stays(n))
+        tokens += 0 if state.note is None else self.draft.counter.artifact(state.note)
+        return replace(state, kept=numbers, shortened=shortened, tokens=tokens)

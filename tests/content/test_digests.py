@@ -1,0 +1,172 @@
+"""Digests: a few tokens that say what a text was."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard.content.digests import digest, digest_arguments, outcome, telling_view
+from ctxguard.content.names import fitting_names, names_in, rarest_names
+from ctxguard.tokens import find_counter
+
+COUNT = find_counter("o200k_base").count
+
+LOG = """\
+============ test session starts ============
+collected 48 items
+src/app/loader.py ........
+FAILED tests/test_loader.py::test_missing_key - KeyError: 'region'
+E   KeyError: 'region'
+=========== 1 failed, 47 passed in 3.21s ===========
+"""
+ORDER = '{"order_id": "#W2378156", "status": "delivered", "items": [{"item_id": "1656367028", "price": 110.22}]}'
+SOURCE = "import os\n\nclass ConfigLoader:\n    def read_file(self):\n        return 1\n\ndef main_entry():\n    pass\n"
+HOSTILE = {
+    "one line of 5 MB": "x1y" * 1_700_000,
+    "one line of spaces": " " * 5_000_000,
+    "binary": "".join(map(chr, range(1, 256))) * 2_000 + "\ud800",
+    "deep JSON": "[" * 100_000 + "]" * 100_000,
+    "deep objects": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "wide JSON": json.dumps({f"key_{n}": n for n in range(100_000)}),
+    "many lines": "Error: line_1\n" * 400_000,
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("open src/app/loader.py, line 4711.", ("src/app/loader.py", "4711")),
+        ("user mia_li_3668 paid with PUNERT", ("mia_li_3668", "PUNERT")),
+        ("ToolCall and os.path, but no words", ("ToolCall", "os.path")),
+        ("a ruby :not_found symbol", (":not_found",)),
+        ("größe_2 in jeder Sprache", ("größe_2",)),
+        ("------ //// ....", ()),
+    ],
+)
+def test_names_are_what_a_later_step_would_repeat(text, names):
+    assert names_in(text) == names
+
+
+def test_the_rarest_names_come_in_their_order():
+    assert rarest_names("id_1 name_a id_2 name_a id_3 name_a", 3) == ("id_1", "id_2", "id_3")
+
+
+def test_names_fit_their_limit():
+    assert fitting_names(["alpha_1", "beta_2", "gamma_3"], 8, COUNT) == "alpha_1 beta_2"
+
+
+def test_the_digest_of_a_test_run_says_how_it_ended_and_what_failed():
+    told = digest(LOG, 60, count=COUNT)
+    assert "1 failed, 47 passed" in told
+    assert "test_missing_key" in told
+
+
+def test_the_digest_of_json_holds_keys_with_their_values():
+    told = digest(ORDER, 60, count=COUNT)
+    assert "order_id #W2378156" in told
+    assert "1656367028" in told
+
+
+def test_the_digest_of_source_names_its_definitions():
+    assert "ConfigLoader, read_file, main_entry" in digest(SOURCE, 60, count=COUNT)
+
+
+def test_the_digest_of_a_table_has_its_columns():
+    assert "user_id,city,total" in digest("user_id,city,total\n" + "u_1,Rome,3\n" * 500, 60, count=COUNT)
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [
+        (LOG, "1 failed, 47 passed"),
+        ("Transfer successful", "Transfer successful"),
+        ("ok\n" * 50 + "ValueError: no region given\n", "ValueError: no region given"),
+        ("a long and quiet output " * 10, ""),
+        ("", ""),
+    ],
+)
+def test_the_outcome_of_a_step(text, ended):
+    assert outcome(text) == ended
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_texts_keep_the_limit_in_little_time(kind):
+    text = HOSTILE[kind]
+    began = time.perf_counter()
+    told = digest(text, 60, count=COUNT)
+    assert COUNT(told) <= 60
+    assert len(outcome(text)) <= 200
+    assert time.perf_counter() - began < 3.0
+
+
+@pytest.mark.parametrize("kind", ["binary", "deep JSON", "deep objects", "wide JSON", "one line of 5 MB", "empty"])
+def test_hostile_arguments_keep_the_limit(kind):
+    shorter = digest_arguments(HOSTILE[kind], 40, count=COUNT)
+    assert COUNT(shorter) <= 40
+
+
+@given(st.text(max_size=400), st.integers(0, 80))
+def test_a_digest_never_exceeds_its_limit(text, limit):
+    assert COUNT(digest(text, limit, count=COUNT)) <= limit
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=20), inner, max_size=8),
+    max_leaves=30,
+)
+
+
+@given(st.dictionaries(st.text(max_size=20), TREES, max_size=6), st.integers(1, 200))
+def test_arguments_stay_an_object_within_their_limit(tree, limit):
+    shorter = digest_arguments(json.dumps(tree), limit, count=COUNT)
+    assert COUNT(shorter) <= limit
+    assert isinstance(json.loads(shorter), dict)
+
+
+def test_long_values_of_arguments_are_cut_and_keys_stay():
+    arguments = json.dumps({"file_path": "src/app/loader.py", "content": "x = 1\n" * 500, "replace_all": False})
+    shorter = json.loads(digest_arguments(arguments, 60, count=COUNT))
+    assert list(shorter) == ["file_path", "content", "replace_all"]
+    assert shorter["file_path"] == "src/app/loader.py"
+    assert "3000 characters" in shorter["content"]
+
+
+def test_arguments_that_fit_are_left_alone():
+    assert digest_arguments('{"a":  1}', 60, count=COUNT) == '{"a":  1}'
+
+
+def test_a_view_names_what_it_does_not_show():
+    text = "\n".join(f"line {n} about item_{n:04}" for n in range(2_000))
+    view = telling_view(text, 400, count=COUNT, handle="tool-output:1")
+    assert COUNT(view) <= 400
+    assert "tool-output:1" in view
+    shown, _, also = view.partition("[also in it: ")
+    assert also
+    assert not set(names_in(shown)) & set(also.rstrip("]").split())
+
+
+@pytest.mark.parametrize("tree", [{f"key_{n}": f"value_{n}" for n in range(900)}, [f"item_{n}" for n in range(900)]])
+def test_a_view_of_json_stays_json(tree):
+    view = telling_view(json.dumps(tree), 500, count=COUNT)
+    assert COUNT(view) <= 500
+    assert isinstance(json.loads(view), type(tree))
+
+
+def test_a_small_view_is_a_digest():
+    view = telling_view(ORDER * 40, 100, count=COUNT, handle="tool-output:1")
+    assert view.startswith("[digest of ")
+    assert "handle tool-output:1" in view
+    assert COUNT(view) <= 100
+
+
+@given(st.text(max_size=3_000), st.integers(1, 400))
+def test_a_view_keeps_its_limit_and_is_a_view_of_itself(text, limit):
+    view = telling_view(text, limit, count=COUNT)
+    assert COUNT(view) <= limit
+    assert telling_view(view, limit, count=COUNT) == view
