@@ -327,13 +327,14 @@ def test_rotation_does_not_bring_back_what_is_forgotten_meanwhile(value):
         r"\u003cEMAIL_1\u003e",
         "%3CEMAIL_1%3E",
         r"\<EMAIL\_1\>",
-    ]
-    + ["<EM\u200bAIL_1>", "＜EMAIL_1＞"],
+        "<EM\u200bAIL_1>",
+        "＜EMAIL_1＞",
+    ],
 )
 def test_a_placeholder_that_a_page_spells_in_its_own_way_stays_dead(spelled):
     session = Masker(STANDARD, strategy="pseudonymize").session()
     session.text("write to jane@site.org")
-    for text in (f"the page says {spelled}", '{"page": "%s"}' % spelled.replace("\\", "\\\\")):
+    for text in (f"the page says {spelled}", json.dumps({"page": spelled})):
         masked = session.text(text)
         assert "EMAIL" not in masked
         assert "jane" not in session.unmask(masked.replace("&lt;", "<").replace("&gt;", ">"))

@@ -90,7 +90,7 @@ class View:
         """Return spans of this view as spans of the original text."""
         return tuple(spans)
 
-    def cuts(self, span: Span) -> bool:
+    def cuts(self, span: Span) -> bool:  # noqa: ARG002 - a text without escapes has none to cut
         """Tell whether a span of the original text begins or ends within an escape."""
         return False
 
@@ -144,22 +144,28 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
 
     What is not seen may stand within a value or at its edge, and `%41` may be a letter or follow a percent sign. In the
     first view the one is left out and the other decoded, and a plus is a blank as in forms; in the second there is a
-    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of an
-    escape or a placeholder.
+    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of
+    an escape or a placeholder.
 
     Args:
         text: the text.
         trusts: see `blank_placeholders`.
     """
-    if text.isascii() and not any(sign in text for sign in _SIGNS):
-        # a plus and a bracket are common, and seldom what they are looked for
-        if ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None):
-            return (View(text),)
+    if _is_as_read(text):
+        return (View(text),)
     blanked = blank_placeholders(text, trusts)
     unseen = "" if text.isascii() else "".join(sorted(_UNSEEN.intersection(text)))
     is_form = "%" in text and _FORM.search(text) is not None
     first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form)
     return (first, _seen(blanked, unseen, gap=" ", is_form=False)) if is_form or not first.is_whole else (first,)
+
+
+def _is_as_read(text: str) -> bool:
+    """Tell whether a text surely stands for itself, without escapes, placeholders and what is not seen."""
+    if not text.isascii() or any(sign in text for sign in _SIGNS):
+        return False
+    # a plus and a bracket are common, and seldom what they are looked for
+    return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)
 
 
 def view_of(text: str) -> View:
@@ -173,9 +179,9 @@ def may_spell(text: str) -> bool:
 
 
 def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    """Walk the pseudonyms that stand in a text as its reader sees it, and where they stand.
+    r"""Walk the pseudonyms that stand in a text as its reader sees it, and where they stand.
 
-    A page writes `&lt;EMAIL_1&gt;` and JSON `\\u003cEMAIL_1\\u003e`; a model that repeats them writes `<EMAIL_1>`.
+    A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
     """
     if may_spell(text):
         view = views_of(text, lambda _label, _number: False)[0]

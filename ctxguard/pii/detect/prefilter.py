@@ -318,13 +318,8 @@ class _Walk:
         return self._read if self._is_exact else None
 
     def _node(self, kind: object, argument: object) -> None:
-        if kind is op.AT:
-            return
-        if kind is op.ASSERT_NOT:
-            self._forbid(*argument)  # type: ignore[misc]
-            return
-        if kind is op.ASSERT:
-            self._assert(*argument)  # type: ignore[misc]
+        if kind in (op.AT, op.ASSERT, op.ASSERT_NOT):
+            self._look_around(kind, argument)
             return
         if kind is op.SUBPATTERN and argument[1] & re.IGNORECASE and not self._form.ignores_case:  # type: ignore[index]
             self._break()
@@ -354,6 +349,12 @@ class _Walk:
         """Take what must follow as an anchor; what must stand before tells of the text alone, not of a place."""
         best = _Walk(self._form, parsed).best
         self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
+
+    def _look_around(self, kind: object, argument: object) -> None:
+        if kind is op.ASSERT:
+            self._assert(*argument)  # type: ignore[misc]
+        elif kind is op.ASSERT_NOT:
+            self._forbid(*argument)  # type: ignore[misc]
 
     def _forbid(self, direction: int, parsed: Parsed) -> None:
         """Keep that no letter stands beside a word: `inn` is in `beginning`."""

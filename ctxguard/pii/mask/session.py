@@ -11,6 +11,7 @@ from typing import Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import DetectorError
+from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
 from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.json_text import (
     JsonToken,
@@ -26,7 +27,6 @@ from ctxguard.pii.mask.json_text import (
 )
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.unmask import Restored, UnmaskStream, restore, restore_arguments
-from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Span

@@ -31,7 +31,8 @@ _WORDS: Final = {
     "NATIONAL_ID": (
         rf"(?<![a-z])id{_GAP}card|identity{_GAP}card|identity{_GAP}doc|(?<![a-z])national{_GAP}(?:id|identity)"
         r"|personalausweis|ausweisnummer|ausweis-nr|carte d'identité|carte nationale d'identité|carta d'identità"
-        r"|documento de identidad|documento nacional de identidad|(?<![a-z])dni(?![a-z])|identiteitskaart|dowód osobisty"
+        r"|documento de identidad|documento nacional de identidad|(?<![a-z])dni(?![a-z])|identiteitskaart"
+        r"|dowód osobisty"
         r"|dowodu osobistego|cartão de cidadão|bilhete de identidade|občanský průkaz|občanského průkazu|rodné číslo"
         r"|občiansky preukaz|občianskeho preukazu|személyi igazolvány|személyi szám|carte de identitate|henkilökortti"
         r"|henkilötunnus|personnummer|identitetskort|(?<![a-z])id-kort|isikukood|id-kaart|asmens kodas|asmens kodo"
@@ -40,7 +41,8 @@ _WORDS: Final = {
     ),
     "PASSPORT": (
         r"passport|reisepass|passeport|pasaporte|passaporto|paspoort|paszport|passaporte|cestovní pas|cestovný pas"
-        r"|cestovného pasu|útlevél|pașaport|passi n|(?<![a-z])pas(?: |-|)n|(?<![a-z])pass(?: |-|)n|reisipass|(?<![a-z])paso numeris"
+        r"|cestovného pasu|útlevél|pașaport|passi n|(?<![a-z])pas(?: |-|)n|(?<![a-z])pass(?: |-|)n|reisipass"
+        r"|(?<![a-z])paso numeris"
         r"|паспорт|διαβατήριο|putovnic|potni list|passaport"
     ),
     "DRIVER_LICENSE": (
@@ -52,17 +54,22 @@ _WORDS: Final = {
         r"|свидетелство за управление|άδεια οδήγησης|vozačka dozvol|vozačke dozvol|vozniško dovoljenje|vodičský preukaz"
     ),
     "TAX_ID": (
-        rf"(?<![a-z])tax{_GAP}(?:id|payer|number|no|reference)|(?<![a-z])vat{_GAP}(?:number|no|id|reg)|steuer-?id|steuernummer|steuer-nr"
+        rf"(?<![a-z])tax{_GAP}(?:id|payer|number|no|reference)|(?<![a-z])vat{_GAP}(?:number|no|id|reg)"
+        rf"|steuer-?id|steuernummer|steuer-nr"
         r"|(?<![a-z])ust-?id|umsatzsteuer-?id|(?<![a-z])mwst-?nr|numéro fiscal|(?<![a-z])tva(?![a-z])"
-        r"|(?<![a-z])(?:nif|cif|nie|nip|siren|siret|oib|inn|pvn)(?![a-z])|codice fiscale|partita iva|(?<![a-z])p\.(?: |)iva"
-        r"|fiscaal nummer|(?<![a-z])btw-?n|contribuinte|(?<![a-z])dič(?![a-z])|adószám|adóazonosító|cod fiscal|codul fiscal"
-        r"|cod de identificare fiscal|verotunnus|momsnummer|moms-nr|momsreg|käibemaksu|pvm moketojo kod|ддс|αφμ|α\.φ\.μ\."
+        r"|(?<![a-z])(?:nif|cif|nie|nip|siren|siret|oib|inn|pvn)(?![a-z])|codice fiscale|partita iva"
+        r"|(?<![a-z])p\.(?: |)iva"
+        r"|fiscaal nummer|(?<![a-z])btw-?n|contribuinte|(?<![a-z])dič(?![a-z])|adószám|adóazonosító|cod fiscal"
+        r"|codul fiscal"
+        r"|cod de identificare fiscal|verotunnus|momsnummer|moms-nr|momsreg|käibemaksu|pvm moketojo kod|ддс|αφμ"
+        r"|α\.φ\.μ\."
         r"|davčna številka|инн"
     ),
     "COMPANY_ID": (
         rf"(?<![a-z])company{_GAP}(?:number|no|reg)|handelsregister|(?<![a-z])hr[ab](?![a-z])|registre du commerce"
         r"|(?<![a-z])rcs(?![a-z])|registro mercantil|(?<![a-z])kvk(?![a-z])|kvk-?n|(?<![a-z])krs(?![a-z])"
-        r"|(?<![a-z])regon(?![a-z])|(?<![a-z])nipc(?![a-z])|(?<![a-z])ičo?(?![a-z])|cégjegyzékszám|nr\. reg\. com|y-tunnus"
+        r"|(?<![a-z])regon(?![a-z])|(?<![a-z])nipc(?![a-z])|(?<![a-z])ičo?(?![a-z])|cégjegyzékszám"
+        r"|nr\. reg\. com|y-tunnus"
         r"|organisationsnummer|(?<![a-z])org\.(?: |)n|(?<![a-z])org-?nr|(?<![a-z])cvr(?![a-z])|registrikood|įmonės kod"
         r"|reģistrācijas numur|еик|булстат|γεμη|matični broj|matična številka"
     ),
