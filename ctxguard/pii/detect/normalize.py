@@ -18,7 +18,7 @@ from typing import Final
 from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders
 from ctxguard.pii.spans import Span
 
-__all__ = ["View", "may_spell", "spelled_placeholders", "view_of", "views_of"]
+__all__ = ["View", "beyond_ascii", "may_spell", "spelled_placeholders", "view_of", "views_of"]
 
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
@@ -154,10 +154,17 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
     if _is_as_read(text):
         return (View(text),)
     blanked = blank_placeholders(text, trusts)
-    unseen = "" if text.isascii() else "".join(sorted(_UNSEEN.intersection(text)))
+    unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
     first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form)
     return (first, _seen(blanked, unseen, gap=" ", is_form=False)) if is_form or not first.is_whole else (first,)
+
+
+def beyond_ascii(text: str) -> set[str]:
+    """Return the characters of a text that are not ASCII's: most are dropped before the rest is looked at."""
+    if text.isascii():
+        return set()
+    return set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
 
 
 def _is_as_read(text: str) -> bool:
@@ -253,7 +260,7 @@ def _meant(match: re.Match[str]) -> str:
 def _plain(text: str) -> str:
     """Return a text of the same length in plain characters, with blanks for what separates and is no character."""
     if not text.isascii():
-        beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+        beyond = beyond_ascii(text)
         table = _folding()
         for char in beyond & table.keys():
             text = text.replace(char, table[char])

@@ -19,10 +19,9 @@ from functools import cache, partial
 from itertools import product
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import View, beyond_ascii
 
 __all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone"]
 
@@ -246,7 +245,7 @@ class Prefilter:
         found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
         if view.text.isascii():
             return found
-        chars = {char for char in set(view.text.lower()) if not char.isascii()}
+        chars = beyond_ascii(view.text.lower())
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
