@@ -129,8 +129,10 @@ class Engine:
             return
         allowed = {None, *opened}
         shape = view.form(SHAPE.table)
+        # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
+            # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
             for one, first, last in fitting(shape[start:end]):
                 if one.context_place in allowed:
@@ -157,6 +159,7 @@ class Engine:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
         for one, start, end in candidates:
+            # the cheapest evidence first: words are looked up, check digits are worked out
             size = one.judge(text, start, end)
             if not size or (self._allow and self._allows(text[start : start + size].lower())):
                 continue
@@ -221,6 +224,7 @@ class Matcher:
             return
         match_at, done = self._pattern.match, 0
         for start in self._starts(view):
+            # as `finditer` does it: no match begins within the one before
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
                 yield self._candidate(match)
@@ -240,6 +244,7 @@ class Matcher:
             return 0
         if self._quiet and _says(self._silence, before):
             return 0
+        # most candidates end at the words; the validator may import a library
         if self._validate is None:
             return end - start
         verdict = _verdict(self._validate, text[start:end], *self._arguments)

@@ -42,7 +42,7 @@ _ESCAPED: Final = (
 )
 _PERCENT: Final = (
     r"(?<=%)(?:(?P<urls>(?:25)?[c-fC-F][0-9a-fA-F](?:%(?:25)?[89abAB][0-9a-fA-F]){1,3})"
-    r"|(?:25)?(?P<url>[1-7][0-9a-fA-F]|0(?:[a-fA-F]|[0-9](?![dfsxX]))))"
+    r"|(?:25)?(?P<url>[0-7][0-9a-fA-F]))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
 # A color or a cursor movement of a terminal; its first sign may be spelled out, or lost.
@@ -153,6 +153,7 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
     """
     if _is_as_read(text):
         return (View(text),)
+    # first of all, so that no rule finds anything in what masking wrote, and no escape within it is read
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
@@ -222,6 +223,7 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
         cuts.append(size)
         ends.append(end)
     pieces.append(text[done:])
+    # after the escapes: what they stand for is folded, too
     plain = _plain("".join(pieces))
     return _Shortened(plain, cuts, ends, escapes, is_whole=is_whole) if cuts else View(plain)
 

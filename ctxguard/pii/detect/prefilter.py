@@ -249,6 +249,7 @@ class Prefilter:
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
+        # a handful of literals each: `in` runs at memory speed where a literal does not occur
         for place, anchor in enumerate(self._anchors):
             form = view.form(anchor.form.table)
             for literal in anchor.literals:
@@ -263,6 +264,7 @@ def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
+    # beyond its memory RE2 forgets what it has built and becomes many times slower
     options.max_mem = _MEMORY
     every = re2.Set.SearchSet(options)
     for anchor in anchors:
@@ -396,6 +398,7 @@ class _Walk:
         width = repeated.getwidth()  # type: ignore[attr-defined]
         exact = _Walk(self._form, repeated).exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
+        # each repetition by itself: only so it is known how far from the beginning a literal ends
         for _ in range(read):
             self._append(exact)
             self._widen(*width)
@@ -443,6 +446,7 @@ class _Walk:
     def _keep(self, anchor: Anchor) -> None:
         if any(not literal.strip(_EDGE) for literal in anchor.literals) or len(anchor.literals) > self._form.most:
             return
+        # to try hundreds of places for each literal would take longer than to search the text
         if anchor.most is not None and anchor.most > _FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
         if _worth(anchor) > _worth(self.best):
