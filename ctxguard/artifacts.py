@@ -15,6 +15,7 @@ __all__ = [
     "Field",
     "Kind",
     "Lifetime",
+    "Media",
     "Memo",
     "Part",
     "ToolCall",
@@ -58,6 +59,29 @@ Slot = Literal["content", "arguments", "fields", "name"]
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """Describe media or sealed reasoning as far as its price depends on it.
+
+    Attributes:
+        kind: `sealed` is reasoning that only the provider can read.
+        size: width and height of an image in pixels; None where it cannot be seen (a link).
+        detail: the `detail` that the request asks for.
+        length: characters of the base64 that is sent; 0 for a link.
+        pages: pages of a document; None where they cannot be counted.
+        characters: characters of text in a document; None where they cannot be counted.
+        seconds: length of audio or video; None where it cannot be told.
+    """
+
+    kind: Literal["image", "audio", "video", "file", "sealed"]
+    size: tuple[int, int] | None = None
+    detail: str = "auto"
+    length: int = 0
+    pages: int | None = None
+    characters: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Hold one piece of a content that is not a single plain text.
 
@@ -65,10 +89,11 @@ class Part:
         kind: `text`, `refusal` and `reasoning` carry text; `image`, `audio` and `file` are media; `opaque` is anything
             that the adapter does not know and hands back untouched.
         text: what the model reads of it; None for media and opaque parts.
-        tokens: what a part without text costs, in tokens, by the provider's rule; None where it is counted as text.
+        tokens: what a part without text costs, in tokens; None where it is counted as text or by its `media`.
         editable: False where a stage may not change the text.
         signed: True for thinking that the provider bound to all that stands before it: its adapter leaves it out where
             its text would change, and `DropStaleThinking` where something before it did.
+        media: what the price of a part without text depends on, where the model is known. Not compared.
     """
 
     kind: PartKind
@@ -76,6 +101,7 @@ class Part:
     tokens: int | None = None
     editable: bool = True
     signed: bool = False
+    media: Media | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ctxguard.adapting.provider_formats import refuse_foreign_part
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
-from ctxguard.tokens.media import audio_tokens, file_tokens, image_size, image_tokens
+from ctxguard.tokens.media import audio_media, audio_tokens, file_media, file_tokens, image_media, image_tokens
 
 __all__ = [
     "ContentFormat",
@@ -212,18 +212,20 @@ def image(url: object, *, detail: object = None) -> Part:
         detail: OpenAI's `low`, `high` or `auto`.
     """
     # a link is never fetched: without the data, the size of an average image is assumed
-    size = image_size(url) if isinstance(url, str) else None
-    return Part("image", tokens=image_tokens(size, detail=str(detail or "auto")))
+    media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
+    return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)
 
 
 def audio(data: object) -> Part:
     """Return the part of a sound, counted by the length of its base64 data where there is any."""
-    return Part("audio", tokens=audio_tokens(data if isinstance(data, str) else None))
+    known = data if isinstance(data, str) else None
+    return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
 
 
 def file(data: object) -> Part:
     """Return the part of a file, counted by the length of its base64 data where there is any."""
-    return Part("file", tokens=file_tokens(data if isinstance(data, str) else None))
+    known = data if isinstance(data, str) else None
+    return Part("file", tokens=file_tokens(known), media=file_media(known or ""))
 
 
 def encrypted_tokens(data: object) -> int:

@@ -23,7 +23,6 @@ from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
 __all__ = ["Beside", "Request", "require_clean_schemas"]
 
@@ -98,8 +97,8 @@ class Beside:
         artifact = None
         if placed or joins:
             artifact = _artifact(prompt.text if joins else None, tuple(one for _, one in placed))
-        counted = MESSAGE_TOKENS + stabilizer.counter.text(prompt.text) if text and not joins else 0
-        return cls(artifact, tuple(at for at, _ in placed), REPLY_TOKENS + counted + _MASK_TOKENS * len(placed))
+        counted = stabilizer.counter.beside(None if joins else text)
+        return cls(artifact, tuple(at for at, _ in placed), counted + _MASK_TOKENS * len(placed))
 
     def restore(
         self, request: Request[Native], artifacts: Sequence[Artifact]
