@@ -25,6 +25,12 @@ def require(holds, message):
         raise RefusedError(message)
 
 
+def since_last(messages, is_question):
+    """Return what belongs to the current turn: a cut may have taken the answer of the turn before."""
+    begins = [place for place, message in enumerate(messages) if is_question(message)]
+    return messages[begins[-1] :]
+
+
 class Provider:
     """Judge requests, play the model, remember what was sent and issued.
 
@@ -71,7 +77,8 @@ class Provider:
             waiting = [call["id"] for call in message.get("tool_calls") or ()]
         require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
         reply = {"role": "assistant", "content": "All done."}
-        if self.wants_tools([m["role"] == "tool" for m in messages]):
+        turn = since_last(messages, lambda m: m["role"] == "user")
+        if self.wants_tools([m["role"] == "tool" for m in turn]):
             call = {"type": "function", "function": {"name": "look_up", "arguments": '{"query": "ann"}'}}
             reply = {
                 "role": "assistant",
@@ -142,7 +149,8 @@ class Provider:
 
     def output(self, items):
         (reasoning,) = self.ids("rs", 1)
-        if self.wants_tools([item.get("type") == "function_call_output" for item in items]):
+        turn = since_last(items, lambda item: item.get("role") == "user")
+        if self.wants_tools([item.get("type") == "function_call_output" for item in turn]):
             made = [
                 {
                     "type": "function_call",
@@ -172,7 +180,8 @@ class Provider:
             self.judge_message(place, message, messages, body.get("system"))
         signature = self.signature(body.get("system"), messages)
         thinking = {"type": "thinking", "thinking": "Let me think.", "signature": signature}
-        last = [self.blocks(message) for message in messages]
+        asked = since_last(messages, lambda m: m["role"] == "user" and self.blocks(m)[0]["type"] != "tool_result")
+        last = [self.blocks(message) for message in asked]
         if self.wants_tools(
             [any(b["type"] == "tool_result" for b in blocks) for blocks in last if blocks[0]["type"] != "thinking"]
         ):
