@@ -64,6 +64,7 @@ class ContextGuardMiddleware(_Middleware):
             the state, whole tool outputs too; a `store` in the chain's stages keeps those.
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report of each model call.
         vault: gives the values back in the arguments of a tool, right before it runs; the state keeps the placeholders
             that the model wrote. The chain's `MaskPII` has to mask into the same vault. A function gives the vault of
@@ -85,6 +86,7 @@ class ContextGuardMiddleware(_Middleware):
         *,
         persist: bool = False,
         window: int | None = None,
+        keep_thinking: bool = False,
         on_report: Callable[[Report], None] | None = None,
         vault: VaultChoice | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class ContextGuardMiddleware(_Middleware):
         self.stabilizer = require_stabilizer(stabilizer)
         self.persist = persist
         self.window = window
+        self.keep_thinking = keep_thinking
         self.on_report = on_report
         self.vault = vault if vault is None or _is_function(vault) else require_vault(vault)
         self._outputs = tool_output_stabilizer(stabilizer)
@@ -110,14 +113,26 @@ class ContextGuardMiddleware(_Middleware):
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        sent, report = stabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
+        sent, report = stabilize_request(
+            self.stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(request),
+            keep_thinking=self.keep_thinking,
+        )
         return handler(self._overridden(request, sent, report))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
-        sent, report = await astabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
+        sent, report = await astabilize_request(
+            self.stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(request),
+            keep_thinking=self.keep_thinking,
+        )
         return await handler(self._overridden(request, sent, report))
 
     def wrap_tool_call(
@@ -189,13 +204,17 @@ class _PersistingMiddleware(ContextGuardMiddleware):
     def before_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
         """Put the stabilized messages in the place of the state's."""
         del runtime
-        messages, _ = stabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        messages, _ = stabilize_native(
+            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+        )
         return replacing(state["messages"], list(messages))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
         """Do what `before_model` does in async runs."""
         del runtime
-        messages, _ = await astabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        messages, _ = await astabilize_native(
+            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+        )
         return replacing(state["messages"], list(messages))
 
 

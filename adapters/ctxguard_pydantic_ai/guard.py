@@ -50,7 +50,7 @@ Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[
 _ADAPTER: Final = PydanticAIAdapter()
 
 
-def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> Processor:
+def history_processor(stabilizer: Stabilizer, *, window: int | None = None, keep_thinking: bool = False) -> Processor:
     """Return a history processor for `ProcessHistory` (2.x) or `history_processors=[…]` (1.x).
 
     PydanticAI stores what a history processor returns in place of the history. `ContextGuard` leaves it alone.
@@ -58,6 +58,7 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
     Args:
         stabilizer: does the work.
         window: the model's context window in tokens; None means what the model's profile says.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
@@ -67,7 +68,9 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         room, instructions = _window(stabilizer, window, ctx), latest_instructions(messages)
-        view, report = await astabilize_native(stabilizer, _ADAPTER, messages, instructions=instructions, window=room)
+        view, report = await astabilize_native(
+            stabilizer, _ADAPTER, messages, instructions=instructions, window=room, keep_thinking=keep_thinking
+        )
         require_clean_schemas(report)  # what is sent as instructions is not what a history processor returns
         return _ending_as(messages, view)
 
@@ -89,6 +92,7 @@ class ContextGuard(AbstractCapability[Any]):
         stabilizer: does the work.
         window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
             profile says.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
         on_report: called with the report on each request.
         vault: gives the values back in the arguments of a tool, right before they are validated; the history keeps the
@@ -102,6 +106,7 @@ class ContextGuard(AbstractCapability[Any]):
 
     stabilizer: Stabilizer
     window: int | None = field(default=None, kw_only=True)
+    keep_thinking: bool = field(default=False, kw_only=True)
     max_result_tokens: int | None = field(default=None, kw_only=True)
     on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
     vault: SessionVault | None = field(default=None, kw_only=True)
@@ -125,7 +130,9 @@ class ContextGuard(AbstractCapability[Any]):
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
         room, sent = _window(self.stabilizer, self.window, ctx, model), sent_beside(request)
-        done, report = await astabilize_request(self.stabilizer, _ADAPTER, sent, window=room)
+        done, report = await astabilize_request(
+            self.stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
+        )
         if self.on_report is not None:
             self.on_report(report)
         require_clean_schemas(report)
