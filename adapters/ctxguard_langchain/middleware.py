@@ -9,6 +9,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
+from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from ctxguard.adapting.adapter import (
@@ -17,6 +18,7 @@ from ctxguard.adapting.adapter import (
     require_stabilizer,
     stabilize_native,
     stabilize_request,
+    tighter_stabilizer,
 )
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer, unmask_arguments
@@ -43,6 +45,8 @@ else:  # in langchain 1.0 it takes two parameters
 
 __all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
 
+_OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
+"""What packages of providers raise where a prompt exceeds the model's window; old versions of the core have none."""
 FULL_OUTPUT = "ctxguard_full_output"
 """Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
 
@@ -108,32 +112,38 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the stabilized messages.
+        """Send the model the stabilized messages; once more with a tighter budget where it says that they overflow.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        sent, report = stabilize_request(
-            self.stabilizer,
-            ADAPTER,
-            _sent(request),
-            window=self._window(request),
-            keep_thinking=self.keep_thinking,
-        )
-        return handler(self._overridden(request, sent, report))
+        try:
+            return handler(self._stabilized(self.stabilizer, request))
+        except _OVERFLOWS:
+            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            return handler(self._stabilized(tighter, request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
-        sent, report = await astabilize_request(
-            self.stabilizer,
-            ADAPTER,
-            _sent(request),
-            window=self._window(request),
-            keep_thinking=self.keep_thinking,
+        try:
+            return await handler(await self._astabilized(self.stabilizer, request))
+        except _OVERFLOWS:
+            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            return await handler(await self._astabilized(tighter, request))
+
+    def _stabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        sent, report = stabilize_request(
+            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
         )
-        return await handler(self._overridden(request, sent, report))
+        return self._overridden(request, sent, report)
+
+    async def _astabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        sent, report = await astabilize_request(
+            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
+        )
+        return self._overridden(request, sent, report)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]

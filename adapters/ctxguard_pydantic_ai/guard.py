@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer, tighter_stabilizer
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
     recall_tool_factory,
@@ -43,9 +43,6 @@ recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
-TIGHTER: Final = 0.6
-"""Share of the budget that is used for the rest of a run once the provider said that the context overflowed."""
-
 Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
 _ADAPTER: Final = PydanticAIAdapter()
 
@@ -173,9 +170,7 @@ class ContextGuard(AbstractCapability[Any]):
         return bool(self.__dict__.get("_tightened"))
 
     def _tighten(self, window: int | None) -> None:
-        tighter = copy.copy(self.stabilizer)
-        tighter.budget = tighter.reserve + int(TIGHTER * self.stabilizer.budget_for(window))
-        self.stabilizer = tighter
+        self.stabilizer = tighter_stabilizer(self.stabilizer, window)
         self.__dict__["_tightened"] = True
 
     async def before_tool_validate(
