@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +38,7 @@ class Provider:
         self.refusals = []
         self.stored = {}
         self.reasoning_of = {}
-        self.asked = {}
+        self.steps = {}
 
     def handle(self, path, body):
         self.bodies.append(body)
@@ -73,7 +72,7 @@ class Provider:
             waiting = [call["id"] for call in message.get("tool_calls") or ()]
         require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
         reply = {"role": "assistant", "content": "All done."}
-        if self.wants_tools(body):
+        if self.wants_tools([m for m in messages if m["role"] == "user"]):
             call = {"type": "function", "function": {"name": "look_up", "arguments": '{"query": "ann"}'}}
             reply = {
                 "role": "assistant",
@@ -83,11 +82,11 @@ class Provider:
         choice = {"index": 0, "finish_reason": "stop", "message": reply}
         return {"id": "chat", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
 
-    def wants_tools(self, body):
-        """Call tools twice for each question, then answer; what of it a context still shows does not matter."""
-        question = re.findall(r"Question \d+", json.dumps(body))[-1]
-        self.asked[question] = self.asked.get(question, 0) + 1
-        return self.asked[question] <= 2
+    def wants_tools(self, questions):
+        """Call tools twice in each turn, then answer; a cut inside a turn does not make the model forget."""
+        question = json.dumps(questions[-1])
+        self.steps[question] = self.steps.get(question, 0) + 1
+        return self.steps[question] <= 2
 
     def ids(self, prefix, count):
         return [f"{prefix}_{len(self.bodies)}_{number}" for number in range(count)]
@@ -139,7 +138,7 @@ class Provider:
 
     def output(self, items):
         (reasoning,) = self.ids("rs", 1)
-        if self.wants_tools(items):
+        if self.wants_tools([item for item in items if item.get("role") == "user"]):
             made = [
                 {
                     "type": "function_call",
@@ -169,8 +168,8 @@ class Provider:
             self.judge_message(place, message, messages, body.get("system"))
         signature = self.signature(body.get("system"), messages)
         thinking = {"type": "thinking", "thinking": "Let me think.", "signature": signature}
-        last = [self.blocks(message) for message in messages]
-        if self.wants_tools(body):
+        asked = [m for m in messages if m["role"] == "user" and self.blocks(m)[0]["type"] != "tool_result"]
+        if self.wants_tools(asked):
             made = [
                 {"type": "tool_use", "id": i, "name": "look_up", "input": {"query": "ann@example.com"}}
                 for i in self.ids("toolu", 2)
