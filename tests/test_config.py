@@ -76,6 +76,7 @@ def test_sections_have_their_defaults():
         "target": 0.6,
         "counter": "auto",
         "model": None,
+        "margin": "measured",
         "provider": None,
         "store": None,
     }

@@ -129,7 +129,7 @@ class _Window:
             BudgetExceededError: what must stay does not fit.
         """
         state = self._ended()
-        if state.total > draft.budget:
+        if state.total > self._ledger.whole_budget(state):
             raise self._exceeded(draft, state)
         result = self._drafted(draft, state)
         store = self._stage.store
@@ -195,7 +195,8 @@ class _Window:
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
         if told := state.calibration.told():
-            draft = replace(draft, details={**draft.details, "calibration": told})
+            budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
+            draft = replace(draft, budget=budget, regained=0, details=details)
         if state.cut_at is None:
             return draft
         kept = list(self._kept(state))
