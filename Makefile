@@ -64,13 +64,13 @@ hunt: $(VENV)/.test ## every property with many more examples, for about an hour
 
 PYTHONS ?= 3.11 3.12 3.13
 .venv-%/.done: pyproject.toml
-	python$* -m venv .venv-$*
+	PYENV_VERSION=$* python$* -m venv .venv-$*
 	.venv-$*/bin/python -m pip install -q --no-compile -e '.[tokens,vault,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx
 	@touch $@
 
 matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3.13" names others
 	@found=0; for version in $(PYTHONS); do \
-	  if ! python$$version -c "" 2>/dev/null; then echo "== Python $$version is not installed: left out"; continue; fi; \
+	  if ! PYENV_VERSION=$$version python$$version -c "" 2>/dev/null; then echo "== Python $$version is not installed: left out"; continue; fi; \
 	  echo "== Python $$version"; found=1; \
 	  $(MAKE) --no-print-directory .venv-$$version/.done || exit 1; \
 	  .venv-$$version/bin/python -m pytest -q -n 2 --dist loadfile $(CORE) || exit 1; \
