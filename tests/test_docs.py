@@ -138,7 +138,12 @@ def test_the_modules_that_pictures_and_pages_name_are_there():
         if not any((home / step.module).exists() or (home / f"{step.module}.py").exists() for home in homes)
     ]
     assert not missing
-    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where a change belongs")[2].partition("## A stage")[0]
+    table = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where a change belongs")[2]
+        .partition("## A stage")[0]
+    )
     paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|/))`", table)
     assert len(paths) > 30
     assert not [path for path in paths if not any((home / path).exists() for home in homes)]

@@ -70,7 +70,7 @@ class BoundToolOutput:
         store: where full outputs go; markers then name a handle. None keeps none.
 
     Raises:
-        ConfigError: a limit or share is none or out of range, or there is no such preset.
+        ConfigError: a limit or share is not a number or out of range, or there is no such preset.
     """
 
     name = "BoundToolOutput"

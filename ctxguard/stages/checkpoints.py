@@ -169,7 +169,7 @@ class CheckpointManager(OfOneProcess):
             messages: how many messages of the history it stands for; as a stage, contexts then begin behind them.
 
         Raises:
-            ConfigError: `state` is no `PageState` and no dict of its fields.
+            ConfigError: `state` is neither a `PageState` nor a dict of its fields.
         """
         state = _page_state(state)
         done = tuple(completed_objectives)

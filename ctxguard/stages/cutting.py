@@ -129,7 +129,7 @@ class Cutter:
         return cut if cut.note is not None else self._beginning_with_user(cut, stay)
 
     def _newest_record(self, there: Sequence[int]) -> int:
-        """Return the newest summary or checkpoint of at most a quarter of the budget; -1 where there is none."""
+        """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
         history, budget = self.ledger.history, self.ledger.draft.budget
         for other in reversed(there):
             title = record_title(history.members(other)[0])
@@ -149,7 +149,7 @@ class Cutter:
     # -- an earlier trail that stands in the history
 
     def _is_kept(self, other: int, number: int) -> bool:
-        """Tell whether an exchange is none of an earlier trail, which the next one replaces."""
+        """Return whether an exchange is not an earlier trail, which the next one replaces."""
         return other == self.ledger.history.last_user(number + 1) or not self._is_trail(other)
 
     def _is_trail(self, number: int) -> bool:

@@ -110,7 +110,7 @@ def _lifetimes(rules: object) -> dict[str, Lifetime]:
 
 def _refused(given: object, wanted: str) -> ConfigError:
     example = "{'search': Lifetime(turns=2)}"
-    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is no {wanted}", setting="lifetimes")
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {wanted}", setting="lifetimes")
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:

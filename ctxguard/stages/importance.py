@@ -102,7 +102,7 @@ class ImportanceScorer:
         """Return the score of one message among all."""
         place = next((n for n, a in enumerate(messages) if a is message), None)
         if place is None:
-            raise ConfigError("the message is none of the messages", setting="message")
+            raise ConfigError("the message is not one of the messages", setting="message")
         return self.scores([(a,) for a in messages])[place].score
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> Scores:

@@ -32,10 +32,10 @@ class MaskPII:
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
-        masker: a masker of one's own (strategies, vault), in place of `rules`.
+        masker: your own masker (strategies, vault), instead of `rules`.
 
     Raises:
-        ConfigError: both are given, one of the rules is no detector, or the masker is none.
+        ConfigError: both are given, a rule is not a detector, or the masker is not a masker.
     """
 
     name = "MaskPII"

@@ -35,7 +35,7 @@ class RepairExchanges:
             have no calls to pair with.
 
     Raises:
-        ConfigError: `on_broken` is none of these.
+        ConfigError: `on_broken` is something else.
     """
 
     name = "RepairExchanges"
