@@ -71,8 +71,7 @@ def test_the_newest_record_of_what_is_gone_stays_where_a_cut_goes_past_it(record
         else:
             cuts += 1
             assert history[0] in result.artifacts
-            assert history[1] not in result.artifacts
-            assert history[2] in result.artifacts
+            assert [a for a in result.artifacts if a in history[1:3]] == [history[2]]
         assert stabilizer(keep_recent=1).stabilize(history[:end]).artifacts == result.artifacts
         assert guard.stabilize(result.artifacts).artifacts == result.artifacts
     assert cuts
