@@ -197,7 +197,7 @@ class _Window:
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
-            draft = replace(draft, budget=budget, regained=0, details=details)
+            draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
         # Nothing was ever cut: the draft goes through untouched, and its prefix with it.
         if state.cut_at is None:
             return draft
