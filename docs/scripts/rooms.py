@@ -173,8 +173,8 @@ def box(svg: ET.Element, x: float, y: float, width: float, height: float, colour
 
 def pictures() -> dict[str, str]:
     """Return all pictures by their file's name."""
-    told = "Green: a stage, which makes one draft from another. Every stage's changes and every check's findings are in the report."
-    found = "The check takes a way of its own: it matches every rule against what is written, not against what the masker saw."
+    told = "Green: a stage. Blue: an adapter. Every change of a stage and every finding of a check is in the report."
+    found = "The check NoPII takes a path of its own: every rule over everything that is sent, without the prefilter."
     return {
         "way_of_a_message.svg": way("A message on its way through the rooms", MESSAGE, told),
         "way_of_a_budget.svg": budget(),
