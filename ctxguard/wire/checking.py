@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ctxguard.adapting.editing import copy_with
@@ -11,7 +11,7 @@ from ctxguard.checks.no_pii import scan
 from ctxguard.errors import CheckFailedError
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.tokens.text_cache import TextCache
-from ctxguard.wire.texts import Use, texts_of
+from ctxguard.wire.texts import Use, Values, texts_of
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
@@ -35,6 +35,8 @@ class BodyCheck:
             Use.FIXED: [one for one in strict if one is not None],
         }
         self._clean: dict[Use, TextCache[bool]] = {use: TextCache(16_000_000) for use in Use}
+        self._values = Values()
+        self._clean_values: TextCache[bool] = TextCache(32_000_000)
         self._redacting = Masker(tuple(detectors)) if detectors else None
 
     def found(self, text: str, use: Use) -> Sequence[str]:
@@ -56,7 +58,9 @@ class BodyCheck:
             return body
         changes: dict[Path, object] = {}
         findings: list[str] = []
-        for path, text, use in texts_of(body):
+        members = [(path, value, self._values.key(value)) for path, value in _members(body)]
+        unknown = [(path, value, key) for path, value, key in members if key is None or not self._clean_values.get(key)]
+        for path, text, use in (text for path, value, _ in unknown for text in texts_of(value, path)):
             labels = self.found(text, use)
             if labels and use is Use.TEXT:
                 changes[path] = self._redacting.mask(text)
@@ -64,7 +68,20 @@ class BodyCheck:
             findings += [f"{label} was found @ {_place(path)}" for label in labels]
         if findings:
             raise CheckFailedError(tuple(findings))
+        if not changes:
+            for _, _, key in unknown:
+                if key is not None:
+                    self._clean_values.put(key, value=True)
         return copy_with(body, changes)
+
+
+def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
+    """Walk what a body holds, the members of its lists one by one, each with the key that it stands under."""
+    for key, value in body.items():
+        if isinstance(value, list):
+            yield from (((key, number), member) for number, member in enumerate(value))
+        else:
+            yield (), {key: value}
 
 
 def _place(path: Path) -> str:

@@ -37,7 +37,7 @@ from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
 from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
-from ctxguard.wire.texts import Use
+from ctxguard.wire.texts import Use, Values
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
@@ -181,6 +181,7 @@ class Guard:
         self.metrics = Metrics()
         detectors = [one for stage in _masking(stabilizer) for one in stage.masker.detectors]
         self._check = BodyCheck(detectors)
+        self._values = Values()
         self._finds = [TextCache[Any]() for _ in _masking(stabilizer)]
         self._chains: dict[tuple[str, bool, bool], _Chain] = {}
         self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
@@ -255,11 +256,18 @@ class Guard:
         if kind is None:
             return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
         try:
-            body = _parsed(request.body)
+            body = self._known_messages(kind, _parsed(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
             return self._unread(request, str(error))
         return (yield from self._stabilized(kind, request, body, budget))
+
+    def _known_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
+        """Return a body with the very messages of earlier requests where it holds the same, so that none is read twice."""
+        history = body.get(kind.history)
+        if isinstance(history, list):
+            body[kind.history] = list(map(self._values.same, history))
+        return body
 
     def _unread(self, request: WireRequest, why: str) -> Prepared:
         """Pass on what the guard cannot read, where that is allowed or there is nothing to read."""
@@ -283,8 +291,11 @@ class Guard:
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
             rest, kept = beside.restored(body, result.artifacts)
-            sent = self._check.cleaned(kind.written(rest, chain.adapter.write(kind.native(rest), kept)))
-            tokens = request_tokens(sent, kind, chain.adapter, stabilizer.counter)
+            written = kind.written(rest, chain.adapter.write(kind.native(rest), kept))
+            sent = self._check.cleaned(written)
+            tokens = result.report.tokens_after
+            if rest is not body or sent is not written:  # something was changed that the chain did not see
+                tokens = request_tokens(sent, kind, chain.adapter, stabilizer.counter)
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, scope)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
