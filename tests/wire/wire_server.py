@@ -247,7 +247,8 @@ class Handler(BaseHTTPRequestHandler):
 def provider_at(provider, handler=Handler):
     """Serve on a free port of 127.0.0.1 and give the address."""
     kind = type("Handler", (handler,), {"provider": provider})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    queueing = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 512})
+    server = queueing(("127.0.0.1", 0), kind)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
