@@ -326,7 +326,10 @@ class Guard:
         known = [self._items.get((scope, str(item.get("id")))) if isinstance(item, dict) else None for item in items]
         if not any(known):
             return body
-        return {**body, kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)]}
+        return {
+            **body,
+            kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
+        }
 
     def _chain(self, kind: Format, request: WireRequest, body: Mapping[str, object], scope: str) -> _Chain:
         """Return the chain for a request: the one of all requests, or that of the session it belongs to."""

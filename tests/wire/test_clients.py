@@ -37,7 +37,9 @@ def through(door, address, guard):
 
 
 class Chat:
-    tools = [{"type": "function", "function": {"name": "look_up", "description": f"Ask help{PLANTED}", "parameters": SCHEMA}}]
+    tools = [
+        {"type": "function", "function": {"name": "look_up", "description": f"Ask help{PLANTED}", "parameters": SCHEMA}}
+    ]
 
     def __init__(self, address, transport, *, stream):
         http = httpx.Client(transport=transport, timeout=60)
@@ -72,7 +74,15 @@ class Chat:
 
 
 class Responses(Chat):
-    tools = [{"type": "function", "name": "look_up", "description": f"Ask help{PLANTED}", "parameters": SCHEMA, "strict": False}]
+    tools = [
+        {
+            "type": "function",
+            "name": "look_up",
+            "description": f"Ask help{PLANTED}",
+            "parameters": SCHEMA,
+            "strict": False,
+        }
+    ]
 
     def __init__(self, *args, **settings):
         super().__init__(*args, **settings)

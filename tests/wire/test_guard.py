@@ -37,7 +37,9 @@ BESIDE = {
         CHAT,
         {
             "messages": [USER],
-            "tools": [{"type": "function", "function": {"name": "f", "description": MAIL, "parameters": {"enum": [OTHER]}}}],
+            "tools": [
+                {"type": "function", "function": {"name": "f", "description": MAIL, "parameters": {"enum": [OTHER]}}}
+            ],
             "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"description": MAIL}}},
             "metadata": {"of": MAIL},
             "user": MAIL,
@@ -87,8 +89,15 @@ def test_what_no_stage_reads_in_a_message_is_redacted(guard):
     "body",
     [
         {"messages": [USER], "tools": [{"type": "function", "function": {"name": MAIL}}]},
-        {"messages": [USER], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {MAIL: {}}}}}]},
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"https://x.org/?m={MAIL}"}}]}]},
+        {
+            "messages": [USER],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {MAIL: {}}}}}],
+        },
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"https://x.org/?m={MAIL}"}}]}
+            ]
+        },
         {"messages": [USER], "model": MAIL},
     ],
     ids=["tool name", "property", "link", "model"],
@@ -100,7 +109,12 @@ def test_what_may_not_be_changed_is_refused_by_its_place_and_never_by_its_value(
 
 
 def test_credentials_for_the_providers_own_calls_are_not_searched(guard):
-    server = {"type": "mcp", "server_label": "s", "server_url": "https://x.org", "authorization": "Bearer " + "k3Y" * 12}
+    server = {
+        "type": "mcp",
+        "server_label": "s",
+        "server_url": "https://x.org",
+        "authorization": "Bearer " + "k3Y" * 12,
+    }
     written, _ = sent(guard, {"input": [USER], "tools": [server]}, RESPONSES)
     assert written["tools"] == [server]
 
@@ -113,7 +127,8 @@ def test_what_json_hides_is_not_sent(guard):
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": [], "t": NaN}', b'{"a":' * 5_000, b"\xff\xfe", b"null"]
+    "raw",
+    [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": [], "t": NaN}', b'{"a":' * 5_000, b"\xff\xfe", b"null"],
 )
 def test_a_body_that_cannot_be_read_is_refused_or_passed_on_as_it_is(raw):
     with pytest.raises(WireError):
@@ -250,7 +265,9 @@ def test_an_output_whose_call_is_on_the_server_stays(guard):
 
 @pytest.mark.parametrize("kind", ["conversation", "header"])
 def test_a_named_session_keeps_its_placeholders(guard, kind):
-    body, headers = ({"conversation": {"id": "conv_1"}}, {}) if kind == "conversation" else ({}, {"x-ctxguard-session": "s"})
+    body, headers = (
+        ({"conversation": {"id": "conv_1"}}, {}) if kind == "conversation" else ({}, {"x-ctxguard-session": "s"})
+    )
     sent(guard, {"input": MAIL, **body}, RESPONSES, **headers)
     written, prepared = sent(guard, {"input": OTHER, **body}, RESPONSES, **headers)
     assert written["input"] == "<EMAIL_2>"

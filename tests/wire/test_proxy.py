@@ -49,7 +49,9 @@ def until(holds):
 def test_headers_status_and_query_are_those_of_both_sides():
     provider = WireProvider(steps=0)
     with running(provider) as (client, _):
-        answer = client.post("/v1/chat/completions?a=b%20c", json=BODY, headers={"x-ctxguard-session": "s", "x-own": "1"})
+        answer = client.post(
+            "/v1/chat/completions?a=b%20c", json=BODY, headers={"x-ctxguard-session": "s", "x-own": "1"}
+        )
     assert answer.status_code == 200
     assert answer.headers["x-upstream"] == "yes"
     assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
@@ -74,7 +76,7 @@ def test_errors_of_the_provider_are_passed_on_as_they_are():
     with running() as (client, _):
         answer = client.post("/v1/messages", json=body)
     assert answer.status_code == 400
-    assert 'first message must use the "user" role' in answer.text
+    assert "messages: first message must use the" in answer.text
     assert "x-ctxguard-error" not in answer.headers
 
 
@@ -99,7 +101,10 @@ def test_what_cannot_be_read_is_passed_on_where_that_is_allowed():
 
 def test_what_does_not_fit_has_the_usual_code():
     with running(budget=60) as (client, guard):
-        answer = client.post("/v1/chat/completions", json={**BODY, "tools": [{"type": "function", "function": {"name": "f", "description": "w " * 99}}]})
+        answer = client.post(
+            "/v1/chat/completions",
+            json={**BODY, "tools": [{"type": "function", "function": {"name": "f", "description": "w " * 99}}]},
+        )
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert guard.metrics.get("refused_total", "BudgetExceededError") == 1
 
@@ -131,7 +136,9 @@ def test_a_body_over_the_limit(declared):
     raw = json.dumps({**BODY, "messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
     with running(guarding={"max_body": 1_000_000}) as (client, guard):
         try:
-            answer = client.post("/v1/chat/completions", content=raw if declared else iter([raw[:5_000_000], raw[5_000_000:]]))
+            answer = client.post(
+                "/v1/chat/completions", content=raw if declared else iter([raw[:5_000_000], raw[5_000_000:]])
+            )
             assert (answer.status_code, answer.headers["x-ctxguard-error"]) == (413, "WireError")
         except httpx.WriteError:
             pass  # the proxy closed the connection while the body was still coming
@@ -143,7 +150,11 @@ def test_a_body_of_ten_megabytes_within_the_limit():
     provider = WireProvider(steps=0)
     rows = "\n".join(f"row {number}: nothing to see" for number in range(330_000))
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [*BODY["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": rows}]
+    messages = [
+        *BODY["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": rows},
+    ]
     with running(provider) as (client, _):
         assert client.post("/v1/chat/completions", json={**BODY, "messages": messages}, timeout=120).status_code == 200
     assert len(json.dumps(provider.bodies)) < 40_000
@@ -279,7 +290,10 @@ def test_chunks_are_passed_on_as_they_come():
         assert seen.wait(10)
         yield delta("two")
 
-    with running(Scripted(script), handler=Script) as (client, _), client.stream("POST", "/v1/chat/completions", json=BODY) as answer:
+    with (
+        running(Scripted(script), handler=Script) as (client, _),
+        client.stream("POST", "/v1/chat/completions", json=BODY) as answer,
+    ):
         chunks = answer.iter_bytes()
         assert b"one" in next(chunks)
         seen.set()

@@ -66,7 +66,10 @@ def through(prepared, raw, size):
 @pytest.mark.parametrize("api", PATHS)
 def test_values_come_back_across_the_borders_of_pieces(api, piece):
     ready = prepared(api)
-    assert texts_of(api, through(ready, scripted(api, piece=piece), 7)) == ("Done, ann@example.com. Yes ann@example.com!", [])
+    assert texts_of(api, through(ready, scripted(api, piece=piece), 7)) == (
+        "Done, ann@example.com. Yes ann@example.com!",
+        [],
+    )
     calls = texts_of(api, through(ready, scripted(api, steps=1, parallel=2, piece=piece), 7))[1]
     assert calls == [{"query": "ann@example.com", "to": ["ann@example.com", "x"]}] * 2
 
@@ -103,14 +106,14 @@ def test_added_events_keep_the_numbers_in_order():
 def test_a_stream_that_breaks_off_gives_what_was_held_back(api):
     ready = prepared(api)
     raw = scripted(api, says="To <EMAIL_1> and <EMAI", piece=4)
-    cut = raw[: raw.index(b"finish_reason\": \"stop") if api == "chat" else len(raw) // 2]
+    cut = raw[: raw.index(b'finish_reason": "stop') if api == "chat" else len(raw) // 2]
     stream = ready.stream()
     told = stream.feed(cut) + stream.close()
     assert b"<EMAIL_1>" not in told
 
 
 def test_values_are_escaped_where_the_answer_is_json():
-    text = "The password is password: hun\"ter2\\x9, mail ann@example.com."
+    text = 'The password is password: hun"ter2\\x9, mail ann@example.com.'
     schema = {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}
     ready = prepared("chat", text, response_format=schema)
     raw = scripted("chat", says='{"mail": "<EMAIL_1>"}', piece=2)

@@ -93,7 +93,9 @@ class WireProvider(Provider):
                 item["arguments"] = self.argument.format(self.named())
             if item["type"] == "message":
                 item["content"][0]["text"] = self.says.format(self.named())
-            self.stored[item["id"]] = {k: json.loads(json.dumps(item[k])) for k in ("arguments", "content") if k in item}
+            self.stored[item["id"]] = {
+                k: json.loads(json.dumps(item[k])) for k in ("arguments", "content") if k in item
+            }
         return made
 
     def messages(self, body):
