@@ -1,0 +1,140 @@
+"""The command `ctxguard tokens`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.report.printing import out
+
+if TYPE_CHECKING:
+    from ctxguard.tokens import ArtifactCounter
+    from ctxguard.tokens.usage import Compared
+
+__all__ = ["tokens"]
+
+
+def tokens(
+    session: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
+    ],
+    counter: Annotated[
+        str,
+        typer.Option(
+            "--counter", help="What counts texts: auto (the model's own vocabulary where it can be), estimate, …"
+        ),
+    ] = "auto",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="Name of the model, whose framing, tools and hidden prompts are counted.",
+            show_default="none",
+        ),
+    ] = None,
+    usage: Annotated[
+        bool,
+        typer.Option(
+            "--usage",
+            help="FILE is JSONL of recorded requests: {'request', 'input_tokens', 'model'}; print how far off we are.",
+        ),
+    ] = False,
+) -> None:
+    """Count the tokens of a request, a session or a text: what they are made of, and how far off the count may be."""
+    from ctxguard.harness.sessions import read_text
+
+    text = read_text(session)
+    if usage:
+        _print_usage(text, session, counter, model)
+        return
+    request = _request_of(text)
+    if request is not None:
+        _print_request(request, counter, model)
+    else:
+        _print_sessions(text, counter, model)
+
+
+def _request_of(text: str) -> Mapping[str, object] | None:
+    """Return the request body that a text is; None where it is anything else, a session's record too."""
+    from ctxguard.tokens.reading import detect_api
+
+    try:
+        body = json.loads(text)
+        if isinstance(body, Mapping) and ("model" in body or "contents" in body):
+            detect_api(body)
+            return body
+    except (ValueError, RecursionError, ConfigError):
+        pass
+    return None
+
+
+def _print_request(body: Mapping[str, object], counter: str, model: str | None) -> None:
+    from ctxguard.tokens import count_request
+    from ctxguard.tokens.reading import detect_api
+
+    api = detect_api(body)
+    counted = count_request(body, api=api, model=model, counter=counter)
+    out(f"{counted.tokens} tokens (a request to the {api} API; counted by {counted.counter}, {counted.accuracy})")
+    _print_parts(counted.parts, counted.margin)
+    for what in counted.uncounted:
+        out(f"  not counted: {what}")
+
+
+def _print_parts(parts: Mapping[str, int], margin: int) -> None:
+    for name, part in sorted(parts.items(), key=lambda item: -item[1]):
+        out(f"  {name:<15}{part:>9,}")
+    if margin:
+        out(f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests")
+
+
+def _print_sessions(text: str, counter: str, model: str | None) -> None:
+    from ctxguard.harness.sessions import sessions_in
+    from ctxguard.tokens import ArtifactCounter, find_counter
+    from ctxguard.tokens.accuracy import margin_of
+    from ctxguard.tokens.requests import parts_of
+
+    count = ArtifactCounter(find_counter(counter, model=model))
+    parts: Counter[str] = Counter()
+    try:
+        sessions = list(sessions_in(text))
+        for one in sessions:
+            parts.update(parts_of(one.read(), count))
+            parts.update({"tools": count.tools(one.tools), "framing": one.overhead(count)})
+    except CtxguardError:
+        _print_total(count.text(text), "plain text", count)
+        return
+    total = sum(parts.values())
+    _print_total(total, f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}", count)
+    _print_parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
+
+
+def _print_total(total: int, what: str, count: ArtifactCounter) -> None:
+    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
+
+
+def _print_usage(text: str, name: str, counter: str, model: str | None) -> None:
+    from ctxguard.tokens.usage import compared, usages_in
+
+    rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
+    if not rows:
+        raise CtxguardError(f"{name} holds no recorded requests")
+    _print_errors(rows)
+
+
+def _print_errors(rows: list[Compared]) -> None:
+    from ctxguard.tokens.usage import Errors, errors_by
+
+    titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
+    out(f"{'API, family, feature':<38}{'requests':>9}{titles}{'over margin':>13}{'sum':>7}")
+    groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]
+    for label, errors in [*groups, ("all", Errors.of(rows))]:
+        shares = (errors.within_3, errors.within_5, errors.within_10, errors.under)
+        cells = "".join(f"{share:>7.0%}" for share in shares)
+        out(f"{label:<38}{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
+    out("within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs")
