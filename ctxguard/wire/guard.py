@@ -50,6 +50,8 @@ OnReport = Callable[[Report], object]
 
 SESSION_HEADER: Final = "x-ctxguard-session"
 """The header by which a client names its session. It is not sent on."""
+_COUNTED_FROM: Final = 0.9
+"""Share of the budget from which on a body is counted once more, as it is sent."""
 _ROUNDS: Final = 3
 """How often a request is stabilized at most until its body is within the budget as a whole."""
 
@@ -287,15 +289,16 @@ class Guard:
         history = chain.adapter.read(kind.native(body))
         artifacts = history if beside.artifact is None else [beside.artifact, *history]
         empty = {key: value for key, value in body.items() if key not in kind.read_by_adapter} | {kind.history: []}
-        overhead = beside.growth + request_tokens(empty, kind, chain.adapter, stabilizer.counter)
+        overhead = beside.growth + request_tokens(empty, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
             rest, kept = beside.restored(body, result.artifacts)
             written = kind.written(rest, chain.adapter.write(kind.native(rest), kept))
             sent = self._check.cleaned(written)
             tokens = result.report.tokens_after
-            if rest is not body or sent is not written:  # something was changed that the chain did not see
-                tokens = request_tokens(sent, kind, chain.adapter, stabilizer.counter)
+            # counted as a whole where the chain did not see all of it, or where little room is left
+            if rest is not body or sent is not written or tokens > _COUNTED_FROM * allowed:
+                tokens = request_tokens(sent, kind, stabilizer.counter)
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, scope)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)

@@ -195,19 +195,23 @@ def _chat_pieces(said: Mapping[str, object]) -> Iterator[_Piece]:
     for key in ("content", "refusal"):
         text = said.get(key)
         if isinstance(text, str) and text:
-            yield _Piece((key,), text, (key,), False, lambda new, key=key: {key: new})  # type: ignore[misc]
+            yield _Piece((key,), text, (key,), is_arguments=False, alone=partial(_said, key))
     calls = said.get("tool_calls")
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
         for key, field in (("function", "arguments"), ("custom", "input")):
             text = _inner(call, key, field)
             if text:
                 index = call.get("index", number)
-                alone = partial(_call_alone, index, key, field)
-                yield _Piece(("tool_calls", number, key, field), text, ("call", index), key == "function", alone)
+                making = partial(_call_alone, index, key, field)
+                yield _Piece(("tool_calls", number, key, field), text, ("call", index), key == "function", making)
     text = _inner(said, "function_call", "arguments")
     if text:
         alone = partial(_nested, "function_call", "arguments")
-        yield _Piece(("function_call", "arguments"), text, ("function_call",), True, alone)
+        yield _Piece(("function_call", "arguments"), text, ("function_call",), is_arguments=True, alone=alone)
+
+
+def _said(key: str, text: str) -> object:
+    return {key: text}
 
 
 def _call_alone(index: object, key: str, field: str, text: str) -> object:

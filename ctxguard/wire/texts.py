@@ -10,7 +10,7 @@ import marshal
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from ctxguard.adapting.fields import Path
 from ctxguard.tokens.text_cache import TextCache
@@ -120,7 +120,7 @@ class Values:
         """Return what two equal JSON values have in common, the order of keys included; None for odd values."""
         try:
             # version 2 knows no references, so that what is written depends on the value alone
-            return marshal.dumps(value, 2).decode("latin-1")
+            return marshal.dumps(cast("Any", value), 2).decode("latin-1")
         except ValueError:
             return None
 

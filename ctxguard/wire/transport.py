@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     _Transport = _AsyncTransport = object
 
-__all__ = ["AsyncTransport", "Transport", "guarded_http_client"]
+__all__ = ["AsyncTransport", "Transport", "as_guard", "guarded_http_client"]
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
@@ -57,7 +57,7 @@ class Transport(_Transport):
     def __init__(
         self, guard: Stabilizer | Guard, *, transport: object = None, **settings: Unpack[GuardSettings]
     ) -> None:
-        self.guard = _guard(guard, settings)
+        self.guard = as_guard(guard, settings)
         self._inner: Any = transport
 
     def __enter__(self) -> Transport:
@@ -132,7 +132,7 @@ class AsyncTransport(_AsyncTransport):
         large: int | None = None,
         **settings: Unpack[GuardSettings],
     ) -> None:
-        self.guard = _guard(guard, settings)
+        self.guard = as_guard(guard, settings)
         self._inner: Any = transport
         self._large = large
 
@@ -230,7 +230,12 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
     return guarded
 
 
-def _guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
+def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
+    """Return a guard that was handed over, or that of a stabilizer.
+
+    Raises:
+        ConfigError: It is neither, or a setting cannot be used.
+    """
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
