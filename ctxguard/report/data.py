@@ -141,7 +141,7 @@ class Report:
 
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
-        """What masks texts as each masking stage of the chain did; a method of its session where it gives placeholders."""
+        """What masks texts as each masking stage did: a method of its `MaskSession` where it gives placeholders."""
         return self._draft.masks
 
     @cached_property

@@ -60,7 +60,7 @@ class BodyCheck:
         findings: list[str] = []
         members = [(path, value, self._values.key(value)) for path, value in _members(body)]
         unknown = [(path, value, key) for path, value, key in members if key is None or not self._clean_values.get(key)]
-        for path, text, use in (text for path, value, _ in unknown for text in texts_of(value, path)):
+        for path, text, use in (placed for place, value, _ in unknown for placed in texts_of(value, place)):
             labels = self.found(text, use)
             if labels and use is Use.TEXT:
                 changes[path] = self._redacting.mask(text)

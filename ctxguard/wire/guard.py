@@ -265,7 +265,7 @@ class Guard:
         return (yield from self._stabilized(kind, request, body, budget))
 
     def _known_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body with the very messages of earlier requests where it holds the same, so that none is read twice."""
+        """Return a body with the very messages of earlier requests, where it holds equal ones: none is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
@@ -441,7 +441,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def _written(body: Mapping[str, object]) -> bytes:
-    """Return the bytes of a body. They are always written anew: what was not read, such as a key's second value, goes."""
+    """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:  # half of a surrogate pair

@@ -1,7 +1,7 @@
 """The guard as a proxy for any OpenAI- or Anthropic-compatible client: an ASGI application.
 
-Answers are passed on as they come: status, headers and chunks are those of the provider, but for the values that are put
-back. Whatever goes wrong ends the answer cleanly and has a name, in the metrics, in the log and in the answer itself.
+Answers are passed on as they come: status, headers and chunks are those of the provider, but for the values that are
+put back. Whatever goes wrong ends the answer cleanly and has a name, in the metrics, the log and the answer itself.
 No header, no body and no query is ever logged.
 """
 

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ctxguard.errors import BudgetExceededError, CtxguardError
 from ctxguard.stabilizer import Stabilizer
@@ -60,7 +60,7 @@ class Transport(_Transport):
         self.guard = as_guard(guard, settings)
         self._inner: Any = transport
 
-    def __enter__(self) -> Transport:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -136,7 +136,7 @@ class AsyncTransport(_AsyncTransport):
         self._inner: Any = transport
         self._large = large
 
-    async def __aenter__(self) -> AsyncTransport:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:

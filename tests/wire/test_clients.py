@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 from wire_server import WireProvider, provider_at, proxy_at
@@ -37,7 +39,7 @@ def through(door, address, guard):
 
 
 class Chat:
-    tools = [
+    tools: ClassVar = [
         {"type": "function", "function": {"name": "look_up", "description": f"Ask help{PLANTED}", "parameters": SCHEMA}}
     ]
 
@@ -74,7 +76,7 @@ class Chat:
 
 
 class Responses(Chat):
-    tools = [
+    tools: ClassVar = [
         {
             "type": "function",
             "name": "look_up",
@@ -106,7 +108,7 @@ class Responses(Chat):
 
 
 class Messages(Chat):
-    tools = [{"name": "look_up", "description": f"Ask help{PLANTED}", "input_schema": SCHEMA}]
+    tools: ClassVar = [{"name": "look_up", "description": f"Ask help{PLANTED}", "input_schema": SCHEMA}]
 
     def __init__(self, address, transport, *, stream):
         http = httpx.Client(transport=transport, timeout=60)
@@ -138,7 +140,7 @@ def history_of(body):
 
 def extending(bodies):
     """Return the share of bodies whose history begins with the one before."""
-    pairs = [(history_of(one), history_of(other)) for one, other in zip(bodies, bodies[1:], strict=False)]
+    pairs = [(history_of(one), history_of(other)) for one, other in pairwise(bodies)]
     return sum(other[: len(one)] == one for one, other in pairs) / len(pairs)
 
 

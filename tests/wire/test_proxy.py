@@ -91,7 +91,7 @@ def test_a_list_of_models_needs_no_reading_and_uploads_are_refused():
 
 def test_what_cannot_be_read_is_passed_on_where_that_is_allowed():
     class Echo(Handler):
-        def do_POST(self):
+        def do_POST(self):  # noqa: N802 - the name that the standard library calls
             self.whole(200, self.rfile.read(int(self.headers["Content-Length"])))
 
     with running(handler=Echo, guarding={"on_unreadable": "pass"}) as (client, guard):
@@ -163,7 +163,7 @@ def test_a_body_of_ten_megabytes_within_the_limit():
 class Script(Handler):
     """Stream what `provider.script` yields; None breaks the connection off."""
 
-    def do_POST(self):
+    def do_POST(self):  # noqa: N802 - the name that the standard library calls
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -231,7 +231,7 @@ def test_a_provider_that_does_not_answer():
         yield b""
 
     class Silent(Script):
-        def do_POST(self):
+        def do_POST(self):  # noqa: N802 - the name that the standard library calls
             waiting.wait(5)
             self.close_connection = True
 

@@ -7,14 +7,13 @@ import json
 import pytest
 from wire_server import WireProvider, provider_at
 
+import ctxguard_anthropic
+import ctxguard_openai
 from ctxguard import Stabilizer
 from ctxguard.errors import ConfigError
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
-
-import ctxguard_anthropic
-import ctxguard_openai
 
 MAIL = "ann@example.com"
 MESSAGES = [{"role": "user", "content": f"Find {MAIL}."}]
