@@ -22,18 +22,18 @@ from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError, WireError
-from ctxguard.pii import Masker, MaskSession, Vault
+from ctxguard.pii import MaskSession, Vault
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.report import Report
 from ctxguard.session import Stabilized
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.beside import Beside
 from ctxguard.wire.checking import BodyCheck
 from ctxguard.wire.counting import request_tokens
 from ctxguard.wire.formats import Format, format_of
 from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
+from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
@@ -181,10 +181,9 @@ class Guard:
         self.keep_thinking = keep_thinking
         self.on_report = on_report
         self.metrics = Metrics()
-        detectors = [one for stage in _masking(stabilizer) for one in stage.masker.detectors]
-        self._check = BodyCheck(detectors)
+        self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
+        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
-        self._finds = [TextCache[Any]() for _ in _masking(stabilizer)]
         self._chains: dict[tuple[str, bool, bool], _Chain] = {}
         self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
         self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
@@ -362,8 +361,7 @@ class Guard:
         return self._chains[key]
 
     def _named_vault(self, scope: str, name: str) -> SessionVault:
-        masker = next((stage.masker for stage in _masking(self.stabilizer)), None)
-        is_found: Callable[[str], object] = bool if masker is None else masker.is_found
+        is_found: Callable[[str], object] = self._masking[0].is_found if self._masking else bool
         if self.vault is not None:
             return self.vault.session(f"{scope} {name}", is_found=is_found)
         return MemoryVault(is_found=is_found)
@@ -374,9 +372,9 @@ class Guard:
         adapter: Any = find_adapter(kind.adapter)
         if is_incremental:
             adapter.incremental = True
-        finds = iter(self._finds)
+        masking = iter(self._masking)
         stages = tuple(
-            self._masking_stage(stage, vault, next(finds), redacts=redacts) if isinstance(stage, MaskPII) else stage
+            next(masking).stage(vault, redacts=redacts) if isinstance(stage, MaskPII) else stage
             for stage in self.stabilizer.stages
         )
         chain = copy.copy(self.stabilizer)
@@ -384,20 +382,6 @@ class Guard:
         # the body is searched as a whole, once it is written
         chain.checks = tuple(check for check in chain.checks if check.name != "NoPII")
         return _Chain(chain, adapter)
-
-    def _masking_stage(
-        self, stage: MaskPII, vault: SessionVault | None, found: TextCache[Any], *, redacts: bool
-    ) -> MaskPII:
-        own = stage.masker
-        if own.strategy != "redact" or self.strategy == "redact" or redacts:
-            return stage
-        return MaskPII(
-            masker=Masker(own.detectors, strategy=self.strategy, vault=vault, escape=own.escape, cache=found)
-        )
-
-
-def _masking(stabilizer: Stabilizer) -> list[MaskPII]:
-    return [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
 
 
 def _session_of(mask: object) -> MaskSession | None:

@@ -181,6 +181,13 @@ def test_redaction_and_maskers_of_ones_own_are_respected():
     assert sent(own, {"messages": [USER]})[0]["messages"][0]["content"].startswith("Write to <EMAIL_")
 
 
+def test_keys_that_look_like_examples_are_hidden_and_come_back(guard):
+    key = "ghp_EXAMPLE" + "NOTAREALKEY" + "0" * 18
+    written, prepared = sent(guard, {"messages": [{"role": "user", "content": f"Use {key}."}]})
+    assert written["messages"][0]["content"] == "Use <SECRET_1>."
+    assert json.loads(prepared.whole(b'["<SECRET_1>"]')) == [key]
+
+
 def test_a_chain_without_masking_masks_nothing():
     stages = [stage for stage in Stabilizer(4_000).stages if not isinstance(stage, MaskPII)]
     written, prepared = sent(Guard(Stabilizer(4_000, stages=stages)), {"messages": [USER]})
