@@ -37,11 +37,11 @@ from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
+from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
-    from ctxguard.wire.streams import EventStream
 
 __all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
 
@@ -107,7 +107,7 @@ class Prepared:
         """
         if self.reply is None:
             raise WireError("this answer needs no reading", status=500)
-        return self.reply.stream()
+        return EventStream(self.reply)
 
 
 class GuardSettings(TypedDict, total=False):

@@ -14,7 +14,6 @@ from ctxguard.wire.formats import Api
 
 if TYPE_CHECKING:
     from ctxguard.pii import MaskSession
-    from ctxguard.wire.streams import EventStream
 
 __all__ = ["Reply", "as_json"]
 
@@ -77,12 +76,6 @@ class Reply:
         restored = self.restored(answer)
         self.learn(answer)
         return raw if restored is answer else as_json(restored)
-
-    def stream(self) -> EventStream:
-        """Begin with the body of an answer that comes as server-sent events."""
-        from ctxguard.wire.streams import EventStream
-
-        return EventStream(self)
 
     def learn(self, answer: object) -> None:
         """Notice the id of an answer that the provider stores."""
