@@ -20,7 +20,20 @@ from pathlib import Path
 
 import httpx
 
-WORDS = ["order", "invoice", "parcel", "depot", "route", "driver", "customer", "refund", "window", "signature", "pallet", "label"]
+WORDS = [
+    "order",
+    "invoice",
+    "parcel",
+    "depot",
+    "route",
+    "driver",
+    "customer",
+    "refund",
+    "window",
+    "signature",
+    "pallet",
+    "label",
+]
 TURN = 60
 """Words of one message."""
 
