@@ -252,6 +252,8 @@ class Guard:
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
             )
         self.metrics.add("requests_total", "api", "unknown" if kind is None else kind.api)
+        if kind is None and not request.body:
+            return Prepared(b"")
         if request.headers.get("content-encoding", "identity") != "identity":
             return self._unread(request, "the body is compressed, and the guard reads none that is")
         if kind is None:
@@ -271,8 +273,12 @@ class Guard:
         return body
 
     def _unread(self, request: WireRequest, why: str) -> Prepared:
-        """Pass on what the guard cannot read, where that is allowed or there is nothing to read."""
-        if self.on_unreadable == "pass" or (not request.body and request.method in ("GET", "HEAD", "DELETE")):
+        """Pass on what the guard cannot read, where that is allowed.
+
+        Raises:
+            WireError: It is not.
+        """
+        if self.on_unreadable == "pass":
             return Prepared(request.body)
         raise WireError(f"{why}; on_unreadable='pass' sends such requests on unread", status=403)
 

@@ -31,6 +31,7 @@ METRICS_PATH: Final = "/metrics"
 _HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
+        b"expect",
         b"keep-alive",
         b"proxy-authenticate",
         b"proxy-authorization",

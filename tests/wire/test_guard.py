@@ -145,6 +145,11 @@ def test_requests_of_other_kinds_are_refused_unless_allowed(path):
     assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(body, path)).body == body
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "OPTIONS"])
+def test_a_request_without_a_body_needs_no_reading(guard, method):
+    assert guard.prepare(WireRequest(method, "/v1/responses/resp_1/cancel", {}, b"")).body == b""
+
+
 def test_a_compressed_body_is_not_readable(guard):
     with pytest.raises(WireError, match="compressed"):
         guard.prepare(ask({"messages": [USER]}, **{"content-encoding": "gzip"}))
