@@ -14,6 +14,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctxguard.wire.guard import Guard
+    from ctxguard.wire.proxy import proxy_app
+    from ctxguard.wire.transport import AsyncTransport, Transport, guarded_http_client
 
 __all__ = ["AsyncTransport", "Guard", "Transport", "guarded_http_client", "proxy_app"]
 

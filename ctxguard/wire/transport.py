@@ -21,11 +21,13 @@ from ctxguard.wire.refusals import ERROR_HEADER, error_body, status_of
 
 if TYPE_CHECKING:
     import httpx
+    import httpx2
 
-    class _Transport(httpx.BaseTransport):
-        """Be a transport for type checkers; at run time it is enough to behave like one."""
+    # clients of both libraries take them; at run time it is enough to behave like one
+    class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
+        """Be a transport for type checkers."""
 
-    class _AsyncTransport(httpx.AsyncBaseTransport):
+    class _AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):  # type: ignore[misc]
         """Be an async transport for type checkers."""
 
 else:
