@@ -325,12 +325,13 @@ def test_two_hundred_streams_at_once_are_not_mixed_up():
         if text != f"All done, {mail}.":
             failures.append(text)
 
-    with running(provider) as (client, _):
+    at_once = {"timeout": 120, "limits": httpx.Limits(max_connections=200), "trust_env": False}
+    with running(provider) as (one, _), httpx.Client(base_url=one.base_url, **at_once) as client:
         threads = [threading.Thread(target=talk, args=(client, number)) for number in range(200)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
     assert failures == []
     assert "@" not in json.dumps(provider.bodies)
 
