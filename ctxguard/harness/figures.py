@@ -146,6 +146,4 @@ class Figures:
         return found
 
 
-_SUMMED = tuple(
-    f.name for f in fields(Figures) if f.name not in ("needed", "findings", "places", "milliseconds")
-)
+_SUMMED = tuple(f.name for f in fields(Figures) if f.name not in ("needed", "findings", "places", "milliseconds"))

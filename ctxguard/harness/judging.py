@@ -186,7 +186,9 @@ class Judge:
             return
         new = self._count.artifacts(history[self._seen_end :])
         if self._tokens_before + new <= self._budget * _CERTAIN:
-            yield Verdict("prefix", "the prompt does not extend the one before, and there was room", f"messages[{same}]")
+            yield Verdict(
+                "prefix", "the prompt does not extend the one before, and there was room", f"messages[{same}]"
+            )
 
     def _trail(self, history: Sequence[Artifact], context: Sequence[Artifact], report: Report) -> Iterator[Verdict]:
         """Find a context from which something has left without a trace."""
@@ -239,4 +241,6 @@ def masker_of(stabilizer: Stabilizer) -> Masker | None:
 
 def window_promises(stabilizer: Stabilizer) -> bool:
     """Tell whether a chain has the default window, which promises rare cuts and a trail; other strategies do not."""
-    return any(getattr(stage, "name", "") == "StableWindow" and getattr(stage, "trail", 0) for stage in stabilizer.stages)
+    return any(
+        getattr(stage, "name", "") == "StableWindow" and getattr(stage, "trail", 0) for stage in stabilizer.stages
+    )

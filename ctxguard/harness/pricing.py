@@ -1,4 +1,4 @@
-"""Price prompts in money: what a model's tokens cost where the provider caches prefixes, and what it would cost else."""
+"""Price prompts in money where the provider caches prefixes, and what plain trimming would send instead."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
             US dollars a million tokens; only `input` must be there.
 
     Raises:
-        ConfigError: there are no prices for the model, or the table cannot be read.
-        ImportError: no table is given and `genai-prices` is not installed.
+        ConfigError: there are no prices for the model, the table cannot be read, or there is none and `genai-prices`
+            is not installed.
     """
     if model is None:
         if table is not None:
@@ -94,7 +94,9 @@ def _of_table(model: str, path: Path) -> PriceModel:
     try:
         table = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"the price table {path} cannot be read: {str(error).splitlines()[0]}", setting="prices") from error
+        raise ConfigError(
+            f"the price table {path} cannot be read: {str(error).splitlines()[0]}", setting="prices"
+        ) from error
     found = table.get(model) if isinstance(table, dict) else None
     if not isinstance(found, dict):
         known = ", ".join(map(str, table)) if isinstance(table, dict) else "nothing"
@@ -128,8 +130,9 @@ def _of_library(model: str) -> PriceModel:
     try:
         from genai_prices import data_snapshot
     except ImportError as error:
-        raise ImportError(
-            "prices by model need genai-prices: pip install 'ctxguard-stabilizer[prices]', or give a table with --prices"
+        raise ConfigError(
+            "prices by model need genai-prices: pip install 'ctxguard-stabilizer[prices]', or a table with --prices",
+            setting="model",
         ) from error
     from importlib.metadata import version
 
@@ -142,7 +145,9 @@ def _of_library(model: str) -> PriceModel:
     prices = found.get_prices(datetime.now(UTC))
     fresh = _base(prices.input_mtok)
     if fresh is None:
-        raise ConfigError(f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model")
+        raise ConfigError(
+            f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model"
+        )
     cached, written = _base(prices.cache_read_mtok), _base(prices.cache_write_mtok)
     minimum, step = CACHES.get(provider.id, (1_024, 1))
     return PriceModel(

@@ -79,11 +79,18 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
         if name == "-" or path.is_file():
             yield name
             continue
-        found = _below(path) if path.is_dir() else sorted(f for f in glob.glob(name, recursive=True) if Path(f).is_file())  # noqa: PTH207 - a pattern may be absolute
+        found = _below(path) if path.is_dir() else _matching(name)
         if not found:
             where = f"no file in it ends in {', '.join(SUFFIXES[:3])} or the same with .gz"
-            yield Skipped(name, where if path.is_dir() else "no such file or folder, and no file matches it as a pattern")
+            yield Skipped(
+                name, where if path.is_dir() else "no such file or folder, and no file matches it as a pattern"
+            )
         yield from found
+
+
+def _matching(pattern: str) -> list[str]:
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207 - a pattern may be absolute
+    return sorted(name for name in found if Path(name).is_file())
 
 
 def _below(folder: Path) -> list[str]:
