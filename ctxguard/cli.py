@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -179,14 +180,15 @@ def stabilizer_of(
     window: int | None,
     *,
     default: int = DEFAULT_BUDGET,
-    **given: str | float | None,
+    settings: Mapping[str, str | float | None] = MappingProxyType({}),
+    known: StabilizerConfig | None = None,
 ) -> Stabilizer:
     """Return the stabilizer of the configuration; what was given on the command line comes before it."""
     from ctxguard.stabilizer import Stabilizer
 
-    known = settings_of(config)
+    known = known or settings_of(config)
     tokens = _in_tokens(budget or known.budget or default, window)
-    return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in given.items() if v is not None})
+    return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in settings.items() if v is not None})
 
 
 def _each(path: str, adapter: str | None) -> list[Session]:
@@ -240,7 +242,8 @@ def stabilize(
     from ctxguard.adapting.adapter import stabilize_native
 
     refuse_overwriting(output, [session])
-    stabilizer = stabilizer_of(config, budget, window, policy=policy, provider=provider, counter=counter)
+    settings = {"policy": policy, "provider": provider, "counter": counter}
+    stabilizer = stabilizer_of(config, budget, window, settings=settings)
     contexts, reports = [], []
     for one in _each(session, adapter):
         with _named(session, one):

@@ -25,12 +25,13 @@ from ctxguard.harness.document import (
     session_model,
     skipped_model,
 )
-from ctxguard.harness.engine import Plan, Results, Tally, run
+from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import recordings
-from ctxguard.harness.settings import Setting, parse_sweep, swept
+from ctxguard.harness.settings import parse_sweep, swept
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting
+from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["replay"]
 
@@ -164,12 +165,12 @@ def _settings(
         "provider": given["provider"] or known.provider,
     }
 
-    def make(chosen: Mapping[str, str | int | float]) -> object:
+    def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
         own = dict(chosen)
         tokens = own.pop("budget", budget)
-        return stabilizer_of(config, None if tokens is None else str(tokens), window, **{**given, **own})
+        return stabilizer_of(config, None if tokens is None else str(tokens), window, settings={**given, **own}, known=known)
 
-    return swept(make, parse_sweep(sweep), options)  # type: ignore[arg-type]  # it makes stabilizers
+    return swept(make, parse_sweep(sweep), options)
 
 
 @contextmanager

@@ -112,6 +112,8 @@ class Judge:
             return
         leading = next((n for n, a in enumerate(read) if a.kind not in _AUTHORITY), len(read))
         first = "\n".join(a.text for a in read[:leading])
+        if len(first) > sum(len(a.text) for a in wanted) + sum(map(self._room, wanted)) and len(wanted) >= leading:
+            yield Verdict("system", "a system prompt was altered: something was added to it", "history system prompt")
         whole = "\n".join(a.text for a in read)
         cursor = 0
         for number, artifact in enumerate(wanted):
@@ -127,6 +129,10 @@ class Judge:
                 yield Verdict("system", "a system prompt was altered", path)
             else:
                 yield Verdict("system", "a system prompt was lost", path)
+
+    def _room(self, artifact: Artifact) -> int:
+        """Return by how many characters masking may have made a text longer."""
+        return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
     def _parts(self, text: str) -> tuple[str, ...]:
         """Return what of a text no masking may touch: what stands between the spans of the rules."""
@@ -208,6 +214,8 @@ class Judge:
             yield Verdict("trail", f"{len(left)} messages have left the context, and nothing in it tells of them")
 
 
+_PLACEHOLDER: Final = 24
+"""Characters by which a placeholder may be longer than what it hides."""
 _CERTAIN: Final = 0.9
 """Share of the budget below which no estimate of what is new, and no correction of the counter, explains a cut."""
 

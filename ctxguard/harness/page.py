@@ -255,21 +255,21 @@ class _Seen:
 
     latest: tuple[int, Report] | None = None
     cuts: list[tuple[int, Report, str, str]] = field(default_factory=list)
-    before: dict[int | None, str] = field(default_factory=dict)
+    before: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, number: int, _context: Sequence[Artifact], report: Report) -> None:
         """Take a look at a served call."""
         self.latest = (number, report)
         if report.cut is None or not report.cut.fresh:
             return
-        decisions = {d.position: d.action for d in report.decisions if d.position is not None}
+        decisions: dict[int, str] = {d.position: d.action for d in report.decisions if d.position is not None}
         changed: dict[str, list[int]] = {}
         for position, action in decisions.items():
             if action != "kept" and self.before.get(position) != action:
                 changed.setdefault(action, []).append(position)
         told = "; ".join(f"{action} {_ranges(positions)}" for action, positions in sorted(changed.items()))
         added = [d.artifact for d in report.decisions if d.position is None and d.tokens_after]
-        self.before = dict(decisions)
+        self.before = decisions
         self.cuts.append((number, report, told, "\n\n".join(map(shown_text, added))))
 
 

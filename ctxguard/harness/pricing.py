@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -165,7 +166,7 @@ def _of_library(model: str) -> PriceModel:
 def _base(price: object) -> float | None:
     """Return a price, of tiered ones the lowest tier's."""
     found = getattr(price, "base", price)
-    return None if found is None else float(found)
+    return float(found) if isinstance(found, (int, float, Decimal)) else None
 
 
 class PlainTrim:

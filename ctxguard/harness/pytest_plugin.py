@@ -1,7 +1,7 @@
 """Hold recorded sessions to the laws in pytest: `pytest --ctxguard-sessions=recordings/`.
 
-The fixture `assert_stable` replays sessions and fails with the call at which a law broke; `ctxguard_session` runs a test
-once for each session of the option. Nothing else of ctxguard is imported until they are used.
+The fixture `assert_stable` replays sessions and fails with the call at which a law broke; `ctxguard_session` runs a
+test once for each session of the option. Nothing else of ctxguard is imported until they are used.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def ctxguard_session(request: pytest.FixtureRequest) -> Session:
 def assert_stable() -> Callable[..., Figures]:
     """Return a function that replays a session and fails where a law does not hold.
 
-    It takes a session, or a list of messages, and a stabilizer (or none for the default one with a budget of 8,000), and
-    returns the figures.
+    It takes a session, or a list of messages, and a stabilizer (or none for the default one with a budget of 8,000),
+    and returns the figures.
     """
     return _assert_stable
 

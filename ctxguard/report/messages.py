@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
+from importlib.metadata import version
 from typing import Final
 
 from ctxguard.artifacts import Artifact
@@ -20,10 +21,8 @@ _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;"
 
 def call_page(report: Report, *, title: str = "", show_originals: bool = False) -> str:
     """Return the page of one call."""
-    from ctxguard import __version__
-
     named = title or "One model call, before and after"
-    head = f"<h1>{escape(named)}</h1><p class='meta'>ctxguard {escape(__version__)}</p>"
+    head = f"<h1>{escape(named)}</h1><p class='meta'>ctxguard {escape(version('ctxguard-stabilizer'))}</p>"
     return page(named, head + call_section(report, show_originals=show_originals))
 
 
