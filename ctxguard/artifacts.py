@@ -12,8 +12,10 @@ from ctxguard.errors import ConfigError
 __all__ = [
     "BY_POSITION",
     "Artifact",
+    "Field",
     "Kind",
     "Lifetime",
+    "Media",
     "Memo",
     "Part",
     "ToolCall",
@@ -52,8 +54,31 @@ BY_POSITION: Final = "function_call"
 """The id of OpenAI's older calls and results, which have none and pair by position; the name of the tool is sent."""
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
-Slot = Literal["content", "arguments", "name"]
-"""Where a text stands in an artifact: in its content, in a tool call's arguments, or as a name."""
+Slot = Literal["content", "arguments", "fields", "name"]
+"""Where a text stands in an artifact: in its content, a tool call's arguments, a field beside them, or its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Describe media or sealed reasoning as far as its price depends on it.
+
+    Attributes:
+        kind: `sealed` is reasoning that only the provider can read.
+        size: width and height of an image in pixels; None where it cannot be seen (a link).
+        detail: the `detail` that the request asks for.
+        length: characters of the base64 that is sent; 0 for a link.
+        pages: pages of a document; None where they cannot be counted.
+        characters: characters of text in a document; None where they cannot be counted.
+        seconds: length of audio or video; None where it cannot be told.
+    """
+
+    kind: Literal["image", "audio", "video", "file", "sealed"]
+    size: tuple[int, int] | None = None
+    detail: str = "auto"
+    length: int = 0
+    pages: int | None = None
+    characters: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +89,11 @@ class Part:
         kind: `text`, `refusal` and `reasoning` carry text; `image`, `audio` and `file` are media; `opaque` is anything
             that the adapter does not know and hands back untouched.
         text: what the model reads of it; None for media and opaque parts.
-        tokens: what a part without text costs, in tokens, by the provider's rule; None where it is counted as text.
+        tokens: what a part without text costs, in tokens; None where it is counted as text or by its `media`.
         editable: False where a stage may not change the text.
         signed: True for thinking that the provider bound to all that stands before it: its adapter leaves it out where
             its text would change, and `DropStaleThinking` where something before it did.
+        media: what the price of a part without text depends on, where the model is known. Not compared.
     """
 
     kind: PartKind
@@ -75,6 +101,27 @@ class Part:
     tokens: int | None = None
     editable: bool = True
     signed: bool = False
+    media: Media | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Hold a text that is sent with an artifact beside its content: a citation, metadata, a link, an unknown key.
+
+    Attributes:
+        place: Its place in the native message, such as `metadata.user`, for findings.
+        text: The text as it is sent; JSON where the value is anything but a text.
+        editable: Whether masking may change the text.
+        is_identifier: Whether only rules with a form of their own search it, as they do ids: a run of digits in it is
+            no finding.
+        tokens: What it costs, in tokens; None where it is counted as text.
+    """
+
+    place: str
+    text: str
+    editable: bool = False
+    is_identifier: bool = True
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +205,7 @@ class Artifact:
         answers: id of the call it answers (tool); None where the recording has none.
         name: name of the participant, or of the tool that answers.
         role: the native role, where no `Kind` stands for it; None as a rule.
+        fields: what is sent with it beside its content.
         lifetime: how long it is of use; None means always.
         pinned: kept whatever happens.
         events: names of the events that it marks, for `Lifetime(until=…)`.
@@ -179,6 +227,7 @@ class Artifact:
     answers: str | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
     role: str | None = field(default=None, kw_only=True)
+    fields: tuple[Field, ...] = field(default=(), kw_only=True)
     lifetime: Lifetime | None = field(default=None, kw_only=True)
     pinned: bool = field(default=False, kw_only=True)
     events: tuple[str, ...] = field(default=(), kw_only=True)
@@ -219,7 +268,7 @@ class Artifact:
         return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
-        """Walk every text that leaves with this artifact, with the slot it stands in."""
+        """Walk every text that leaves with this artifact and may hold what people wrote, with the slot it stands in."""
         if isinstance(self.content, str):
             yield "content", self.content
         else:
@@ -228,8 +277,29 @@ class Artifact:
                     yield "content", part.text
         for call in self.calls:
             yield "arguments", call.arguments
+        for one in self.fields:
+            if one.editable:
+                yield "fields", one.text
         if self.name is not None and self.kind is not Kind.TOOL:
             yield "name", self.name
+
+    def fixed_texts(self) -> Iterator[tuple[str, str, bool]]:
+        """Walk every text that leaves with this artifact and is never edited: names, ids, fields.
+
+        Yields:
+            The place, the text, and whether it is an identifier, see `Field`.
+        """
+        if self.name is not None:
+            yield "name", self.name, True
+        if self.answers is not None:
+            yield "tool_call_id", self.answers, True
+        for number, call in enumerate(self.calls):
+            yield f"calls[{number}].name", call.name, True
+            if call.id is not None:
+                yield f"calls[{number}].id", call.id, True
+        for one in self.fields:
+            if not one.editable:
+                yield one.place, one.text, one.is_identifier
 
     def edit(self, change: Callable[[Slot, str], str]) -> Artifact:
         """Return a copy with `change` applied to every editable text, or this object if nothing changed.
@@ -246,12 +316,10 @@ class Artifact:
                 for part in self.content
             )
         calls = tuple(replace(call, arguments=change("arguments", call.arguments)) for call in self.calls)
-        name = self.name
-        if name is not None and self.kind is not Kind.TOOL:
-            name = change("name", name)
-        if content == self.content and calls == self.calls and name == self.name:
+        fields = tuple(replace(one, text=change("fields", one.text)) if one.editable else one for one in self.fields)
+        if content == self.content and calls == self.calls and fields == self.fields:
             return self
-        return self.revised(content=content, calls=calls, name=name)
+        return self.revised(content=content, calls=calls, fields=fields)
 
     def revised(
         self,
@@ -260,6 +328,7 @@ class Artifact:
         calls: tuple[ToolCall, ...] | None = None,
         name: str | None = None,
         answers: str | None = None,
+        fields: tuple[Field, ...] | None = None,
     ) -> Artifact:
         """Return a changed copy that remembers what it was, and is counted anew; None leaves a field as it is."""
         return replace(
@@ -268,6 +337,7 @@ class Artifact:
             calls=self.calls if calls is None else calls,
             name=self.name if name is None else name,
             answers=self.answers if answers is None else answers,
+            fields=self.fields if fields is None else fields,
             token_count=None,
             origin=self.root,
         )

@@ -29,10 +29,11 @@ __all__ = ["app", "main", "settings_of", "stabilizer_of"]
 
 ELSEWHERE: Final = {
     "read": "ctxguard.files.cli:read",
-    "replay": "ctxguard.harness.cli:replay",
+    "replay": "ctxguard.harness.replay_cli:replay",
     "pii": "ctxguard.pii.cli:app",
     "prompts": "ctxguard.prompts.cli:app",
     "store": "ctxguard.stores.cli:app",
+    "tokens": "ctxguard.harness.cli:tokens",
 }
 """Commands that live beside what they are about, loaded when they are called."""
 
@@ -129,7 +130,6 @@ Provider = Annotated[
     ),
 ]
 COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
-CounterName = Annotated[str, typer.Option("--counter", help=COUNTERS)]
 Counter = Annotated[
     str | None,
     typer.Option(
@@ -301,32 +301,6 @@ def check(
     if failed:
         raise typer.Exit(1)
     out("ok")
-
-
-@app.command()
-def tokens(
-    session: Annotated[str, typer.Argument(metavar="FILE", help="A session or any text file; - is standard input.")],
-    counter: CounterName = "auto",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", help="Name of the model, to choose the vocabulary.", show_default="a current one of OpenAI's"
-        ),
-    ] = None,
-) -> None:
-    """Count the tokens of a session or a text, and say with which counter and how exact."""
-    from ctxguard.harness.sessions import read_text, sessions_in
-    from ctxguard.tokens import ArtifactCounter, find_counter
-
-    count = ArtifactCounter(find_counter(counter, model=model))
-    text = read_text(session)
-    try:
-        sessions = list(sessions_in(text))
-        total = sum(count.artifacts(s.read()) + count.tools(s.tools) + s.overhead(count) for s in sessions)
-        what = f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}"
-    except CtxguardError:
-        total, what = count.text(text), "plain text"
-    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
 
 
 @app.command()

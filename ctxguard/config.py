@@ -131,12 +131,14 @@ class StabilizerConfig(_Settings):
             with each call; None means: it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the room that a cut frees down to; None means 0.4.
-        trail: share of the room that the trail of what has left may take; None means 0.6 of the target.
+        target: share of the room that a cut frees down to; None means about 0.4, see `StableWindow`.
+        trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
         counter: `auto`, `estimate`, or the name of an encoding.
-        model: name of the model, to choose the encoding.
+        model: name of the model, whose vocabulary, framing and hidden prompts are counted.
+        margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
+            model's family, and nothing where no model is named.
         provider: name of the provider whose rules the context must meet; None means none in particular.
         store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
     """
@@ -150,6 +152,7 @@ class StabilizerConfig(_Settings):
     on_overflow: Literal["raise", "bound"] = "raise"
     counter: str = "auto"
     model: str | None = None
+    margin: Annotated[float, Field(ge=0, lt=1)] | Literal["measured"] = "measured"
     provider: str | None = None
     store: str | None = None
 

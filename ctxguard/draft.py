@@ -118,6 +118,8 @@ class Draft:
     Attributes:
         artifacts: what the context holds by now.
         budget: tokens that everything sent may take, `overhead` included.
+        regained: tokens that were kept free of the budget because counts are estimates, and that a window may use once
+            the history says what the provider counted.
         counter: counts artifacts.
         history: what came in, for stages and checks that look back.
         authority: the system and task artifacts of the history, with their positions in it; None where nobody has
@@ -142,6 +144,7 @@ class Draft:
     history: tuple[Artifact, ...] = ()
     authority: tuple[tuple[int, Artifact], ...] | None = None
     overhead: int = 0
+    regained: int = 0
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True

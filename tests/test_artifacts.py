@@ -73,7 +73,7 @@ def test_edits_reach_every_text_but_signed_ones():
     )
     seen = {}
     edited = artifact.edit(lambda slot, text: seen.setdefault(slot, text) and text + "'")
-    assert seen == {"content": "a", "arguments": '{"x": 1}', "name": "bob"}
+    assert seen == {"content": "a", "arguments": '{"x": 1}'}, "names are never edited"
     assert [part.text for part in edited.content] == ["a'", "r"]
 
 

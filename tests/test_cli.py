@@ -191,9 +191,31 @@ def test_tokens_says_which_counter_and_how_exact(tmp_path):
     run = cli("tokens", "-", "--counter", "estimate", stdin="just some text")
     assert "plain text" in run.stdout
     assert "estimated by byte classes" in run.stdout
-    assert (
-        "exact for models that use cl100k_base" in cli("tokens", "-", "--counter", "cl100k_base", stdin="text").stdout
-    )
+    assert "exactly by cl100k_base" in cli("tokens", "-", "--counter", "cl100k_base", stdin="text").stdout
+
+
+def test_tokens_breaks_a_request_down_by_its_model(tmp_path):
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello there"}]}
+    body["tools"] = [{"name": "look", "input_schema": {"type": "object", "properties": {}}}]
+    run = cli("tokens", "-", stdin=json.dumps(body))
+    assert "a request to the anthropic API; counted by claude-4" in run.stdout
+    for part in ("messages", "tools", "hidden prompts", "framing", "margin"):
+        assert f"  {part}" in run.stdout
+    other = cli("tokens", "-", "--model", "gpt-4o", stdin=json.dumps(body)).stdout
+    assert int(other.split()[0]) < int(run.stdout.split()[0])
+
+
+def test_tokens_compares_with_recorded_usage(tmp_path):
+    file = tmp_path / "usage.jsonl"
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}
+    file.write_text(json.dumps({"request": body, "input_tokens": 8}) + "\n")
+    run = cli("tokens", file, "--usage")
+    assert "chat, gpt-4o, plain" in run.stdout
+    assert "100%" in run.stdout
+    file.write_text(json.dumps({"request": body}) + "\n")
+    bad = cli("tokens", file, "--usage")
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+    assert "input_tokens" in bad.stderr
 
 
 def test_check_says_what_is_wrong_and_exits_with_1(tmp_path):

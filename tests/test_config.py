@@ -73,9 +73,10 @@ def test_sections_have_their_defaults():
         "budget": None,
         "policy": "agent",
         "keep_recent": 2,
-        "target": 0.6,
+        "target": None, "trail": None, "digests": True, "on_overflow": "raise",
         "counter": "auto",
         "model": None,
+        "margin": "measured",
         "provider": None,
         "store": None,
     }

@@ -110,7 +110,7 @@ def test_what_is_no_list_of_messages_is_refused_by_the_helpers(junk):
     [
         lambda: Stabilizer(9, model=5),
         lambda: Stabilizer(9, target="x"),
-        lambda: Stabilizer.from_policy("agent", budget=9, target=None),
+        lambda: Stabilizer.from_policy("agent", budget=9, target="x"),
         lambda: Stabilizer(9, counter=5),
         lambda: truncate_messages([{"role": "user"}], keep="x"),
         lambda: estimate_tokens([{"role": "user", "content": "x"}], model=5),

@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
+from ctxguard.adapting.extra_fields import extra_fields
 from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, text_of, walk_content
 from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
 from ctxguard.adapting.message_view import MessageView
@@ -30,6 +31,9 @@ Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
 _KINDS: Final = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}
 _LEFT_OUT: Final = "…"
 """Stands where nothing is left of a message: the API refuses empty ones."""
+_OWN: Final = frozenset({"role", "content"})
+_READ: Final = frozenset({"input", "signature", "tool_use_id", "id", "name"})
+"""What is read of a block, beside its texts."""
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 
 
@@ -119,16 +123,24 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     role = str(get(fragment.message, "role"))
     own = [blocks[number] for number in fragment.indexes]
     parts = [placed for path, block in own for placed in BLOCKS.read_part(block, path)]
+    fields = [placed for path, block in own for placed in BLOCKS.part_fields(block, path, own=_READ)]
+    if (
+        0 in fragment.indexes or not fragment.indexes
+    ):  # what belongs to the message as a whole goes with its first block
+        fields += extra_fields(fragment.message, own=_OWN)
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]
         answered = text_of(block, "tool_use_id")
-        return MessageView(Kind.TOOL, parts, tool_call_id=answered, tool_call_id_at=(*path, "tool_use_id"))
+        return MessageView(
+            Kind.TOOL, parts, tool_call_id=answered, tool_call_id_at=(*path, "tool_use_id"), fields=fields
+        )
     return MessageView(
         _KINDS.get(role, Kind.ASSISTANT),
         parts,
         [place_call(block, path) for path, block in own if kind_of(block) == "tool_use"],
         role=None if role in _KINDS else role,
         pinned=any(kind_of(block) == "compaction" for _, block in own),
+        fields=fields,
     )
 
 
@@ -138,7 +150,7 @@ def _is_emptied(artifact: Artifact) -> bool:
     if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
         return False
     nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (not isinstance(fragment, Fragment) or fragment.is_whole)
+    return nothing and (fragment is None or (isinstance(fragment, Fragment) and fragment.is_whole))
 
 
 def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting import adapter as core
+from ctxguard.adapting.editing import are_same_objects
+from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory
 from ctxguard.errors import HistoryError
 from ctxguard.files.results import RECALL_SCHEMA
@@ -22,6 +24,9 @@ _RECALL: Final = {
     "description": RECALL_SCHEMA["description"],
     "input_schema": RECALL_SCHEMA["parameters"],
 }
+_TAKEN: Final = ("messages", "system", "tools")
+_BILLED: Final = ("output_config", "output_format", "mcp_servers")
+"""Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block."""
 
@@ -35,6 +40,9 @@ def stabilize_request(
 ) -> tuple[dict[str, object], Report]:
     """Return the stabilized request and the report. The request and all in it are not changed.
 
+    Descriptions of tools are masked as the messages are. A rule that matches in anything that cannot be changed (names,
+    schemas, metadata) fails the check `NoPII`.
+
     Args:
         request: the arguments of `client.messages.create`: `messages`, and `system` and `tools` where there are any.
         stabilizer: does the work.
@@ -46,26 +54,30 @@ def stabilize_request(
         HistoryError: it is no request with messages, or a message cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
-    tools = _tools(request)
-    native, report = stabilize_native(
-        stabilizer,
-        AnthropicAdapter(),
-        cast("Native", request),
-        tools=tools,
-        window=window,
-        keep_thinking=keep_thinking,
+    done, report = core.stabilize_request(
+        stabilizer, AnthropicAdapter(), _request(request), window=window, keep_thinking=keep_thinking
     )
-    return dict(cast("Mapping[str, object]", native)), report
+    return _written(request, done), report
 
 
-def _tools(request: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
-    """Return the tool schemas of what has to be a request."""
+def _request(request: Mapping[str, object]) -> Request[Native]:
+    """Return what has to be a request, taken apart."""
     if not isinstance(request, Mapping):
         raise HistoryError(
             f"expected a request, a dict with 'messages', got {type(request).__name__}; "
             "a list of messages goes to stabilize_messages"
         )
-    return cast("Sequence[Mapping[str, object]] | None", request.get("tools"))
+    rest = {key: value for key, value in request.items() if key not in _TAKEN and value is not None}
+    schemas: list[Mapping[str, object]] = [{key: rest.pop(key)} for key in _BILLED if key in rest]
+    tools = cast("Sequence[Mapping[str, object]]", request.get("tools") or ())
+    return Request(cast("Native", request), tools=tools, schemas=schemas, settings=rest)
+
+
+def _written(request: Mapping[str, object], done: Request[Native]) -> dict[str, object]:
+    """Return the stabilized request, with the very tools it had where none was changed."""
+    written = dict(cast("Mapping[str, object]", done.messages))
+    is_same = not done.tools or are_same_objects(done.tools, cast("Sequence[object]", request["tools"]))
+    return written if is_same else {**written, "tools": list(done.tools)}
 
 
 async def astabilize_request(
@@ -76,16 +88,10 @@ async def astabilize_request(
     keep_thinking: bool = False,
 ) -> tuple[dict[str, object], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    tools = _tools(request)
-    native, report = await astabilize_native(
-        stabilizer,
-        AnthropicAdapter(),
-        cast("Native", request),
-        tools=tools,
-        window=window,
-        keep_thinking=keep_thinking,
+    done, report = await core.astabilize_request(
+        stabilizer, AnthropicAdapter(), _request(request), window=window, keep_thinking=keep_thinking
     )
-    return dict(cast("Mapping[str, object]", native)), report
+    return _written(request, done), report
 
 
 def stabilize_messages(
@@ -97,10 +103,21 @@ def stabilize_messages(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[str | list[Mapping[str, object]] | None, list[Message], Report]:
-    """Return the system prompt, the stabilized messages and the report; see `stabilize_request`."""
-    request: dict[str, object] = {"messages": messages, "tools": tools}
+    """Return the system prompt, the stabilized messages and the report; see `stabilize_request`.
+
+    The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
+    """
+    request: dict[str, object] = {"messages": messages}
     if system is not None:
         request["system"] = system
-    done, report = stabilize_request(request, stabilizer, window=window, keep_thinking=keep_thinking)
+    native, report = core.stabilize_native(
+        stabilizer,
+        AnthropicAdapter(),
+        cast("Native", request),
+        tools=tools,
+        window=window,
+        keep_thinking=keep_thinking,
+    )
+    done = cast("Mapping[str, object]", native)
     prompt = cast("str | list[Mapping[str, object]] | None", done.get("system"))
     return prompt, cast("list[Message]", done["messages"]), report

@@ -36,6 +36,10 @@ _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "h
 """What the role of a `ChatMessage` may be."""
 _TYPES: Final = {**_ROLES, "tool": Kind.TOOL, "function": Kind.TOOL}
 _EXTRAS: Final = ("additional_kwargs",)
+_READ: Final = frozenset(
+    ("args", "arguments", "call_id", "id", "index", "input", "name", "partial_json", "signature", "summary", "type")
+)
+"""What is read of a block, beside its texts, or is a call's that stands in `tool_calls` too."""
 
 
 class LangChainAdapter:
@@ -98,6 +102,7 @@ def _view(message: BaseMessage) -> MessageView:
         name=message.name,
         role=getattr(message, "role", message.type) if kind is None else None,
         reported=_reported(message),
+        fields=[*BLOCKS.extra_fields(message.content, ("content",), own=_READ)],
     )
 
 

@@ -11,7 +11,14 @@ except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from ctxguard.adapting.adapter import astabilize_native, require_stabilizer, stabilize_native
+from ctxguard.adapting.adapter import (
+    astabilize_native,
+    astabilize_request,
+    require_stabilizer,
+    stabilize_native,
+    stabilize_request,
+)
+from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer, unmask_arguments
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
@@ -44,9 +51,12 @@ class ContextGuardMiddleware(_Middleware):
     """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
-    the tool schemas are counted. A tool output above the most that the chain's `BoundToolOutput` would show of it is
-    masked and bounded as soon as the tool returns, so that every later call sees the same text; its whole content
-    stays in the message's `response_metadata`. Messages inside a tool's `Command` are bounded with the model call.
+    the descriptions of tools are masked too; names and parameters of tools and the schema of structured output cannot
+    be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of these are counted.
+
+    A tool output above the most that the chain's `BoundToolOutput` would show of it is masked and bounded as soon as
+    the tool returns, so that every later call sees the same text; its whole content stays in the message's
+    `response_metadata`. Messages inside a tool's `Command` are bounded with the model call.
 
     Args:
         stabilizer: does the work.
@@ -100,19 +110,15 @@ class ContextGuardMiddleware(_Middleware):
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        messages, report = stabilize_native(
-            self.stabilizer, ADAPTER, _sent(request), tools=_schemas(request), window=self._window(request)
-        )
-        return handler(self._overridden(request, messages, report))
+        sent, report = stabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
+        return handler(self._overridden(request, sent, report))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
-        messages, report = await astabilize_native(
-            self.stabilizer, ADAPTER, _sent(request), tools=_schemas(request), window=self._window(request)
-        )
-        return await handler(self._overridden(request, messages, report))
+        sent, report = await astabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
+        return await handler(self._overridden(request, sent, report))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
@@ -155,15 +161,16 @@ class ContextGuardMiddleware(_Middleware):
         return known and any(isinstance(stage, BoundToolOutput) for stage in self._outputs.stages)
 
     def _overridden(
-        self, request: ModelRequest[Any], messages: Sequence[BaseMessage], report: Report
+        self, request: ModelRequest[Any], sent: Request[Sequence[BaseMessage]], report: Report
     ) -> ModelRequest[Any]:
         if self.on_report is not None:
             self.on_report(report)
+        require_clean_schemas(report)
         prompt = _prompt(request)
-        rest: list[Any] = list(messages)
+        rest: list[Any] = list(sent.messages)
         if prompt:
             prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
-        return request.override(messages=rest, **_prompt_fields(request, prompt))
+        return request.override(messages=rest, **_prompt_fields(request, prompt), **_tool_fields(request, sent.tools))
 
     def _bounded(self, output: ToolMessage, result: Stabilized) -> ToolMessage:
         """Return a tool message as the stages made it, if they bounded it."""
@@ -196,8 +203,10 @@ def _is_function(vault: object) -> bool:
     return callable(vault) and not isinstance(vault, type)
 
 
-def _sent(request: ModelRequest[Any]) -> list[BaseMessage]:
-    return [*_prompt(request), *request.messages]
+def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
+    """Return what the model would be sent."""
+    messages = [*_prompt(request), *request.messages]
+    return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request))
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
@@ -215,15 +224,25 @@ def _prompt_fields(request: ModelRequest[Any], prompt: Sequence[BaseMessage]) ->
     return {"system_prompt": message and message.content}
 
 
-def _schemas(request: ModelRequest[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas of tools and structured output that are sent along."""
+def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, object]]) -> dict[str, Any]:
+    """Return the tools whose descriptions were masked as schemas; the graph finds the tool itself by its name."""
+    given = tool_schemas(request.tools)
+    if list(schemas) == given:
+        return {}
+    pairs = zip(request.tools, given, schemas, strict=True)
+    return {"tools": [tool if was == now else now for tool, was, now in pairs]}
+
+
+def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
+    """Return the schemas of structured output that are sent along."""
     form = request.response_format
     if form is None:
-        return tool_schemas(request.tools)
+        return []
     schema = form.schema if isinstance(form, (AutoStrategy, ProviderStrategy, ToolStrategy)) else form
-    specs = ToolStrategy(schema).schema_specs
-    own = [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
-    return [*tool_schemas(request.tools), *own]
+    return [
+        {"name": spec.name, "description": spec.description, "parameters": spec.json_schema}
+        for spec in ToolStrategy(schema).schema_specs
+    ]
 
 
 def _thread(request: ToolCallRequest) -> str | None:

@@ -11,6 +11,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from ctxguard.adapting.adapter import astabilize_native, require_stabilizer, stabilize_native
+from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
@@ -112,6 +113,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     def _told(self, messages: Sequence[BaseMessage], report: Report, session: str | None) -> list[BaseMessage]:
         if self.on_report is not None:
             self.on_report(report, session)
+        require_clean_schemas(report)  # the tools are bound to the model behind this step
         return list(messages)
 
 

@@ -6,9 +6,11 @@ from ctxguard_openai.chat import OpenAIAdapter
 from ctxguard_openai.requests import (
     astabilize_input,
     astabilize_messages,
+    astabilize_request,
     recall_tool,
     stabilize_input,
     stabilize_messages,
+    stabilize_request,
 )
 from ctxguard_openai.responses import ResponsesAdapter
 
@@ -17,7 +19,9 @@ __all__ = [
     "ResponsesAdapter",
     "astabilize_input",
     "astabilize_messages",
+    "astabilize_request",
     "recall_tool",
     "stabilize_input",
     "stabilize_messages",
+    "stabilize_request",
 ]

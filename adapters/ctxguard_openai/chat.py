@@ -5,18 +5,23 @@ The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import get, is_list, require_field, require_list, text_of
-from ctxguard.adapting.message_view import MessageView, PlacedPart, write_each
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields
+from ctxguard.adapting.fields import get, is_list, member_at, require_field, require_list, text_of
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
 from ctxguard.adapting.provider_formats import CHAT, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard_openai.calls import Message, calls_of
 from ctxguard_openai.contents import PARTS
+
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
 
 __all__ = ["Message", "OpenAIAdapter"]
 
@@ -25,6 +30,8 @@ _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The part of a message that says nothing."""
 _INSTEAD: Final = ("tool_calls", "function_call", "audio", *REASONING_FIELDS)
 """What the assistant may say in place of a content."""
+_OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
+"""What is read of a message."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -39,6 +46,12 @@ class OpenAIAdapter:
 
     name = "openai"
 
+    @staticmethod
+    def last_stage(draft: Draft) -> Draft:
+        """Let an empty text stand for an empty list of parts, which the API refuses."""
+        artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
+        return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
+
     def read(self, native: Sequence[Message]) -> list[Artifact]:
         """Return the artifacts of a list of messages.
 
@@ -46,7 +59,11 @@ class OpenAIAdapter:
             HistoryError: it is no list, a message has no role, its content or calls are nothing that can be read, or
                 it is of another format.
         """
-        return _CACHE.read(require_list(native, "messages"))
+        artifacts = _CACHE.read(require_list(native, "messages"))
+        if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
+            # the older calls are answered in the role `function` alone: a tool's result without an id is none of theirs
+            return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
+        return artifacts
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
         """Return the messages of these artifacts: the same objects where nothing was changed."""
@@ -58,6 +75,10 @@ class OpenAIAdapter:
         return is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
 
 
+def _is_empty_list(artifact: Artifact) -> bool:
+    return artifact.origin is None and not artifact.content and get(artifact.source, "content") == []
+
+
 def _is_foreign(message: object) -> bool:
     """Tell a message whose content blocks are Anthropic's."""
     content = get(message, "content")
@@ -66,16 +87,29 @@ def _is_foreign(message: object) -> bool:
 
 def _view(message: Message) -> MessageView:
     role = require_role(message, CHAT)
+    calls = [*calls_of(message)]
     answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
     return MessageView(
         _KINDS.get(role, Kind.ASSISTANT),
         [*PARTS.read(_content(message, role), ("content",)), *reasoning_parts(message)] or _NOTHING,
-        [*calls_of(message)],
+        calls,
         tool_call_id=answered,
         tool_call_id_at=("tool_call_id",),
         name=text_of(message, "name"),
         role=None if role in _KINDS else role,
+        fields=[*_fields(message, calls)],
     )
+
+
+def _fields(message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
+    """Walk what is sent beside content and calls."""
+    yield from extra_fields(message, own=_OWN)
+    yield from PARTS.extra_fields(get(message, "content"), ("content",))
+    for call in calls:
+        if call.id[0] == "tool_calls":
+            form = call.arguments[:-1]
+            taken = {call.arguments, call.id, (*form, "name")}
+            yield from extra_fields(member_at(message, call.id[:-1]), call.id[:-1], taken=taken)
 
 
 def _content(message: Message, role: str) -> object:
@@ -95,7 +129,10 @@ def _written(artifact: Artifact) -> Message:
     if artifact.source is None:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-    return copy_with(message, dict(reasoning_changes(message, _view(message).changes(artifact))))
+    changes = dict(reasoning_changes(message, _view(message).changes(artifact)))
+    if get(message, "content") == []:
+        changes[("content",)] = artifact.text
+    return copy_with(message, changes)
 
 
 def _created(artifact: Artifact) -> Message:

@@ -6,13 +6,15 @@ table that OpenAI's Agents SDK uses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ctxguard.adapting.content_format import encrypted_tokens, read_unknown
 from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested, nested_fields
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard_openai.contents import PARTS
@@ -67,6 +69,8 @@ _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "sta
 """Fields of items that need no action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Names under which actions hold what a stage may change."""
+_READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "encrypted_content", "status"})
+"""What is read of an item, beside its texts."""
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
@@ -128,10 +132,23 @@ def view(items: tuple[Item, ...]) -> MessageView:
         tool_call_id=call_id(first) if answers else None,
         tool_call_id_at=(0, "call_id"),
         name=text_of(first, "name") if answers or role else None,
-        name_at=(0, "name"),
         role=None if role in _ROLES else role,
         pinned=_stays(items),
+        fields=[placed for number, item in enumerate(items) for placed in nested_fields(number, _fields(item))],
     )
+
+
+def _fields(item: Item) -> Iterator[PlacedField]:
+    """Walk what is sent of an item beside its content and its call."""
+    kind = str(item_type(item))
+    read = _parts(item, kind, in_program=True)
+    if any(part.kind == "opaque" and part.tokens for _, part in read) and kind != "reasoning":
+        # counted as a whole already; what is found in it has to be named all the same
+        yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
+        return
+    held = _CONTENT.get(kind, "")
+    yield from extra_fields(item, own=_READ | {held}, taken={at for at, _ in read if at})
+    yield from PARTS.extra_fields(get(item, held), (held,))
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:

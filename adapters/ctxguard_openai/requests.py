@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ctxguard.adapting import adapter as core
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.editing import are_same_objects
+from ctxguard.adapting.protocol import Adapter
+from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.errors import HistoryError
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_openai.chat import Message, OpenAIAdapter
 from ctxguard_openai.responses import Item, ResponsesAdapter
@@ -15,7 +20,18 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["astabilize_input", "astabilize_messages", "recall_tool", "stabilize_input", "stabilize_messages"]
+__all__ = [
+    "astabilize_input",
+    "astabilize_messages",
+    "astabilize_request",
+    "recall_tool",
+    "stabilize_input",
+    "stabilize_messages",
+    "stabilize_request",
+]
+
+_BILLED: Final = ("response_format", "text", "functions", "prediction", "prompt")
+"""Settings that the model is shown, and that cannot be changed without changing what comes back."""
 
 recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call."""
@@ -72,7 +88,8 @@ def stabilize_input(
     Args:
         items: the whole input up to now, as it would be sent; only what is new where `incremental`.
         stabilizer: does the work.
-        instructions: what is sent as `instructions`, to be counted; it is not changed.
+        instructions: what is sent as `instructions`. It is counted and not changed: what a rule finds in it fails the
+            check `NoPII`. `stabilize_request` masks it.
         tools: the tool schemas that are sent along, to be counted.
         incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
             an output without its call is right and stays. An `item_reference` among the items means the same.
@@ -104,3 +121,83 @@ async def astabilize_input(
         stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
     )
     return list(stabilized), report
+
+
+def stabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    incremental: bool = False,
+    window: int | None = None,
+) -> tuple[dict[str, object], Report]:
+    """Return the stabilized request and the report. The request and all in it are not changed.
+
+    Instructions and descriptions of tools are masked as the messages are. A rule that matches in anything that cannot
+    be changed (names, schemas, metadata) fails the check `NoPII`.
+
+    Args:
+        request: The arguments of `client.chat.completions.create` (`messages`) or `client.responses.create` (`input`).
+        stabilizer: Does the work.
+        incremental: See `stabilize_input`.
+        window: The model's context window in tokens, where the budget is a share of it.
+
+    Raises:
+        HistoryError: It has neither `messages` nor `input`, or a message cannot be read.
+        BudgetExceededError: What must stay does not fit.
+    """
+    key, adapter, taken_apart = _request(request, incremental=incremental)
+    done, report = core.stabilize_request(stabilizer, adapter, taken_apart, window=window)
+    return _written(request, key, done), report
+
+
+async def astabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    incremental: bool = False,
+    window: int | None = None,
+) -> tuple[dict[str, object], Report]:
+    """Do what `stabilize_request` does where summarizers or stores are async."""
+    key, adapter, taken_apart = _request(request, incremental=incremental)
+    done, report = await core.astabilize_request(stabilizer, adapter, taken_apart, window=window)
+    return _written(request, key, done), report
+
+
+def _request(
+    request: Mapping[str, object], *, incremental: bool
+) -> tuple[str, Adapter[Any], Request[Sequence[Mapping[str, object]]]]:
+    """Return under which key a request holds its history, what reads that, and the request taken apart."""
+    key = next((key for key in ("messages", "input") if isinstance(request, Mapping) and key in request), None)
+    if key is None:
+        raise HistoryError(
+            "expected a request, a dict with 'messages' or 'input'; a list of messages goes to stabilize_messages"
+        )
+    adapter: Adapter[Any] = OpenAIAdapter() if key == "messages" else ResponsesAdapter(incremental=incremental)
+    history = request[key]
+    native = [{"role": "user", "content": history}] if isinstance(history, str) else history
+    taken = (key, "tools", "instructions")
+    rest = {name: value for name, value in request.items() if name not in taken and value is not None}
+    schemas: list[Mapping[str, object]] = [{name: rest.pop(name)} for name in _BILLED if name in rest]
+    return (
+        key,
+        adapter,
+        Request(
+            cast("Sequence[Mapping[str, object]]", native),
+            cast("str | None", request.get("instructions")),
+            cast("Sequence[Mapping[str, object]]", request.get("tools") or ()),
+            schemas,
+            rest,
+        ),
+    )
+
+
+def _written(
+    request: Mapping[str, object], key: str, done: Request[Sequence[Mapping[str, object]]]
+) -> dict[str, object]:
+    """Return the stabilized request, with the very tools it had where none was changed."""
+    written = {**request, key: list(done.messages)}
+    if done.instructions is not None:
+        written["instructions"] = done.instructions
+    if done.tools and not are_same_objects(done.tools, cast("Sequence[object]", request["tools"])):
+        written["tools"] = list(done.tools)
+    return written

@@ -10,17 +10,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 try:
-    from agents import FunctionTool, function_tool
+    from agents import (
+        AgentOutputSchema,
+        AgentOutputSchemaBase,
+        FunctionTool,
+        Handoff,
+        RunContextWrapper,
+        function_tool,
+        handoff,
+    )
     from agents.run import CallModelData, ModelInputData
 except ImportError as error:
     raise ImportError(
         "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
     ) from error
 
-from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.adapter import astabilize_request, require_stabilizer
+from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
 from ctxguard.errors import ConfigError
-from ctxguard_openai import astabilize_input
+from ctxguard_openai import ResponsesAdapter
 
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
@@ -46,8 +55,9 @@ def call_model_input_filter(
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
-    What does not survive: see `ResponsesAdapter`. Instructions and the schemas of the agent's function tools are
-    counted and not changed.
+    What does not survive: see `ResponsesAdapter`. Instructions are masked too. The schemas of tools (those of MCP
+    servers included), handoffs and the output type are counted; the SDK lets no filter change them, so a rule that
+    matches in one ends the run with `CheckFailedError`.
 
     Args:
         stabilizer: does the work; one for all runs.
@@ -62,30 +72,40 @@ def call_model_input_filter(
     """
     require_stabilizer(stabilizer)
 
+    adapter = ResponsesAdapter(incremental=incremental)
+
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
         given = data.model_data
-        items, report = await astabilize_input(
-            cast("list[Mapping[str, object]]", given.input),
-            stabilizer,
-            instructions=given.instructions,
-            tools=_schemas(data.agent),
-            incremental=incremental,
-            window=window,
-        )
+        items = cast("list[Mapping[str, object]]", given.input)
+        request = Request(items, given.instructions, schemas=await _schemas(data))
+        done, report = await astabilize_request(stabilizer, adapter, request, window=window)
         if on_report is not None:
             on_report(report)
-        return ModelInputData(input=cast("Any", items), instructions=given.instructions)
+        require_clean_schemas(report)
+        return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
     return stabilized
 
 
-def _schemas(agent: object) -> list[Mapping[str, object]]:
-    """Return what is sent of the agent's own function tools: name, description, parameters."""
-    tools = [tool for tool in getattr(agent, "tools", ()) if hasattr(tool, "params_json_schema")]
-    return [
-        {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
-        for tool in tools
+async def _schemas(data: CallModelData[Any]) -> list[Mapping[str, object]]:
+    """Return what the SDK sends of an agent beside its instructions: tools, handoffs, the output type."""
+    agent: Any = data.agent
+    tools = await agent.get_all_tools(RunContextWrapper(data.context))
+    handoffs = [one if isinstance(one, Handoff) else handoff(one) for one in agent.handoffs]
+    found = [
+        _schema(one.name, getattr(one, "description", None), getattr(one, "params_json_schema", None)) for one in tools
     ]
+    found += [_schema(one.tool_name, one.tool_description, one.input_json_schema) for one in handoffs]
+    output = agent.output_type
+    if output is not None and not isinstance(output, AgentOutputSchemaBase):
+        output = AgentOutputSchema(output)
+    if output is not None and not output.is_plain_text():
+        found.append(_schema(output.name(), None, output.json_schema()))
+    return found
+
+
+def _schema(name: str, description: object, parameters: object) -> Mapping[str, object]:
+    return {"type": "function", "name": name, "description": description, "parameters": parameters}
 
 
 def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:

@@ -19,13 +19,14 @@ from pydantic_ai.messages import (
 )
 
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
+from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import is_list, require_list, unreadable
 from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
 from ctxguard.adapting.message_view import MessageView, PlacedPart, nested
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard_pydantic_ai.parts import edited_part, is_fixed, place_call, read_part
+from ctxguard_pydantic_ai.parts import edited_part, is_fixed, part_fields, place_call, read_part
 
 __all__ = ["PydanticAIAdapter"]
 
@@ -89,18 +90,24 @@ _CACHE: Final = ReadCache(_read, exact=frozenset({"args", "content"}))
 def _view(fragment: Fragment) -> MessageView:
     message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
     parts = [placed for number in fragment.indexes for placed in nested(number, read_part(message.parts[number]))]
+    fields = [placed for number in fragment.indexes for placed in part_fields(message.parts[number], number)]
     if isinstance(message, ModelRequest):
-        return _request_view(message, fragment.indexes[0], parts) if fragment.indexes else MessageView(Kind.USER)
+        return (
+            _request_view(message, fragment.indexes[0], parts, fields) if fragment.indexes else MessageView(Kind.USER)
+        )
     return MessageView(
         Kind.ASSISTANT,
         parts,
         [place_call(part, number) for number, part in enumerate(message.parts) if part.part_kind == "tool-call"],
         pinned=any(is_fixed(part) or part.part_kind == "compaction" for part in message.parts),
         reported=getattr(getattr(message, "usage", None), "input_tokens", 0) or None,
+        fields=fields,
     )
 
 
-def _request_view(message: ModelRequest, number: int, parts: list[PlacedPart]) -> MessageView:
+def _request_view(
+    message: ModelRequest, number: int, parts: list[PlacedPart], fields: list[PlacedField]
+) -> MessageView:
     part: Any = message.parts[number]
     kind = _KINDS.get(part.part_kind)
     if part.part_kind == "retry-prompt":
@@ -111,6 +118,7 @@ def _request_view(message: ModelRequest, number: int, parts: list[PlacedPart]) -
         tool_call_id=part.tool_call_id if kind is Kind.TOOL else None,
         tool_call_id_at=(number, "tool_call_id"),
         pinned=kind is None or is_fixed(part),
+        fields=fields,
     )
 
 

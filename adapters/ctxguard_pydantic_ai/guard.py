@@ -12,7 +12,8 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, require_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer
+from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
     recall_tool_factory,
     require_vault,
@@ -24,10 +25,11 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard.settings import whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
+from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
 from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+    from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
@@ -64,10 +66,10 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
     require_stabilizer(stabilizer)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
-        instructions = _latest_instructions(messages)
-        room = _window(stabilizer, window, ctx)
-        view, _ = await _view(stabilizer, messages, window=room, instructions=instructions)
-        return view
+        room, instructions = _window(stabilizer, window, ctx), latest_instructions(messages)
+        view, report = await astabilize_native(stabilizer, _ADAPTER, messages, instructions=instructions, window=room)
+        require_clean_schemas(report)  # what is sent as instructions is not what a history processor returns
+        return _ending_as(messages, view)
 
     return stabilize_history
 
@@ -76,9 +78,12 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
 class ContextGuard(AbstractCapability[Any]):
     """Send the model a stabilized view of the history; what the run stores stays as it was.
 
-    Instructions and tool schemas are counted. A tool result that is larger than the whole budget is bounded when the
-    tool returns, its full value goes into the part's metadata. When the provider says that the context overflowed, the
-    request is repeated once with a tighter budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
+    Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be
+    changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
+
+    A tool result that is larger than the whole budget is bounded when the tool returns, its full value goes into the
+    part's metadata. When the provider says that the context overflowed, the request is repeated once with a tighter
+    budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
 
     Attributes:
         stabilizer: does the work.
@@ -119,17 +124,13 @@ class ContextGuard(AbstractCapability[Any]):
 
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
-        parameters = request.model_request_parameters
-        view, report = await _view(
-            self.stabilizer,
-            request.messages,
-            window=_window(self.stabilizer, self.window, ctx, model),
-            instructions=_instructions(parameters, request.messages),
-            tools=_schemas(parameters),
-        )
+        room, sent = _window(self.stabilizer, self.window, ctx, model), sent_beside(request)
+        done, report = await astabilize_request(self.stabilizer, _ADAPTER, sent, window=room)
         if self.on_report is not None:
             self.on_report(report)
-        return replace(request, messages=view)
+        require_clean_schemas(report)
+        messages = _ending_as(request.messages, done.messages)
+        return with_sent(request, sent, replace(done, messages=messages))
 
     if hasattr(AbstractCapability, "prepare_model_request"):
 
@@ -197,21 +198,15 @@ class ContextGuard(AbstractCapability[Any]):
         return await _bounded(result, limit, self.stabilizer, tool_def.name)
 
 
-async def _view(
-    stabilizer: Stabilizer,
-    messages: Sequence[ModelMessage],
-    *,
-    window: int | None,
-    instructions: str = "",
-    tools: Sequence[dict[str, object]] = (),
-) -> tuple[list[ModelMessage], Report]:
-    """Return what the model is to see of a history."""
-    view, report = await astabilize_native(
-        stabilizer, _ADAPTER, messages, tools=tools, instructions=instructions, window=window
-    )
+def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return what the model is to see of a history, which must end as the history does.
+
+    Raises:
+        HistoryError: A stage dropped the message that is to be answered.
+    """
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
-    return list(view), report
+    return list(view)
 
 
 def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], model: Any = None) -> int | None:  # noqa: ANN401
@@ -219,27 +214,6 @@ def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], mo
     if not isinstance(stabilizer.budget, str):
         return None
     return window or getattr(model or ctx.model, "context_window", None)
-
-
-def _instructions(parameters: ModelRequestParameters, messages: Sequence[ModelMessage]) -> str:
-    parts = getattr(parameters, "instruction_parts", None)
-    if parts is None:
-        return _latest_instructions(messages)
-    return "\n\n".join(part.content for part in parts if part.content)
-
-
-def _latest_instructions(messages: Sequence[ModelMessage]) -> str:
-    """Return the instructions of the latest request that has any: every request carries its own, one set is sent."""
-    found = (getattr(message, "instructions", None) for message in reversed(messages))
-    return next((text for text in found if text), "")
-
-
-def _schemas(parameters: ModelRequestParameters) -> list[dict[str, object]]:
-    tools = [*parameters.function_tools, *parameters.output_tools]
-    return [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
-        for tool in tools
-    ]
 
 
 async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.adapting.content_format import audio, encrypted_tokens, file, image, opaque
 from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload
 from ctxguard.adapting.fields import Path, parse_json
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
 
-__all__ = ["edited_part", "is_fixed", "place_call", "read_part", "rendered"]
+__all__ = ["edited_part", "is_fixed", "part_fields", "place_call", "read_part", "rendered"]
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
@@ -49,6 +51,20 @@ def read_part(part: NativePart) -> list[PlacedPart]:
 
 def _opaque(part: NativePart) -> list[PlacedPart]:
     return [((), opaque({key: v for key, v in vars(part).items() if key not in _UNSENT and v is not None}))]
+
+
+def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
+    """Walk what is sent of a part beside its content: its id, the name of its tool, links of media."""
+    for key in ("id", "tool_name", "signature", "provider_details"):
+        value = getattr(part, key, None)
+        if value and not (key == "tool_name" and part.part_kind == "tool-call"):
+            # what stands beside a text costs nothing that the part did not count
+            yield from ((at, replace(field, tokens=0)) for at, field in fixed_field(key, value, ("parts", number, key)))
+    content = getattr(part, "content", None)
+    for index, item in enumerate(content if isinstance(content, (list, tuple)) else [content]):
+        url = getattr(item, "url", None)
+        if isinstance(url, str) and not is_payload(url):
+            yield from fixed_field("url", url, ("parts", number, "content", index, "url"))
 
 
 def _text(part: NativePart) -> list[PlacedPart]:

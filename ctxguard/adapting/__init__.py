@@ -4,11 +4,13 @@
 |---|---|
 | `protocol` | the `Adapter` protocol |
 | `adapter` | the one path on which a native history is stabilized |
+| `request` | what is sent beside a history: instructions, tool and output schemas |
 | `registry` | finds the installed adapters by name or by the look of a history |
 | `message_view` | `MessageView`: which texts, calls and ids a message holds, and where |
 | `content_format` | `ContentFormat`: a table that says how to read content parts of each type, media included |
 | `fields` | reading fields of dicts and objects, with errors that name the place |
 | `editing` | `copy_with`: a copy of a message with other values in some places |
+| `extra_fields` | what stands beside the texts of a message: citations, metadata, links, unknown keys |
 | `fragments` | messages of which parts can be kept or dropped alone |
 | `reasoning` | reasoning and refusals beside a content |
 | `provider_formats` | refusing by name what belongs to another provider's format |
@@ -18,13 +20,19 @@
 
 from __future__ import annotations
 
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import (
+    astabilize_native,
+    astabilize_request,
+    stabilize_native,
+    stabilize_request,
+)
 from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, text_reader, with_titles
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.registry import adapter_names, detect_adapter, find_adapter
+from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory, unmask_arguments
 
 __all__ = [
@@ -35,8 +43,10 @@ __all__ = [
     "PlacedCall",
     "PlacedPart",
     "ReadCache",
+    "Request",
     "adapter_names",
     "astabilize_native",
+    "astabilize_request",
     "copy_with",
     "detect_adapter",
     "find_adapter",
@@ -45,6 +55,7 @@ __all__ = [
     "read_image",
     "recall_tool_factory",
     "stabilize_native",
+    "stabilize_request",
     "text_reader",
     "unmask_arguments",
     "with_titles",

@@ -4,18 +4,71 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
+from ctxguard.adapting.request import Beside, Request
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.report import Report
-from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard.stabilizer import Stabilized, Stabilizer
 
-__all__ = ["astabilize_native", "require_stabilizer", "stabilize_native", "with_adapter_stages"]
+__all__ = [
+    "astabilize_native",
+    "astabilize_request",
+    "require_stabilizer",
+    "stabilize_native",
+    "stabilize_request",
+    "with_adapter_stages",
+]
 
 Native = TypeVar("Native")
+
+
+def stabilize_request(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Native],
+    request: Request[Native],
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[Request[Native], Report]:
+    """Return a stabilized request and the report. The request and all in it are not changed.
+
+    Instructions and tool descriptions are masked as the messages are; what the caller gave holds unmasked values, so
+    all of the returned request has to be sent.
+
+    Args:
+        stabilizer: Does the work.
+        adapter: The adapter of the history's format.
+        request: The history, and what is sent beside it.
+        window: The model's context window in tokens, where the budget is a share of it.
+        keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
+
+    Raises:
+        HistoryError: A message cannot be read.
+        BudgetExceededError: What must stay does not fit.
+    """
+    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
+    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window)
+    return call.written(result), result.report
+
+
+async def astabilize_request(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Native],
+    request: Request[Native],
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[Request[Native], Report]:
+    """Do what `stabilize_request` does, where summarizers or stores are async."""
+    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
+    result = await call.chain.astabilize(
+        call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window
+    )
+    return call.written(result), result.report
 
 
 def stabilize_native(
@@ -30,12 +83,15 @@ def stabilize_native(
 ) -> tuple[Native, Report]:
     """Return the stabilized native history and the report. The history is not changed.
 
+    Tools and instructions are sent by the caller as they are: they are counted and searched, and what a rule finds in
+    them fails the check `NoPII`. `stabilize_request` masks them.
+
     Args:
         stabilizer: Does the work.
         adapter: The adapter of the history's format.
         native: The history.
-        tools: The tool schemas that are sent along, to be counted.
-        instructions: A system prompt that is sent beside the history, to be counted.
+        tools: The tool schemas that are sent along.
+        instructions: A system prompt that is sent beside the history.
         window: The model's context window in tokens, where the budget is a share of it.
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
 
@@ -43,9 +99,10 @@ def stabilize_native(
         HistoryError: A message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    chain, artifacts, overhead = _prepare(stabilizer, adapter, native, instructions, keep_thinking=keep_thinking)
-    result = chain.stabilize(artifacts, tools=tools, overhead=overhead, window=window)
-    return adapter.write(native, result.artifacts), result.report
+    request = Request(native, instructions, tools or ())
+    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
+    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window)
+    return call.written(result).messages, result.report
 
 
 async def astabilize_native(
@@ -59,21 +116,50 @@ async def astabilize_native(
     keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does, where summarizers or stores are async."""
-    chain, artifacts, overhead = _prepare(stabilizer, adapter, native, instructions, keep_thinking=keep_thinking)
-    result = await chain.astabilize(artifacts, tools=tools, overhead=overhead, window=window)
-    return adapter.write(native, result.artifacts), result.report
+    request = Request(native, instructions, tools or ())
+    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
+    result = await call.chain.astabilize(
+        call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window
+    )
+    return call.written(result).messages, result.report
 
 
-def _prepare(
-    stabilizer: Stabilizer, adapter: Adapter[Native], native: Native, instructions: str | None, *, keep_thinking: bool
-) -> tuple[Stabilizer, list[Artifact], int]:
-    """Return the chain for a history, the artifacts of the history, and the tokens of what is sent beside it."""
-    require_stabilizer(stabilizer)
-    if not isinstance(instructions, str | None):
-        raise ConfigError(f"instructions must be a text, not {type(instructions).__name__}", setting="instructions")
-    artifacts = adapter.read(native)
-    overhead = REPLY_TOKENS + (MESSAGE_TOKENS + stabilizer.counter.text(instructions) if instructions else 0)
-    return with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking), artifacts, overhead
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[Native]):
+    """Hold what the sync and the async path have in common: what goes into the stabilizer, and what comes of it."""
+
+    adapter: Adapter[Native]
+    request: Request[Native]
+    chain: Stabilizer
+    artifacts: Sequence[Artifact]
+    beside: Beside
+
+    @classmethod
+    def of(
+        cls,
+        stabilizer: Stabilizer,
+        adapter: Adapter[Native],
+        request: Request[Native],
+        *,
+        keep_thinking: bool,
+        is_editable: bool = True,
+    ) -> _Call[Native]:
+        require_stabilizer(stabilizer)
+        beside = Beside.of(request, stabilizer, is_editable=is_editable)
+        artifacts = adapter.read(request.messages)
+        chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
+        if beside.artifact is not None:
+            artifacts = [beside.artifact, *artifacts]
+        return cls(adapter, request, chain, artifacts, beside)
+
+    @property
+    def schemas(self) -> Sequence[Mapping[str, object]]:
+        """All schemas, to be counted; a wrong type is refused by the counter."""
+        return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
+
+    def written(self, result: Stabilized) -> Request[Native]:
+        request, artifacts = self.beside.restore(self.request, result.artifacts)
+        return replace(request, messages=self.adapter.write(self.request.messages, artifacts))
 
 
 def require_stabilizer(given: object) -> Stabilizer:

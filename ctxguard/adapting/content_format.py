@@ -7,17 +7,20 @@ medium. Adapters fill in the table; how a content is walked is the same for all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, is_payload
 from ctxguard.adapting.fields import Path, fields_of, get, is_record, require_text, text_of, walk_content
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.adapting.provider_formats import refuse_foreign_part
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
-from ctxguard.tokens.media import audio_tokens, file_tokens, image_size, image_tokens
+from ctxguard.tokens.media import audio_media, audio_tokens, file_media, file_tokens, image_media, image_tokens
 
 __all__ = [
     "ContentFormat",
@@ -43,13 +46,17 @@ _TITLE_HOLDERS: Final = ("extras", "metadata")
 """Fields from which LangChain's packages take a title and a context where the part itself has none."""
 _MEDIA_HOLDERS: Final = ("source", "input_audio", "file")
 """Fields that may hold a medium in place of the part itself."""
+_PLAIN_TEXT: Final = {"type", "text"}
 _PAYLOADS: Final = ("base64", "data", "file_data")
+_PAYLOAD_KEYS: Final = frozenset(_PAYLOADS)
+_MEDIA: Final = ("image", "audio", "file")
 _COUNTED: Final = 20_000
-"""Characters of an unknown part that are counted."""
+"""Characters of base64 data in an unknown part that are counted."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1000,}={0,2}")
 
 
 def opaque(value: object) -> Part:
-    """Return the part of a value that no adapter knows: counted by its JSON, at most 20,000 characters of it.
+    """Return the part of a value that no adapter knows: counted by its JSON, but media by 20,000 characters at most.
 
     Raises:
         HistoryError: The value cannot be written as JSON, so that no client could send it.
@@ -58,8 +65,9 @@ def opaque(value: object) -> Part:
         sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
-    # by the estimate: the exact count of data that no model may ever see would be a false promise
-    return Part("opaque", tokens=EstimateCounter().count(sent[:_COUNTED]))
+    # by the estimate, and media only in part: the exact count of data of unknown use would be a false promise
+    counted = _BASE64.sub(lambda run: run[0][:_COUNTED] if is_payload(run[0]) else run[0], sent)
+    return Part("opaque", tokens=EstimateCounter().count(counted))
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
@@ -109,9 +117,36 @@ class ContentFormat:
         reader = self.readers.get(kind) if kind is None or isinstance(kind, str) else None
         return (reader or self.unknown)(part, path)
 
+    def extra_fields(
+        self, content: object, path: Path, *, own: AbstractSet[str] = frozenset()
+    ) -> Iterator[PlacedField]:
+        """Walk what the parts of a content hold beside what is read of them: citations, links, unknown keys.
+
+        Args:
+            content: As for `read`.
+            path: As for `read`.
+            own: Keys that the adapter reads itself.
+        """
+        if isinstance(content, (list, tuple)):
+            for place, part in walk_content(content, path, noun=self.noun):
+                yield from self.part_fields(part, place, own=own)
+
+    def part_fields(self, part: object, path: Path, *, own: AbstractSet[str] = frozenset()) -> Iterator[PlacedField]:
+        """Walk what one part holds beside what is read of it, see `extra_fields`."""
+        if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT):
+            return
+        read = self.read_part(part, path)
+        if any(one.kind == "opaque" and one.tokens for _, one in read):
+            # counted as a whole already; what is found in it has to be named all the same
+            yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", part, path))
+        else:
+            is_media = any(one.kind in _MEDIA for _, one in read)
+            own = own | _PAYLOAD_KEYS if is_media else own  # counted by the rule of the medium
+            yield from extra_fields(part, path, own=own, taken={at for at, _ in read if at})
+
 
 def text_reader(field: str, kind: PartKind = "text") -> PartReader:
-    """Return the reader of a part that must have a text.
+    """Return the reader of a part that must have a text, which may be null.
 
     Args:
         field: The name of the field that holds the text.
@@ -119,6 +154,9 @@ def text_reader(field: str, kind: PartKind = "text") -> PartReader:
     """
 
     def read_text(part: object, path: Path) -> list[PlacedPart]:
+        if get(part, field) is None and field in fields_of(part):
+            # recordings hold such parts: there is nothing to leak in them, and the report counts them as unread
+            return [((), Part("opaque", tokens=0))]
         return [((*path, field), Part(kind, require_text(part, field, path)))]
 
     return read_text
@@ -174,18 +212,20 @@ def image(url: object, *, detail: object = None) -> Part:
         detail: OpenAI's `low`, `high` or `auto`.
     """
     # a link is never fetched: without the data, the size of an average image is assumed
-    size = image_size(url) if isinstance(url, str) else None
-    return Part("image", tokens=image_tokens(size, detail=str(detail or "auto")))
+    media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
+    return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)
 
 
 def audio(data: object) -> Part:
     """Return the part of a sound, counted by the length of its base64 data where there is any."""
-    return Part("audio", tokens=audio_tokens(data if isinstance(data, str) else None))
+    known = data if isinstance(data, str) else None
+    return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
 
 
 def file(data: object) -> Part:
     """Return the part of a file, counted by the length of its base64 data where there is any."""
-    return Part("file", tokens=file_tokens(data if isinstance(data, str) else None))
+    known = data if isinstance(data, str) else None
+    return Part("file", tokens=file_tokens(known), media=file_media(known or ""))
 
 
 def encrypted_tokens(data: object) -> int:

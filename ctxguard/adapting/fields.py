@@ -18,6 +18,7 @@ __all__ = [
     "get",
     "is_list",
     "is_record",
+    "member_at",
     "optional_field",
     "parse_json",
     "place_name",
@@ -48,6 +49,16 @@ def text_of(value: object, key: str) -> str | None:
     """Return a field that holds a string, or None where it holds anything else."""
     found = get(value, key)
     return found if isinstance(found, str) else None
+
+
+def member_at(value: object, path: Path) -> object:
+    """Return what stands at a place, or None where there is nothing."""
+    for key in path:
+        if isinstance(key, str):
+            value = get(value, key)
+        else:
+            value = value[key] if isinstance(value, (list, tuple)) and key < len(value) else None
+    return value
 
 
 def fields_of(value: object) -> dict[str, object]:

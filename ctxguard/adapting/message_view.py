@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import Path
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 
-__all__ = ["TITLE_FIELDS", "MessageView", "PlacedCall", "PlacedPart", "nested", "write_each"]
+__all__ = ["TITLE_FIELDS", "MessageView", "PlacedCall", "PlacedPart", "nested", "nested_fields", "write_each"]
 
 PlacedPart: TypeAlias = tuple[Path, Part]
 """A part of a content and the place of its text; the place is `()` for a part without a text to change."""
@@ -51,10 +52,10 @@ class MessageView(NamedTuple):
         tool_call_id: The id of the call whose result it is.
         tool_call_id_at: The place of that id.
         name: The name of the participant or the tool.
-        name_at: The place of that name.
         role: The native role where no kind stands for it; such an artifact is pinned.
         pinned: Whether it must stay in any case.
         reported: The input tokens that the provider reported for the request this message answers.
+        fields: What is sent beside the content, see `extra_fields`.
     """
 
     kind: Kind
@@ -63,10 +64,10 @@ class MessageView(NamedTuple):
     tool_call_id: str | None = None
     tool_call_id_at: Path = ()
     name: str | None = None
-    name_at: Path = ("name",)
     role: str | None = None
     pinned: bool = False
     reported: int | None = None
+    fields: Sequence[PlacedField] = ()
 
     def artifact(self, source: object) -> Artifact:
         """Return the artifact.
@@ -83,6 +84,7 @@ class MessageView(NamedTuple):
             role=self.role,
             pinned=self.pinned or self.role is not None,
             reported=self.reported,
+            fields=tuple(field for _, field in self.fields),
             source=source,
         )
 
@@ -99,8 +101,10 @@ class MessageView(NamedTuple):
                     changes[placed.arguments] = placed.as_native(now.arguments)
                 if was.id != now.id and placed.id:
                     changes[placed.id] = now.id
-        if artifact.name != origin.name:
-            changes[self.name_at] = artifact.name
+        if artifact.fields != origin.fields:
+            for (path, _), old, new in zip(self.fields, origin.fields, artifact.fields, strict=True):
+                if path and old.text != new.text:
+                    changes[path] = new.text
         if artifact.answers != origin.answers and self.tool_call_id_at:
             changes[self.tool_call_id_at] = artifact.answers
         return changes
@@ -143,6 +147,12 @@ def nested(index: int, parts: Iterable[PlacedPart]) -> Iterator[PlacedPart]:
     """Walk the parts of a member of a list, with their places in the list."""
     for path, part in parts:
         yield ((index, *path) if path else path), part
+
+
+def nested_fields(index: int, fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
+    """Walk the fields of a member of a list, with their places in the list."""
+    for path, field in fields:
+        yield ((index, *path) if path else path), field
 
 
 def write_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Message]) -> list[Message]:

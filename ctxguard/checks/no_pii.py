@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ctxguard.draft import Draft
+from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Finding
 from ctxguard.tokens.text_cache import TextCache
 
@@ -16,7 +17,10 @@ __all__ = ["NoPII"]
 
 
 class NoPII:
-    """Hold where no rule matches in any text of the result: contents, tool-call arguments, names.
+    """Hold where no rule matches in any text of the result: contents, tool-call arguments, fields beside them.
+
+    Ids, names, links, signatures and unknown fields are never edited, and ids hold digits of all sorts; they are
+    searched by rules with a form of their own, see `ctxguard.pii.identifiers`.
 
     The texts are scanned on a path of its own, not by what masked them. A verdict is remembered by the text it was
     passed on, so that only texts that are new in the session cost a scan. Copies and pickles start with none.
@@ -40,19 +44,24 @@ class NoPII:
             yield from self._findings(draft, detector)
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
+        strict = for_identifiers(detector)
         clean = self._verdicts(detector)
+        clean_ids = clean if strict is None else self._verdicts(strict)
         for position, artifact in enumerate(draft.artifacts):
-            content = artifact.content
-            if type(content) is str and not artifact.calls and clean.get(content):
+            content, result_of = artifact.content, artifact.answers
+            # most artifacts are plain and known: one look is all that they cost
+            is_plain = type(content) is str and not (artifact.calls or artifact.fields or artifact.name)
+            is_clean_id = result_of is None or strict is None or clean_ids.get(result_of)
+            if is_plain and is_clean_id and clean.get(artifact.text):
                 continue
             for slot, text in artifact.texts():
-                if not text or clean.get(text):
+                if slot == "name":  # never edited: it is among the fixed texts
                     continue
-                spans = scan(detector, text)
-                if not spans:
-                    clean.put(text, value=True)
-                for span in spans:
-                    yield Finding(f"{span.label} was found", f"artifacts[{position}].{slot}[{span.start}:{span.end}]")
+                yield from _found(detector, clean, text, f"artifacts[{position}].{slot}")
+            for place, text, is_identifier in artifact.fixed_texts():
+                chosen, known = (strict, clean_ids) if is_identifier else (detector, clean)
+                if chosen is not None:
+                    yield from _found(chosen, known, text, f"artifacts[{position}].{place}")
 
     def _verdicts(self, detector: Detector) -> TextCache[bool]:
         known = self._clean.get(id(detector))
@@ -61,6 +70,16 @@ class NoPII:
                 self._clean.clear()
             known = self._clean[id(detector)] = (detector, TextCache(16_000_000))
         return known[1]
+
+
+def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> Iterator[Finding]:
+    if not text or clean.get(text):
+        return
+    spans = scan(detector, text)
+    if not spans:
+        clean.put(text, value=True)
+    for span in spans:
+        yield Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:

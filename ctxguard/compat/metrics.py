@@ -22,7 +22,15 @@ from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
-__all__ = ["CheckpointEvent", "CompressionEvent", "ContextMetrics", "EmptySummary", "MetricsSummary", "Size"]
+__all__ = [
+    "CheckpointEvent",
+    "CompressionEvent",
+    "ContextMetrics",
+    "EmptySummary",
+    "MetricsSummary",
+    "RunEvent",
+    "Size",
+]
 
 Size: TypeAlias = int | Iterable[Artifact] | Iterable[Mapping[str, object]]
 """Tokens, or what to count them in: artifacts, or OpenAI messages."""
@@ -47,6 +55,30 @@ class CompressionEvent:
     output_tokens: int
     reduction_percent: float
     strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Record one run: a call of `ContextManager.process_messages`.
+
+    Attributes:
+        timestamp: when, in UTC.
+        input_tokens: tokens of the messages that came in.
+        output_tokens: tokens of the messages that went out.
+        strategy: the strategy in use.
+        tokens_by_kind: tokens before and after, by kind (`system`, `user`, `assistant`, `tool`).
+    """
+
+    timestamp: datetime
+    input_tokens: int
+    output_tokens: int
+    strategy: str
+    tokens_by_kind: Mapping[str, tuple[int, int]]
+
+    @property
+    def compression_ratio(self) -> float:
+        """Output tokens to input tokens: 1 means unchanged, 0.4 that 60% were saved; 1 for an empty input."""
+        return self.output_tokens / self.input_tokens if self.input_tokens else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +139,7 @@ class ContextMetrics:
         self._export = _export(meter)
         self.total_input_tokens = 0
         self.total_output_tokens = 0
+        self._runs: deque[RunEvent] = deque(maxlen=EVENTS_KEPT)
         self._compressions: deque[CompressionEvent] = deque(maxlen=EVENTS_KEPT)
         self._checkpoints: deque[CheckpointEvent] = deque(maxlen=EVENTS_KEPT)
         self._compressed_from = 0
@@ -114,6 +147,12 @@ class ContextMetrics:
         self._reductions = 0.0
         self._compression_count = 0
         self._checkpoint_count = 0
+
+    @property
+    def runs(self) -> tuple[RunEvent, ...]:
+        """The latest runs, oldest first."""
+        with self._lock:
+            return tuple(self._runs)
 
     @property
     def compression_events(self) -> tuple[CompressionEvent, ...]:
@@ -158,6 +197,24 @@ class ContextMetrics:
             self.total_output_tokens += tokens
         if self._export is not None:
             self._export.output(tokens)
+
+    def record_run(
+        self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """Record a run.
+
+        Args:
+            input_size: tokens before.
+            output_size: tokens after.
+            strategy: the strategy in use.
+            by_kind: tokens before and after, by kind of message.
+
+        Raises:
+            ConfigError: a size is below 0.
+        """
+        event = RunEvent(self._clock(), self._tokens(input_size), self._tokens(output_size), strategy, dict(by_kind))
+        with self._lock:
+            self._runs.append(event)
 
     def record_compression(self, input_size: int, output_size: int, strategy: str) -> None:
         """Record that a context was made smaller.

@@ -48,6 +48,12 @@ class FileType(StrEnum):
     XML = "xml"
     YAML = "yaml"
 
+    @classmethod
+    def _missing_(cls, value: object) -> FileType | None:
+        """Take names in any case, and `xlsx` for a spreadsheet, as the documents call it."""
+        name = str(value).lower()
+        return cls.SPREADSHEET if name in ("xlsx", "xls") else next((known for known in cls if known == name), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

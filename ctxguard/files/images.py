@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.files.opening import RefusedError
@@ -24,9 +26,9 @@ _SMOOTH: Final = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
 _QUALITIES: Final = (85, 70, 50)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BinaryContent:
-    """Binary data to be attached to a message.
+    """Binary data to be attached to a message; in a program that uses PydanticAI, its `BinaryContent` as well.
 
     Attributes:
         data: the bytes.
@@ -91,7 +93,7 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
         mime = _PASSED.get(image.format or "")
         image.load()
         if mime and max(width, height) <= max_side and len(data) <= max_bytes:
-            return BinaryContent(data, mime, width, height), (width, height)
+            return _attachment(data, mime, width, height), (width, height)
         return _scaled(image, max_side, max_bytes), (width, height)
 
 
@@ -125,4 +127,12 @@ def _written(picture: Image.Image) -> Iterator[BinaryContent]:
 def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) -> BinaryContent:
     buffer = io.BytesIO()
     picture.save(buffer, name, **options)
-    return BinaryContent(buffer.getvalue(), mime, *picture.size)
+    return _attachment(buffer.getvalue(), mime, *picture.size)
+
+
+def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
+    """Return the content as the framework in use takes it; nothing is imported for one that is not."""
+    if "pydantic_ai" not in sys.modules:
+        return BinaryContent(data, mime, width, height)
+    content: BinaryContent = import_module("ctxguard_pydantic_ai.attachments").Attachment(data, mime, width, height)
+    return content

@@ -1,261 +1,140 @@
-"""The command `ctxguard replay`. Exit codes: 0 held, 1 a law broke or a figure is worse, 2 nothing was judged."""
+"""The command `ctxguard tokens`."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Final
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctxguard import __version__
-from ctxguard.cli import AdapterName, Budget, Config, Counter, Policy, Provider, Window, settings_of, stabilizer_of
-from ctxguard.errors import ConfigError
-from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
-from ctxguard.harness.document import (
-    ReplayReport,
-    RunModel,
-    figures_model,
-    finding_model,
-    schema_json,
-    session_model,
-    skipped_model,
-)
-from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
-from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import recordings
-from ctxguard.harness.settings import parse_sweep, swept
-from ctxguard.harness.summary import advice, cheapest, summary
-from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting
-from ctxguard.stabilizer import Stabilizer
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.report.printing import out
 
-__all__ = ["replay"]
+if TYPE_CHECKING:
+    from ctxguard.tokens import ArtifactCounter
+    from ctxguard.tokens.usage import Compared
 
-MOST_NOTES: Final = 20
-Sessions = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="SESSIONS...",
-        help="Recorded sessions: files, folders, globs; JSON or JSONL, .gz too; - is standard input.",
-        show_default=False,
-    ),
-]
-FORMATS: Final = {".json": ReportFormat.JSON, ".html": ReportFormat.HTML, ".htm": ReportFormat.HTML}
+__all__ = ["tokens"]
 
 
-def replay(
-    sessions: Sessions = None,
-    budget: Budget = None,
-    window: Window = None,
-    policy: Policy = None,
-    adapter: AdapterName = None,
-    provider: Provider = None,
-    counter: Counter = None,
-    config: Config = None,
+def tokens(
+    session: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
+    ],
+    counter: Annotated[
+        str,
+        typer.Option(
+            "--counter", help="What counts texts: auto (the model's own vocabulary where it can be), estimate, …"
+        ),
+    ] = "auto",
     model: Annotated[
-        str | None, typer.Option("--model", help="Price the requests for this model.", show_default="relative prices")
-    ] = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", help="Price table, YAML: MODEL: {input: 3, cache_read: 0.3}, USD a million tokens."),
-    ] = None,
-    sweep: Annotated[
-        str | None, typer.Option("--sweep", help="Replay under every combination: 'budget=4k,8k target=0.3:0.7'.")
-    ] = None,
-    support: Annotated[
-        float, typer.Option("--min-support", min=0, max=1, help="Support that the cheapest setting must reach.")
-    ] = 0.0,
-    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="What is printed.")] = ReportFormat.TEXT,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("--output", "-o", help="Write a report to this file; JSON or HTML by its name. May be repeated."),
-    ] = None,
-    show_originals: Annotated[
-        bool, typer.Option("--show-originals", help="Show in the HTML what was masked. It then holds personal data.")
-    ] = False,
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="JSON report of an earlier replay; worse figures fail.")
-    ] = None,
-    tolerance: Annotated[
-        list[str] | None,
-        typer.Option("--tolerance", metavar="FIGURE=N", help="How much worse a figure may be; 2% or 0.02."),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict/--keep-going", help="Exit with 1 also where a session was skipped or a call refused."),
-    ] = False,
-    engine: Annotated[
         str | None,
         typer.Option(
-            "--engine",
-            help="inline: in this process; local: in one for each core.",
-            show_default="by how much there is",
+            "--model",
+            help="Name of the model, whose framing, tools and hidden prompts are counted.",
+            show_default="none",
         ),
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="How many processes.", show_default="the number of cores")
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the report.")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the report and stop.")] = False,
+    usage: Annotated[
+        bool,
+        typer.Option(
+            "--usage",
+            help="FILE is JSONL of recorded requests: {'request', 'input_tokens', 'model'}; print how far off we are.",
+        ),
+    ] = False,
 ) -> None:
-    """Replay recorded sessions turn by turn, and judge, price and show what each model call would be sent.
+    """Count the tokens of a request, a session or a text: what they are made of, and how far off the count may be."""
+    from ctxguard.harness.sessions import read_text
 
-    Exit codes: 0 every law held; 1 a law broke, a figure is worse than in the baseline, or with --strict something was
-    skipped or refused; 2 nothing was judged.
-    """
-    if schema:
-        out(schema_json().rstrip())
+    text = read_text(session)
+    if usage:
+        _print_usage(text, session, counter, model)
         return
-    if not sessions:
-        raise ConfigError("name the sessions to replay: files, folders or globs", setting="sessions")
-    outputs = output or []
-    for path in outputs:
-        refuse_overwriting(path, [*sessions, *([] if baseline is None else [baseline])])
-    known = None if baseline is None else load_baseline(baseline)
-    tolerances = parse_tolerances(_pairs(tolerance or []))
-    plan = Plan(
-        _settings(config, budget, window, sweep, policy=policy, provider=provider, counter=counter),
-        price_model(model, prices),
-        adapter,
-    )
-    begun = time.perf_counter()
-    with _progress() as told:
-        results, used = run(recordings(sessions), plan, processes=_processes(engine, processes), progress=told)
-    made = _report(sessions, plan, results, time.perf_counter() - begun, used, title)
-    _print(made, plan, results, report, outputs, show_originals=show_originals)
-    worse = () if known is None else compare(made, known, tolerances).worse
-    _notes(made, results, worse, support)
-    if not made.judged:
-        note("nothing was judged: no call of what was named could be replayed")
-        raise typer.Exit(2)
-    refused = any(r.figures.refused for r in made.runs)
-    if made.broken or worse or (strict and (made.skipped_count or refused)):
-        raise typer.Exit(1)
+    request = _request_of(text)
+    if request is not None:
+        _print_request(request, counter, model)
+    else:
+        _print_sessions(text, counter, model)
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    if any(not value for _, _, value in pairs):
-        raise ConfigError("a tolerance is FIGURE=N, such as bill=2%", setting="tolerance")
-    return {name: value for name, _, value in pairs}
+def _request_of(text: str) -> Mapping[str, object] | None:
+    """Return the request body that a text is; None where it is anything else, a session's record too."""
+    from ctxguard.tokens.reading import detect_api
+
+    try:
+        body = json.loads(text)
+        if isinstance(body, Mapping) and ("model" in body or "contents" in body):
+            detect_api(body)
+            return body
+    except (ValueError, RecursionError, ConfigError):
+        pass
+    return None
 
 
-def _processes(engine: str | None, processes: int | None) -> int | None:
-    if engine not in (None, "inline", "local"):
-        raise ConfigError(f"--engine is inline or local, not {engine!r}", setting="engine")
-    if engine == "inline":
-        return 1
-    if engine == "local" and processes is None:
-        import os
+def _print_request(body: Mapping[str, object], counter: str, model: str | None) -> None:
+    from ctxguard.tokens import count_request
+    from ctxguard.tokens.reading import detect_api
 
-        return os.cpu_count() or 1
-    return processes
-
-
-def _settings(
-    config: Path | None, budget: str | None, window: int | None, sweep: str | None, **given: str | None
-) -> tuple[Setting, ...]:
-    known = settings_of(config)
-    options = {
-        "policy": given["policy"] or known.policy,
-        "provider": given["provider"] or known.provider,
-    }
-
-    def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
-        own = dict(chosen)
-        tokens = own.pop("budget", budget)
-        return stabilizer_of(config, None if tokens is None else str(tokens), window, settings={**given, **own}, known=known)
-
-    return swept(make, parse_sweep(sweep), options)
+    api = detect_api(body)
+    counted = count_request(body, api=api, model=model, counter=counter)
+    out(f"{counted.tokens} tokens (a request to the {api} API; counted by {counted.counter}, {counted.accuracy})")
+    _print_parts(counted.parts, counted.margin)
+    for what in counted.uncounted:
+        out(f"  not counted: {what}")
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], object] | None]:
-    """Show on a terminal how far the replay is, on one line."""
-    if not sys.stderr.isatty():
-        yield None
+def _print_parts(parts: Mapping[str, int], margin: int) -> None:
+    for name, part in sorted(parts.items(), key=lambda item: -item[1]):
+        out(f"  {name:<15}{part:>9,}")
+    if margin:
+        out(f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests")
+
+
+def _print_sessions(text: str, counter: str, model: str | None) -> None:
+    from ctxguard.harness.sessions import sessions_in
+    from ctxguard.tokens import ArtifactCounter, find_counter
+    from ctxguard.tokens.accuracy import margin_of
+    from ctxguard.tokens.requests import parts_of
+
+    count = ArtifactCounter(find_counter(counter, model=model))
+    parts: Counter[str] = Counter()
+    try:
+        sessions = list(sessions_in(text))
+        for one in sessions:
+            parts.update(parts_of(one.read(), count))
+            parts.update({"tools": count.tools(one.tools), "framing": one.overhead(count)})
+    except CtxguardError:
+        _print_total(count.text(text), "plain text", count)
         return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda sessions, calls: bar.update(task, description=f"{sessions:,} sessions, {calls:,} calls")
+    total = sum(parts.values())
+    _print_total(total, f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}", count)
+    _print_parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
 
 
-def _report(
-    sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
-) -> ReplayReport:
-    count = plan.settings[0].stabilizer.counter.counter
-    figures = results.tallies[0].figures
-    return ReplayReport(
-        ctxguard=__version__,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        title=title or f"Replay of {figures.sessions:,} recorded sessions, {figures.calls:,} model calls",
-        sources=sources,
-        seconds=round(seconds, 2),
-        processes=processes,
-        prices=plan.prices.source,
-        model=plan.prices.model,
-        counter=f"{count.name}, {count.accuracy}",
-        skipped=[skipped_model(each) for each in results.skipped],
-        skipped_count=results.skipped_count,
-        runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
-    )
+def _print_total(total: int, what: str, count: ArtifactCounter) -> None:
+    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
 
 
-def _run(setting: Setting, tally: Tally, plan: Plan) -> RunModel:
-    worst = tally.worst
-    return RunModel(
-        label=setting.label,
-        setting=dict(setting.options),
-        figures=figures_model(tally.figures, plan.prices),
-        findings=[finding_model(place) for _, place in sorted(tally.figures.places.items())],
-        sessions=[session_model(told, plan.prices) for told, _ in worst],
-        sessions_listed=len(worst),
-    )
+def _print_usage(text: str, name: str, counter: str, model: str | None) -> None:
+    from ctxguard.tokens.usage import compared, usages_in
+
+    rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
+    if not rows:
+        raise CtxguardError(f"{name} holds no recorded requests")
+    _print_errors(rows)
 
 
-def _print(
-    made: ReplayReport,
-    plan: Plan,
-    results: Results,
-    form: ReportFormat,
-    outputs: list[Path],
-    *,
-    show_originals: bool,
-) -> None:
-    from ctxguard.harness.page import replay_page
+def _print_errors(rows: list[Compared]) -> None:
+    from ctxguard.tokens.usage import Errors, errors_by
 
-    forms = {form, *(FORMATS.get(path.suffix, ReportFormat.TEXT) for path in outputs)}
-    shown: dict[ReportFormat, str] = {}
-    for each in forms:
-        if each is ReportFormat.HTML:
-            shown[each] = replay_page(made, plan, results, show_originals=show_originals)
-        else:
-            shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
-    out(shown[form])
-    for path in outputs:
-        out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
-
-
-def _notes(made: ReplayReport, results: Results, worse: tuple[str, ...], support: float) -> None:
-    for each in results.skipped[:MOST_NOTES]:
-        note(f"skipped {each}")
-    if made.skipped_count > MOST_NOTES:
-        note(f"skipped {made.skipped_count - MOST_NOTES} more; all are in the JSON report")
-    for line in advice(made):
-        note(line)
-    for line in worse:
-        note(f"worse than the baseline: {line}")
-    if len(made.runs) > 1:
-        best = cheapest(made.runs, support)
-        note(
-            f"the cheapest setting that holds all laws, refuses nothing and reaches a support of {support:.0%}: "
-            f"{'none' if best is None else best.label}"
-        )
+    titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
+    out(f"{'API, family, feature':<38}{'requests':>9}{titles}{'over margin':>13}{'sum':>7}")
+    groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]
+    for label, errors in [*groups, ("all", Errors.of(rows))]:
+        shares = (errors.within_3, errors.within_5, errors.within_10, errors.under)
+        cells = "".join(f"{share:>7.0%}" for share in shares)
+        out(f"{label:<38}{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
+    out("within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs")

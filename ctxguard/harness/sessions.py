@@ -17,7 +17,7 @@ from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
+from ctxguard.tokens import ArtifactCounter
 
 __all__ = [
     "BundleAdapter",
@@ -68,7 +68,7 @@ class Session:
 
     def overhead(self, count: ArtifactCounter) -> int:
         """Return the tokens that are sent beside artifacts and tools."""
-        return REPLY_TOKENS + (MESSAGE_TOKENS + count.text(self.instructions) if self.instructions else 0)
+        return count.beside(self.instructions)
 
     def with_native(self, native: object) -> object:
         """Return a changed history in the shape it was recorded in."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["reports_error"]
 
@@ -64,7 +63,6 @@ _SIGNS: Final = (
     ),
 )
 """How errors are written, each with words without which it need not be searched for: most texts have none of them."""
-_KNOWN: Final[TextCache[bool]] = TextCache(8_000_000)
 _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 
@@ -74,11 +72,7 @@ def reports_error(artifact: Artifact) -> bool:
         return False
     if any(map(_is_flagged, _natives(artifact.root.source))):
         return True
-    verdict = _KNOWN.get(artifact.text)
-    if verdict is None:
-        verdict = _holds_error(artifact.text)
-        _KNOWN.put(artifact.text, verdict)
-    return verdict
+    return _holds_error(artifact.text)
 
 
 def _holds_error(text: str) -> bool:

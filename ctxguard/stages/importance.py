@@ -12,7 +12,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.history import is_asked
 from ctxguard.stages.lexical import LexicalIndex
 from ctxguard.stages.sliding_window import reports_error
-from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Ledger", "Scores"]
 
@@ -29,7 +28,6 @@ _TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*+\d[\w-]{3,}")
 """What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
 _REUSES: Final = 3
 """Terms taken up later that make an exchange fully referenced."""
-_TERMS: Final[TextCache[frozenset[str]]] = TextCache(8_000_000)
 
 Members: TypeAlias = tuple[Artifact, ...]
 
@@ -186,8 +184,4 @@ class Ledger:
 
 
 def _terms(text: str) -> frozenset[str]:
-    terms = _TERMS.get(text)
-    if terms is None:
-        terms = frozenset(_TERM.findall(" ".join(set(text.split()))))  # no term holds a space: each word once
-        _TERMS.put(text, terms)
-    return terms
+    return frozenset(_TERM.findall(" ".join(set(text.split()))))  # no term holds a space: each word once

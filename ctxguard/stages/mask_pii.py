@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.artifacts import Artifact, Kind, Slot
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.errors import ConfigError
 from ctxguard.settings import instance
@@ -22,7 +22,9 @@ _REASON: Final = "holds personal data"
 
 
 class MaskPII:
-    """Mask every text slot by the active rules: contents, tool-call arguments, names. System prompts too.
+    """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
+
+    Ids and names are never changed; `NoPII` searches them.
 
     Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
     vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact
@@ -128,11 +130,7 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
     mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
-    if type(content) is str and not artifact.calls and (artifact.name is None or artifact.kind is Kind.TOOL):
+    if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)
-
-    def change(slot: Slot, text: str) -> str:
-        return session.name(text) if slot == "name" else mask(text)
-
-    return artifact.edit(change)
+    return artifact.edit(lambda _slot, text: mask(text))

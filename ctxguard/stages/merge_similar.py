@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -13,12 +14,10 @@ from ctxguard.draft import Draft, Follower, StageResult, follow
 from ctxguard.history import History
 from ctxguard.stages.alone import applied
 from ctxguard.stages.selection import check_every, selected, task_of, widening
-from ctxguard.tokens.text_cache import TextCache
 
 __all__ = ["MergeSimilar", "SimilarRuns", "noted_all"]
 
 _VARIES: Final = re.compile(r"\d+|\s+")
-_SHAPES: Final[TextCache[str]] = TextCache(8_000_000)
 
 
 class SimilarRuns:
@@ -139,12 +138,9 @@ def _holds_media(artifact: Artifact) -> bool:
     return not isinstance(artifact.content, str) and any(part.text is None for part in artifact.content)
 
 
+@lru_cache(maxsize=64)  # each exchange is compared with the one before and the one behind it
 def _shape(text: str) -> str:
-    shape = _SHAPES.get(text)
-    if shape is None:
-        shape = _VARIES.sub("", text).casefold()
-        _SHAPES.put(text, shape)
-    return shape
+    return _VARIES.sub("", text).casefold()
 
 
 def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:

@@ -16,7 +16,6 @@ from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
 from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.selection import check_every, selected, task_of
-from ctxguard.tokens.text_cache import TextCache
 
 __all__ = [
     "DEFAULT_RULES",
@@ -49,7 +48,6 @@ _SAVED_SCREENSHOT: Final = re.compile(
     r"screen[ _-]?shot[^\n]{0,120}?[\w/\\.-]\.(?:png|jpe?g|webp)\b|\.(?:png|jpe?g|webp)\b[^\n]{0,120}?screen[ _-]?shot",
     re.IGNORECASE,
 )
-_SCREENSHOTS: Final[TextCache[bool]] = TextCache(4_000_000)
 
 
 def _reports_error(artifact: Artifact, _number: int) -> bool:
@@ -62,36 +60,21 @@ def _folded(text: str) -> str:
     return text.casefold()
 
 
-def _remembered(known: TextCache[bool], text: str, judge: Callable[[str], bool]) -> bool:
-    verdict = known.get(text)
-    if verdict is None:
-        verdict = judge(text)
-        known.put(text, verdict)
-    return verdict
-
-
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
     """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
     return _Mentions(phrases)
 
 
 class _Mentions:
-    """Look for phrases. Copies and pickles start with nothing remembered."""
+    """Look for phrases."""
 
     def __init__(self, phrases: tuple[str, ...]) -> None:
-        self.phrases = phrases
-        self._folded = [phrase.casefold() for phrase in phrases]
-        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._folded)) + r")(?!\w)")
-        self._known: TextCache[bool] = TextCache(4_000_000)
+        self._phrases = [phrase.casefold() for phrase in phrases]
+        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
 
     def __call__(self, artifact: Artifact, _number: int) -> bool:
-        return _remembered(self._known, artifact.text, self._judge)
-
-    def __reduce__(self) -> tuple[type[_Mentions], tuple[tuple[str, ...]]]:
-        return _Mentions, (self.phrases,)
-
-    def _judge(self, text: str) -> bool:
-        return any(phrase in _folded(text) for phrase in self._folded) and bool(self._pattern.search(_folded(text)))
+        text = _folded(artifact.text)
+        return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
 
 
 def _is_first_instruction(artifact: Artifact, number: int) -> bool:
@@ -103,7 +86,7 @@ def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
     text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
-    return _remembered(_SCREENSHOTS, text, lambda text: _SAVED_SCREENSHOT.search(text) is not None)
+    return _SAVED_SCREENSHOT.search(text) is not None
 
 
 def _is_record(artifact: Artifact, _number: int) -> bool:

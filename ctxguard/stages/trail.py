@@ -24,6 +24,7 @@ from ctxguard.content.names import ends_of, names_in
 __all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
 
 OPENING: Final = "{} earlier steps, the oldest first:"
+_ALSO: Final = "Also seen:"
 _OPENED: Final = re.compile(re.escape(OPENING).replace(re.escape("{}"), r"(\d+)"))
 _NAMES: Final = 96
 """Names of one exchange that the trail may choose from."""
@@ -340,7 +341,7 @@ class _Writer:
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
         self.opening = OPENING.format(trail.steps)
-        self.left = max_tokens - count(self.opening) - 1
+        self.left = max_tokens - count(self.opening) - 4
         self.lines: dict[object, str] = {}
         self.behind: dict[int, object] = {}
         self.names: dict[object, list[str]] = {}
@@ -424,12 +425,13 @@ class _Writer:
     def written(self) -> str:
         counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names or who in self.keys]
         order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
-        lines = [self.lines[key] + self._told(key, " | ") for key in order] + counted
+        lines = [self.lines[key] + self._told(key, " | ") for key in order]
+        lines += [_ALSO, *counted] if counted else []
         text = "\n".join((self.opening, *lines))
         while lines and self.count(text) > self.max_tokens:
             lines.pop(0)
             text = "\n".join((self.opening, *lines))
-        return text if lines else ""
+        return text if lines and lines != [_ALSO] else ""
 
     def _counted(self, who: str) -> str:
         keys = f" ({', '.join(self.keys[who])})" if who in self.keys else ""
@@ -459,6 +461,8 @@ def read_trail(text: str, number: int) -> Trail | None:
     trail = Trail(steps=int(opened[1]))
     counts, entries, pool = dict(trail.counts), dict(trail.entries), dict(trail.pool)
     for line in rest.split("\n"):
+        if line == _ALSO:
+            continue
         who = _read_counted(line, counts) or _read_line(line, number, entries)
         names = names_in(line, _NAMES)
         pool.update((name, _Place(number, index, who)) for index, name in enumerate(names))

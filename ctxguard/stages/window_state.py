@@ -85,7 +85,11 @@ class Ledger:
 
     def budget(self, state: WindowState) -> int:
         """Return the budget in our tokens: fewer of them where the provider counts more."""
-        return int(self.draft.budget / state.calibration.correction)
+        return int(self.whole_budget(state) / state.calibration.correction)
+
+    def whole_budget(self, state: WindowState) -> int:
+        """Return the budget with what comes back of the margin once the provider's counts are known."""
+        return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
 
     def reserved(self, state: WindowState) -> int:
         """Return the tokens kept free for what is brought back; a function of what came before alone."""

@@ -1,25 +1,23 @@
-"""Count tokens: exactly where a vocabulary is installed, by an estimate elsewhere. Never over the network."""
+"""Count what a provider will bill: by the model's own vocabulary where it is installed, never over the network."""
 
-from ctxguard.tokens.counters import (
-    MESSAGE_TOKENS,
-    REPLY_TOKENS,
-    ArtifactCounter,
-    EstimateCounter,
-    TiktokenCounter,
-    TokenCounter,
-    ToktokCounter,
-    encoding_of,
-    find_counter,
-)
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
+from ctxguard.tokens.counters import EstimateCounter, FamilyCounter, TokenCounter, encoding_of, find_counter
+from ctxguard.tokens.provider_counter import anthropic_counter
+from ctxguard.tokens.requests import RequestCount, count_request
+from ctxguard.tokens.vocabularies import TiktokenCounter, ToktokCounter
 
 __all__ = [
     "MESSAGE_TOKENS",
     "REPLY_TOKENS",
     "ArtifactCounter",
     "EstimateCounter",
+    "FamilyCounter",
+    "RequestCount",
     "TiktokenCounter",
     "TokenCounter",
     "ToktokCounter",
+    "anthropic_counter",
+    "count_request",
     "encoding_of",
     "find_counter",
 ]

@@ -1,48 +1,23 @@
-"""Count tokens: exactly where a vocabulary is at hand, by byte classes where none is. Never over the network.
+"""Count tokens: with the model's own vocabulary where one is installed, by an estimate elsewhere. Never by the network.
 
-The byte-class weights and their errors were fitted against o200k_base on prose, code, JSON, logs and a dozen
-scripts; the tiktoken cache layout (SHA-1 of the download address as file name) is that of tiktoken's `load.py`.
+The byte-class weights and their errors were fitted against o200k_base on prose, code, JSON, logs and a dozen scripts.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import json
 import math
-import os
 import re
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from pathlib import Path
-from types import FunctionType
 from typing import Final, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
 
-from ctxguard.artifacts import BY_POSITION, Artifact, Kind
 from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.accuracy import NO_MODEL, accuracy_of
+from ctxguard.tokens.costs import Costs
+from ctxguard.tokens.families import Family, family_of
+from ctxguard.tokens.vocabularies import ENCODINGS, TEKKEN, exact_counter
 
-__all__ = [
-    "ArtifactCounter",
-    "EstimateCounter",
-    "TiktokenCounter",
-    "TokenCounter",
-    "ToktokCounter",
-    "find_counter",
-]
-
-ENCODINGS: Final = ("o200k_base", "cl100k_base")
-MESSAGE_TOKENS: Final = 3
-"""Tokens of framing a message costs (OpenAI's cookbook on counting chat tokens)."""
-REPLY_TOKENS: Final = 3
-"""Tokens that open the reply, once a request (same source)."""
-NAME_TOKENS: Final = 1
-CALL_TOKENS: Final = 3
-TOOL_TOKENS: Final = 7
-"""Framing of one tool schema (measured by OpenAI users for function definitions; an estimate)."""
-_CHUNK: Final = 65_536
+__all__ = ["EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
 
 
 @runtime_checkable
@@ -53,6 +28,8 @@ class TokenCounter(Protocol):
         name: what reports call it.
         exact: True where it is the tokenizer of the model family itself.
         accuracy: one phrase on how far off it may be.
+
+    One that knows its model has a `family` too: see `FamilyCounter`.
     """
 
     name: str
@@ -103,7 +80,7 @@ class EstimateCounter:
             raise ConfigError(f"safety must be above 0, not {safety}", setting="safety")
         self.safety = safety
         self.name = "estimate" if safety == 1.0 else f"estimate x{safety:g}"
-        self.accuracy = "estimated by byte classes: within about 10% on prose, code and JSON, 20% on CSV"
+        self.accuracy = f"estimated by byte classes: within about 10% on prose, code and JSON, 20% on CSV; {NO_MODEL}"
 
     def count(self, text: str) -> int:
         """Return the estimate, at least 1 for a text that is not empty."""
@@ -124,143 +101,6 @@ def _is_dense(run: bytes) -> bool:
     return not run.isalpha() and not run.isdigit() and run.lower() != run and run.upper() != run
 
 
-class TiktokenCounter:
-    """Count with tiktoken, from a vocabulary that is already on this machine.
-
-    Args:
-        encoding: name of the vocabulary.
-
-    Raises:
-        TokenizerError: the vocabulary is not on this machine.
-    """
-
-    exact = True
-
-    def __init__(self, encoding: str = "o200k_base") -> None:
-        self._encoding = _load_tiktoken(encoding)
-        self.name = f"tiktoken {encoding}"
-        self.accuracy = f"exact for models that use {encoding}"
-
-    def count(self, text: str) -> int:
-        """Return the tokens; special-token spellings in the text count as ordinary text."""
-        return sum(len(self._encoding(piece)) for piece in _pieces(text))
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Cut long texts: o200k_base overflows its regex stack at about a million spaces; 64 K adds 0.005% tokens."""
-    if len(text) <= _CHUNK:
-        yield text
-    else:
-        for start in range(0, len(text), _CHUNK):
-            yield text[start : start + _CHUNK]
-
-
-_VOCABULARY_URL: Final = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
-_VOCABULARY_SHA256: Final = {
-    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-}
-_CARRIERS: Final = (
-    ("llama_index.core", "_static/tiktoken_cache"),
-    ("litellm", "litellm_core_utils/tokenizers"),
-)
-
-
-def find_vocabulary(encoding: str) -> Path | None:
-    """Return the vocabulary file of an encoding, if one lies in tiktoken's cache or in an installed package.
-
-    Packages are looked at without importing them. The file's SHA-256 is checked when it is loaded.
-    """
-    if encoding not in _VOCABULARY_SHA256:
-        return None
-    name = hashlib.sha1(_VOCABULARY_URL.format(encoding).encode(), usedforsecurity=False).hexdigest()
-    cache = os.environ.get(
-        "TIKTOKEN_CACHE_DIR",
-        os.environ.get("DATA_GYM_CACHE_DIR", str(Path(tempfile.gettempdir()) / "data-gym-cache")),
-    )
-    folders = [Path(cache)] if cache else []
-    for package, inside in _CARRIERS:
-        top, _, rest = package.partition(".")
-        spec = importlib.util.find_spec(top)
-        folders += (
-            [Path(place, *rest.split("."), inside) for place in (spec.submodule_search_locations or ()) if spec]
-            if spec
-            else []
-        )
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-
-@lru_cache(maxsize=4)
-def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
-    path = find_vocabulary(encoding)
-    if path is None:
-        known = ", ".join(_VOCABULARY_SHA256)
-        raise TokenizerError(
-            f"no vocabulary {encoding!r} on this machine (known: {known}), and ctxguard never downloads one; "
-            "pip install 'ctxguard-stabilizer[tokens]' brings an exact tokenizer, or use counter='estimate'"
-        )
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
-        raise TokenizerError(f"{path} is damaged (its SHA-256 is not that of {encoding}); delete it")
-    try:
-        import tiktoken
-        from tiktoken_ext import openai_public
-    except ImportError as error:
-        raise TokenizerError("tiktoken is not installed; pip install tiktoken") from error
-    settings = _without_download(getattr(openai_public, encoding), path)
-    return tiktoken.Encoding(**settings).encode_ordinary  # type: ignore[arg-type]  # tiktoken's own constructor made them
-
-
-def _without_download(constructor: FunctionType, path: Path) -> dict[str, object]:
-    """Build an encoding's settings with our file in place of the download, leaving tiktoken's module as it is."""
-    scope = dict(constructor.__globals__, load_tiktoken_bpe=lambda *_args, **_kwargs: _read_ranks(path))
-    settings: dict[str, object] = FunctionType(constructor.__code__, scope)()
-    return settings
-
-
-def _read_ranks(path: Path) -> dict[bytes, int]:
-    from base64 import b64decode
-
-    lines = (line.split() for line in path.read_bytes().splitlines() if line)
-    return {b64decode(token): int(rank) for token, rank in lines}
-
-
-class ToktokCounter:
-    """Count with toktok-rs: exact, several times faster than tiktoken, its vocabularies compiled in.
-
-    Args:
-        encoding: name of the vocabulary.
-
-    Raises:
-        TokenizerError: the package is not installed, or has no such vocabulary.
-    """
-
-    exact = True
-
-    def __init__(self, encoding: str = "o200k_base") -> None:
-        try:
-            import toktok
-        except ImportError as error:
-            raise TokenizerError(
-                "toktok-rs is not installed; pip install 'ctxguard-stabilizer[tokens]', or use counter='estimate'"
-            ) from error
-        self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
-        self._encoding = encoding
-        self.name = f"toktok {encoding}"
-        self.accuracy = f"exact for models that use {encoding}"
-        try:
-            self.count("probe")
-        except ValueError as error:
-            raise TokenizerError(f"toktok-rs has no vocabulary {encoding!r}: {error}") from error
-
-    def count(self, text: str) -> int:
-        """Return the tokens; a lone surrogate counts as the replacement character."""
-        try:
-            return sum(self._batch(list(_pieces(text)), self._encoding))
-        except UnicodeEncodeError:
-            return self.count(text.encode("utf-8", "replace").decode())
-
-
 class _CallableCounter:
     """Give a plain function the face of a counter, or one to a counter that cannot be hashed."""
 
@@ -277,14 +117,46 @@ class _CallableCounter:
             raise
         except Exception as error:
             raise TokenizerError(f"the counter {self.name} failed: {type(error).__name__}: {error}") from error
-        return _tokens(count, self.name)
+        return valid_count(count, self.name)
 
 
-def _tokens(count: object, counter: str) -> int:
-    """Return what a counter gave as a number of tokens; one that is none is refused: no budget could be kept by it."""
+def valid_count(count: object, counter: str) -> int:
+    """Return what a counter returned as a number of tokens.
+
+    Raises:
+        TokenizerError: it is not one; no budget could be kept by it.
+    """
     if isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
         raise TokenizerError(f"the counter {counter} gave {count!r} for a text; it must give a number of tokens")
     return int(count)
+
+
+class FamilyCounter:
+    """Count texts as a model family does, and know what the family charges beside them.
+
+    Args:
+        base: counts texts in the vocabulary that the family is measured in.
+        family: of the model.
+        scale: tokens of the family for each token of `base`; None means the family's own figure.
+    """
+
+    def __init__(self, base: TokenCounter, family: Family, *, scale: float | None = None) -> None:
+        self.base = base
+        self.family = family
+        self.scale = family.scale if scale is None else scale
+        self.exact = base.exact and family.own_vocabulary
+        self.name = f"{family.name} by {base.name}" + (f" x{self.scale:g}" if self.scale != 1 else "")
+        self.accuracy = accuracy_of(family, is_measured=base.exact)
+
+    @property
+    def costs(self) -> Costs:
+        """What the family charges beside the text."""
+        return self.family.costs
+
+    def count(self, text: str) -> int:
+        """Return the tokens; an estimate is rounded up, so that a text that is not empty has at least one."""
+        count = self.base.count(text)
+        return count if self.scale == 1 else math.ceil(count * self.scale)
 
 
 def find_counter(
@@ -293,24 +165,32 @@ def find_counter(
     """Return the counter that is asked for.
 
     Args:
-        counter: `auto` (exact if one is at hand without the network, else the estimate), `estimate`, the name of an
+        counter: `auto` (the model's own vocabulary if an installed package carries it, else the nearest one that is
+            installed, scaled by what was measured for the model's family), `estimate` (byte classes), the name of an
             encoding (`o200k_base`, `cl100k_base`: exact or an error), a `TokenCounter`, or any function.
-        model: name of the model, to choose the encoding for `auto`; None means o200k_base.
+        model: name of the model; the framing, tools and hidden prompts of its family are counted too. None means
+            o200k_base and OpenAI's framing, which is no particular provider's count.
 
     Raises:
         TokenizerError: an encoding was named that is not on this machine.
         ConfigError: `counter` is none of these.
     """
+    family = None if model is None else family_of(model)
     if isinstance(counter, str):
-        return _named_counter(counter, encoding_of(model))
+        return _named_counter(counter, family)
+    if hasattr(counter, "for_model") and model is not None:
+        found: TokenCounter = counter.for_model(model)
+        return found
     if isinstance(counter, TokenCounter):
-        return counter if _is_hashable(counter) else _CallableCounter(counter.count, counter)
-    if callable(counter):
-        return _CallableCounter(counter)
-    raise ConfigError(
-        f"a counter is 'auto', 'estimate', an encoding, a TokenCounter or a function, not {counter!r}",
-        setting="counter",
-    )
+        own = counter if _is_hashable(counter) else _CallableCounter(counter.count, counter)
+    elif callable(counter):
+        own = _CallableCounter(counter)
+    else:
+        raise ConfigError(
+            f"a counter is 'auto', 'estimate', an encoding, a TokenCounter or a function, not {counter!r}",
+            setting="counter",
+        )
+    return own if family is None or hasattr(own, "family") else FamilyCounter(own, family, scale=1.0)
 
 
 def _is_hashable(counter: object) -> bool:
@@ -322,35 +202,46 @@ def _is_hashable(counter: object) -> bool:
     return True
 
 
-@lru_cache(maxsize=16)
-def _named_counter(name: str, encoding: str | None) -> TokenCounter:
+@lru_cache(maxsize=64)
+def _named_counter(name: str, family: Family | None) -> TokenCounter:
+    """Return the one counter of a name and a family, so that all its users share their counts."""
+    if family is None:
+        return _plain_counter(name)
+    if name in ENCODINGS:
+        return FamilyCounter(_plain_counter(name), family, scale=1.0)
+    if name != "auto":
+        return FamilyCounter(_plain_counter(name), family)
+    if family.encoding == TEKKEN:
+        try:
+            return FamilyCounter(exact_counter(TEKKEN), family)
+        except TokenizerError:
+            return FamilyCounter(_plain_counter("auto"), family, scale=_TEKKEN_SCALE)
+    return FamilyCounter(_nearest(family.encoding), family)
+
+
+_TEKKEN_SCALE: Final = 1.15
+"""Tokens of Mistral's vocabulary for each of o200k_base, where mistral-common is not installed."""
+
+
+@lru_cache(maxsize=8)
+def _plain_counter(name: str) -> TokenCounter:
     if name == "estimate":
         return EstimateCounter()
-    if name != "auto":
-        if name not in ENCODINGS:
-            raise ConfigError(
-                f"unknown counter {name!r}; known are auto, estimate, {', '.join(ENCODINGS)}", setting="counter"
-            )
-        return _exact_counter(name)
-    if encoding is None:
-        return EstimateCounter()
+    if name == "auto":
+        return _nearest("o200k_base")
+    if name not in ENCODINGS:
+        raise ConfigError(
+            f"unknown counter {name!r}; known are auto, estimate, {', '.join(ENCODINGS)}", setting="counter"
+        )
+    return exact_counter(name)
+
+
+@lru_cache(maxsize=8)
+def _nearest(encoding: str) -> TokenCounter:
     try:
-        return _exact_counter(encoding)
+        return exact_counter(encoding)
     except TokenizerError:
         return EstimateCounter()
-
-
-def _exact_counter(encoding: str) -> TokenCounter:
-    try:
-        return ToktokCounter(encoding)
-    except TokenizerError:
-        return TiktokenCounter(encoding)
-
-
-_ENCODING_OF: Final = (
-    (re.compile(r"^(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|o\d)"), "o200k_base"),
-    (re.compile(r"^(gpt-4|gpt-3\.5|gpt-35)"), "cl100k_base"),
-)
 
 
 def encoding_of(model: str | None) -> str | None:
@@ -359,100 +250,5 @@ def encoding_of(model: str | None) -> str | None:
         return "o200k_base"
     if not isinstance(model, str):
         raise ConfigError(f"model is the name of a model, not {model!r}", setting="model")
-    name = model.rpartition(":")[2].rpartition("/")[2].lower()
-    return next((encoding for pattern, encoding in _ENCODING_OF if pattern.match(name)), None)
-
-
-_SHARED: WeakKeyDictionary[TokenCounter, TextCache[int]] = WeakKeyDictionary()
-
-
-def _shared_cache(counter: TokenCounter) -> TextCache[int]:
-    try:
-        return _SHARED.setdefault(counter, TextCache())
-    except TypeError:  # a counter of the caller's that cannot be hashed or weakly referenced
-        return TextCache()
-
-
-class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoised by text.
-
-    Args:
-        counter: counts texts.
-        cache: where counts are remembered; None means one that all users of the same counter share.
-    """
-
-    def __init__(self, counter: TokenCounter, *, cache: TextCache[int] | None = None) -> None:
-        self.counter = counter
-        self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
-
-    def text(self, text: str) -> int:
-        """Return the tokens of a text, without framing."""
-        if not text:
-            return 0
-        count = self.cache.get(text)
-        if count is None:
-            count = self.counter.count(text)
-            if type(count) is not int or count < 0:
-                count = _tokens(count, self.counter.name)
-            self.cache.put(text, count)
-        return count
-
-    def artifact(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact: its own `token_count` where it has one, else counted with its framing.
-
-        A changed copy of one with a count of its own is counted in proportion, on the same basis.
-        """
-        if artifact.token_count is not None:
-            return artifact.token_count
-        tokens: int | None = artifact.memo.get(self.counter)  # type: ignore[assignment]  # only counts stand there
-        if tokens is None:
-            origin = artifact.origin
-            tokens = self.measured(artifact)
-            if origin is not None and origin.token_count is not None:
-                tokens = -(-origin.token_count * tokens // max(self.measured(origin), 1))
-            artifact.memo.keep(self.counter, tokens)
-        return tokens
-
-    def measured(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact as counted, with its framing, whatever count it came with."""
-        content = artifact.content
-        total = MESSAGE_TOKENS
-        if isinstance(content, str):
-            total += self.text(content)
-        else:
-            for part in content:
-                if part.tokens is not None:
-                    total += part.tokens
-                elif part.text is not None:
-                    total += self.text(part.text)
-        for call in artifact.calls:
-            total += CALL_TOKENS + self.text(call.name) + self.text(call.arguments)
-        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
-            total += NAME_TOKENS + self.text(artifact.name)
-        return total
-
-    def artifacts(self, artifacts: Iterable[Artifact]) -> int:
-        """Return the tokens of a list of artifacts, without the reply's opening."""
-        return sum(map(self.artifact, artifacts))
-
-    def tools(self, tools: Sequence[Mapping[str, object]] | None) -> int:
-        """Return the tokens of tool schemas: their compact JSON plus framing. None and an empty list cost nothing.
-
-        Raises:
-            ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
-        """
-        if not tools:
-            return 0
-        if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-            raise ConfigError(f"tools are a list of schemas, not {type(tools).__name__}", setting="tools")
-        return sum(TOOL_TOKENS + self.text(_schema(tool, number)) for number, tool in enumerate(tools))
-
-
-def _schema(tool: object, number: int) -> str:
-    if isinstance(tool, type) or not (isinstance(tool, Mapping) or hasattr(tool, "model_dump")):
-        said = getattr(tool, "__name__", type(tool).__name__)
-        raise ConfigError(f"tools[{number}] is a schema, a dict as it is sent, not {said}", setting="tools")
-    try:
-        return json.dumps(tool, separators=(",", ":"), ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"tools[{number}] cannot be written as JSON: {error}", setting="tools") from None
+    family = family_of(model)
+    return family.encoding if family.own_vocabulary and family.encoding in ENCODINGS else None

@@ -1,4 +1,8 @@
-"""What images, audio and files cost in tokens, by the providers' published rules, without decoding them."""
+"""What images, audio, files and sealed reasoning cost in tokens, by the providers' published rules.
+
+Nothing is decoded but the first bytes, which tell the size of an image, and the page objects and shown strings of a
+PDF. What is sent as a link cannot be seen: an ordinary size is assumed, and `count_request` says so.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,121 @@ import base64
 import binascii
 import io
 import math
+import re
+import zlib
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["audio_tokens", "file_tokens", "image_size", "image_tokens"]
+from ctxguard.artifacts import Media, Part
+from ctxguard.tokens.costs import Costs
+
+__all__ = [
+    "audio_media",
+    "audio_tokens",
+    "document_part",
+    "file_media",
+    "file_tokens",
+    "image_media",
+    "image_size",
+    "image_tokens",
+    "media_tokens",
+]
 
 UNKNOWN_SIDE: Final = 1024
 """Side in pixels assumed of an image that cannot be looked at (a link)."""
+UNKNOWN_SECONDS: Final = 30.0
+"""Length assumed of audio and video that cannot be looked at."""
+UNKNOWN_PAGE: Final = 2_500
+"""Characters of text assumed on a page that cannot be looked at."""
+PAGE_CHARS: Final = 80_000
+"""Characters of base64 that are taken for a page where pages cannot be counted."""
 PAGE_TOKENS: Final = 1_500
 PAGE_BYTES: Final = 60_000
 AUDIO_TOKENS_PER_SECOND: Final = 10
 WAV_BYTES_PER_SECOND: Final = 48_000
+MP3_BYTES_PER_SECOND: Final = 16_000
 
 
-def image_tokens(size: tuple[int, int] | None, *, detail: str = "auto") -> int:
-    """Return what an image costs by OpenAI's tile rule: 85 tokens, and 170 for each tile of 512 pixels.
+def media_tokens(media: Media, costs: Costs) -> int:
+    """Return what media or sealed reasoning costs by the rule of a model family."""
+    if media.kind == "sealed":
+        return max(0, round((media.length - costs.sealed_from) * costs.sealed))
+    if media.kind == "image":
+        return _image_by_rule(media, costs)
+    if media.kind == "file":
+        return _document(media, costs)
+    rate = costs.audio if media.kind == "audio" else costs.video
+    return math.ceil(_seconds(media) * rate)
+
+
+def _document(media: Media, costs: Costs) -> int:
+    """Return the tokens of a document: its pages as images, and their text where the provider bills it."""
+    pages = media.pages or max(1, math.ceil(media.length / PAGE_CHARS))
+    characters = pages * UNKNOWN_PAGE if media.characters is None else media.characters
+    text = characters / costs.pages.characters if costs.pages.characters else 0
+    return pages * costs.pages.each + math.ceil(text)
+
+
+def _seconds(media: Media) -> float:
+    if media.seconds is not None:
+        return media.seconds
+    return media.length * 3 / 4 / MP3_BYTES_PER_SECOND if media.length else UNKNOWN_SECONDS
+
+
+def _image_by_rule(media: Media, costs: Costs) -> int:
+    """Return the tokens of an image: OpenAI's tiles or patches, Anthropic's area, Google's tiles of 768 pixels."""
+    width, height = media.size or (UNKNOWN_SIDE, UNKNOWN_SIDE)
+    if costs.image == "tiles":
+        base, tile = (int(number) for number in costs.image_scale)
+        return image_tokens((width, height), detail=media.detail, base=base, tile=tile)
+    if costs.image == "patches":
+        return _patches(width, height, *costs.image_scale)
+    if costs.image == "area":
+        return _area(width, height, *costs.image_scale)
+    small, tile = (int(number) for number in costs.image_scale)
+    if not tile or max(width, height) <= _GEMINI_SMALL:
+        return small
+    return tile * math.ceil(width / _GEMINI_TILE) * math.ceil(height / _GEMINI_TILE)
+
+
+_GEMINI_SMALL: Final = 384
+_GEMINI_TILE: Final = 768
+_PATCH: Final = 32
+_MOST_PATCHES: Final = 1_536
+
+
+def _patches(width: int, height: int, factor: float) -> int:
+    """Return the tokens by patches of 32 pixels, at most 1,536 of them, times the model's factor."""
+    patches = math.ceil(width / _PATCH) * math.ceil(height / _PATCH)
+    return math.ceil(min(patches, _MOST_PATCHES) * factor)
+
+
+def _area(width: int, height: int, pixels: float, most_side: float, most_tokens: float) -> int:
+    """Return the tokens by area, after scaling to the longest side that the provider takes."""
+    fit = min(1.0, most_side / max(width, height, 1))
+    return min(int(most_tokens), math.ceil(width * fit * height * fit / pixels))
+
+
+def image_tokens(size: tuple[int, int] | None, *, detail: str = "auto", base: int = 85, tile: int = 170) -> int:
+    """Return what an image costs by OpenAI's tile rule: by default 85 tokens, and 170 for each tile of 512 pixels.
 
     Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide).
 
     Args:
         size: width and height in pixels; None where they are unknown, then 1024 x 1024 is assumed.
-        detail: `low` costs 85 tokens whatever the size.
+        detail: `low` costs `base` whatever the size.
+        base: tokens of any image.
+        tile: tokens of each tile.
     """
     if detail == "low":
-        return 85
+        return base
     width, height = size or (UNKNOWN_SIDE, UNKNOWN_SIDE)
     if width < 1 or height < 1:
-        return 85
+        return base
     fit = min(1.0, 2048 / max(width, height))
     fit *= min(1.0, 768 / (min(width, height) * fit))
     tiles = math.ceil(width * fit / 512) * math.ceil(height * fit / 512)
-    return 85 + 170 * max(tiles, 1)
+    return base + tile * max(tiles, 1)
 
 
 @lru_cache(maxsize=1024)
@@ -73,3 +161,75 @@ def file_tokens(data: str | None) -> int:
     """Return about what a file costs: 1,500 tokens a page (Anthropic: 1,500 to 3,000), a page for each 60 kB."""
     pages = math.ceil(len(data) * 3 / 4 / PAGE_BYTES) if data else 1
     return PAGE_TOKENS * max(pages, 1)
+
+
+def image_media(url: str, *, detail: str = "auto") -> Media:
+    """Return what the price of an image depends on, read from the first bytes of its `data:` URL."""
+    length = len(url) - url.find(",") - 1 if url.startswith("data:") else 0
+    return Media("image", size=image_size(url), detail=detail, length=length)
+
+
+def audio_media(data: str) -> Media:
+    """Return what the price of base64 audio depends on."""
+    return Media("audio", length=len(data), seconds=_wav_seconds(data))
+
+
+def document_part(url: str) -> Part:
+    """Return a document as a part: text documents as their text, others by their pages."""
+    head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
+    if head.startswith(("data:text/", "data:application/json")):
+        return Part("text", _decoded(payload).decode("utf-8", "replace"))
+    return Part("file", media=file_media(payload))
+
+
+def file_media(data: str) -> Media:
+    """Return what the price of a base64 file, or of a `data:` URL with one, depends on."""
+    payload = data.partition(",")[2] if data.startswith("data:") else data
+    pages, characters = _pdf(payload)
+    return Media("file", length=len(payload), pages=pages, characters=characters)
+
+
+_PAGE_OBJECT: Final = re.compile(rb"/Type\s*/Page\b")
+_STREAM: Final = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
+_SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
+_MOST_BYTES: Final = 20_000_000
+
+
+def _pdf(payload: str) -> tuple[int | None, int | None]:
+    """Return pages and characters of a PDF by its page objects and the strings that its contents show.
+
+    Both are None where it is not a PDF; where objects are compressed, its pages are.
+    """
+    data = _decoded(payload)[:_MOST_BYTES]
+    if not data.startswith(b"%PDF"):
+        return None, None
+    streams = (match[1] for match in _STREAM.finditer(data))
+    return len(_PAGE_OBJECT.findall(data)) or None, sum(map(_shown_characters, streams))
+
+
+def _shown_characters(stream: bytes) -> int:
+    """Return the characters that a content stream shows; hexadecimal strings have two bytes a character."""
+    try:
+        contents = zlib.decompressobj().decompress(stream, _MOST_BYTES)
+    except zlib.error:
+        contents = stream
+    if b"TJ" not in contents and b"Tj" not in contents:
+        return 0
+    shown = _SHOWN.finditer(contents)
+    return sum(len(match[0]) - 2 if match[1] is None else len(match[1]) // 4 for match in shown)
+
+
+def _wav_seconds(data: str) -> float | None:
+    """Return the length of WAV sound by its header's data rate."""
+    header = _decoded(data[:64])
+    if header[:4] != b"RIFF" or len(header) < 32:
+        return None
+    rate = int.from_bytes(header[28:32], "little")
+    return len(data) * 3 / 4 / rate if rate else None
+
+
+def _decoded(payload: str) -> bytes:
+    try:
+        return base64.b64decode(payload + "=" * (-len(payload) % 4))
+    except (binascii.Error, ValueError):
+        return b""

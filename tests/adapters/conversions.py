@@ -285,11 +285,17 @@ def _sort_call(call, valid, invalid):
 
 
 def as_langchain_sends(session):
-    """Spell a session of dicts as LangChain would: arguments as its OpenAI converter, an empty id is none."""
-    return [_spelled(message) for message in session]
+    """Spell a session of dicts as LangChain would: arguments as its OpenAI converter, an empty id is none.
+
+    Keys that no message of LangChain has a place for go: they are counted wherever they are sent.
+    """
+    known = ("role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "refusal")
+    return [_spelled({key: message[key] for key in known if key in message}) for message in session]
 
 
 def _spelled(message):
+    if message["content"] == []:
+        message = {**message, "content": ""}
     if message.get("tool_call_id") == "":
         return {**message, "tool_call_id": None}
     if message.get("tool_calls"):

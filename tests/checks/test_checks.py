@@ -56,7 +56,7 @@ def test_a_good_context_passes_every_check():
 
 
 def test_within_budget():
-    assert found(WithinBudget(), [user("word " * 50)], budget=20) == ["50 tokens exceed the budget of 20 @ artifacts"]
+    assert found(WithinBudget(), [user("word " * 50)], budget=20) == ["51 tokens exceed the budget of 20 @ artifacts"]
     assert found(WithinBudget(), [Artifact("user", "x", 20)], budget=20) == []
     assert found(WithinBudget(), [Artifact("user", "x", 20)], budget=20, overhead=1) != []
 

@@ -48,6 +48,26 @@ def test_the_documented_flow():
     assert summary["total_output_tokens"] == manager.report.tokens_after
 
 
+def test_each_run_tells_its_compression_ratio_and_its_tokens_by_kind():
+    manager = ContextManager(ContextConfig())
+    for turns in (2, 30):
+        asyncio.run(manager.process_messages(talk(turns)))
+    first, second = manager.metrics.runs
+    assert first.compression_ratio == 1
+    assert 0 < second.compression_ratio == second.output_tokens / second.input_tokens < 1
+    assert second.strategy == "sliding_window"
+    assert set(second.tokens_by_kind) == {"system", "user", "assistant"}
+    assert second.tokens_by_kind["system"][0] == second.tokens_by_kind["system"][1] > 0
+    assert second.tokens_by_kind["user"][0] > second.tokens_by_kind["user"][1]
+
+
+def test_levels_of_compression_differ_for_snapshots_too():
+    page = "\n".join(f"{'  ' * (n % 9)}- generic [ref=e{n}]: words" for n in range(200))
+    history = [*talk(1), *step(1, page, "browser_snapshot")]
+    sizes = [len(run(history, compression_level=level)[-1].text) for level in ("none", "low", "medium", "high")]
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
 def test_native_messages_come_back_in_their_own_format():
     native = [{"role": a.kind.value, "content": a.text} for a in talk(30)]
     result = run(native)

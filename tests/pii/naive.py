@@ -4,24 +4,30 @@ import re
 from importlib import import_module
 
 from ctxguard.pii import resolve
-from ctxguard.pii.detect.match import WINDOW, _apart
-from ctxguard.pii.detect.normalize import view_of
+from ctxguard.pii.detect.match import WINDOW, _apart, joined
+from ctxguard.pii.detect.normalize import views_of
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 
 
 def naive(rules, text):
     """Return what a rule set finds in a text."""
     labels = {rule.label for rule in rules.rules} | {label for _, label in rules.deny} | {LITERAL, UNCHECKED}
-    view = view_of(text, lambda label, number: label in labels and not (number and naive(rules, number)))
-    found = []
+    spans, first = (), None
+    for view in views_of(text, lambda label, number: label in labels and not (number and naive(rules, number))):
+        found = list(_found_in(rules, view.text))
+        found.sort(key=lambda one: one[1].start)
+        found = sorted(_apart(view.text, found), key=lambda one: one[0])
+        more = resolve(view.originals(span for _, span in found))
+        spans, first = (more, view) if first is None else (joined(first, spans, more), first)
+    return spans
+
+
+def _found_in(rules, text):
     for order, rule in enumerate(rules.rules):
-        for match in re.finditer(rule.pattern, view.text):
-            span = found_at(rule, view.text, *_value(match))
-            if span is not None and view.text[span.start : span.end].lower() not in rules.allow:
-                found.append((order, span))
-    found.sort(key=lambda one: one[1].start)
-    found = sorted(_apart(view.text, found), key=lambda one: one[0])
-    return resolve(view.originals(span for _, span in found))
+        for match in re.finditer(rule.pattern, text):
+            span = found_at(rule, text, *_value(match))
+            if span is not None and text[span.start : span.end].lower() not in rules.allow:
+                yield order, span
 
 
 def found_at(rule, text, start, end):

@@ -72,7 +72,6 @@ QUIET = [
     "upgrade to 1.2.3.4-rc1, then 10.15.7",
     "version 1.20.300.4",
     "order 4111111111111112 shipped",
-    'order_id: "4532015112830366"',
     "tracking id 123456789012",
     "on 2024-05-14 at 12:30:59 we sold 1,234,567.89 for $1999.99",
     "f47ac10b-58cc-4372-a567-0e02b2c3d479",

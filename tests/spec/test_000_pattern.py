@@ -6,7 +6,8 @@ import copy
 
 import pytest
 
-from ctxguard import Artifact, BudgetExceededError, mask_pii, stabilize_context, validate_no_pii
+from ctxguard import Artifact, BudgetExceededError, Stabilizer, mask_pii, stabilize_context, validate_no_pii
+from ctxguard.artifacts import Lifetime
 
 
 def walkthrough():
@@ -20,6 +21,7 @@ def walkthrough():
 
 
 def test_the_walkthrough():
+    """> This stabilized context preserves the flow of the conversation while being smaller, cheaper, safer, and more focused."""
     history = walkthrough()
     before = copy.deepcopy(history)
     final = stabilize_context(history, 100)
@@ -35,6 +37,7 @@ def test_the_walkthrough():
 
 
 def test_history_is_added_from_oldest_to_newest_while_it_fits():
+    """> Add historical messages from oldest to newest if they fit."""
     history = [
         Artifact("system", "s", 10),
         *(Artifact("user" if n % 2 == 0 else "assistant", f"m{n}", 10) for n in range(9)),
@@ -43,11 +46,14 @@ def test_history_is_added_from_oldest_to_newest_while_it_fits():
 
 
 def test_the_newest_message_is_masked_too():
+    """> assert validate_no_pii(final_artifacts)"""
     final = stabilize_context([Artifact("system", "s", 1), Artifact("user", "SSN 123-45-6789", 9)], 50)
     assert final[-1].content == "SSN [REDACTED_SSN]"
 
 
 def test_a_tool_output_of_256_tokens_stays_and_one_of_257_goes():
+    """> if artifact.kind == "tool" and artifact.token_count > 256:"""
+
     def kept(tokens):
         history = [Artifact("system", "s", 1), Artifact("tool", "data", tokens), Artifact("user", "q", 1)]
         return [a.kind.value for a in stabilize_context(history, 1_000)]
@@ -57,6 +63,7 @@ def test_a_tool_output_of_256_tokens_stays_and_one_of_257_goes():
 
 
 def test_what_cannot_fit_is_refused_with_both_numbers():
+    """> Always preserve the system prompt and the most recent message."""
     history = [Artifact("system", "s", 90), Artifact("user", "q", 30)]
     with pytest.raises(BudgetExceededError) as caught:
         stabilize_context(history, 100)
@@ -74,9 +81,42 @@ def test_what_cannot_fit_is_refused_with_both_numbers():
     ],
 )
 def test_mask_pii(text, masked):
+    """> return re.sub(r'\\d{3}-\\d{2}-\\d{4}', '[REDACTED_SSN]', text)"""
     assert mask_pii(text) == masked
 
 
 def test_validate_no_pii():
+    """> assert validate_no_pii(final_artifacts)"""
     assert validate_no_pii([Artifact("user", "hello", 1)])
     assert not validate_no_pii([Artifact("user", "hello", 1), Artifact("tool", "it is 123-45-6789", 5)])
+
+
+def test_an_artifact_is_kind_content_and_token_count():
+    """> kind can be "system", "user", "assistant", "tool\""""
+    artifact = Artifact("user", "hello", 2)
+    assert (artifact.kind, artifact.content, artifact.token_count) == ("user", "hello", 2)
+    for kind in ("system", "user", "assistant", "tool"):
+        assert Artifact(kind, "x", 1).kind == kind
+
+
+def test_lifetimes_are_applied():
+    """> B1[Apply Lifetimes] --> B2[Compress/Truncate] --> B3[Validate]"""
+    history = walkthrough()
+    history[2] = Artifact("assistant", "I see. Let me look that up.", 8, lifetime=Lifetime(turns=1))
+    final = stabilize_context(history, 100)
+    assert [a.kind.value for a in final] == ["system", "user", "user"]
+
+
+@pytest.mark.parametrize("budget", [40, 60, 100, 1_000])
+def test_the_policy_and_the_function_agree(budget):
+    """> def stabilize_context(history: list[Artifact], budget: int) -> list[Artifact]:"""
+    for history in (walkthrough(), [*walkthrough()[:3], Artifact("tool", "short", 20), *walkthrough()[4:]]):
+        result = Stabilizer.from_policy("pattern", budget=budget).stabilize(history)
+        assert result.artifacts == stabilize_context(history, budget)
+        assert result.report.ok
+
+
+def test_the_context_stays_within_the_budget_however_long_the_history():
+    """> The history exceeds the model's maximum context window, causing errors."""
+    history = [Artifact("system", "s", 10), *(Artifact("user", f"m{n}", 10) for n in range(5_000))]
+    assert sum(a.token_count for a in stabilize_context(history, 200)) <= 200

@@ -8,6 +8,8 @@ import pytest
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.harness import read_sessions
+from ctxguard.harness.checking import check_session
+from ctxguard.harness.sessions import sessions_in
 from ctxguard.pii import DIGITS, Rule, RuleSet
 from ctxguard.report import Finding
 from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority
@@ -60,6 +62,7 @@ def harness(budget=600, **settings):
 
 
 def test_fr1_a_transcript_of_artifacts_is_ingested(history):
+    """> The system must ingest a session transcript composed of a sequence of `Artifacts`"""
     assert len(history) == 304
     assert [a.kind.value for a in history[:4]] == ["system", "task", "user", "assistant"]
     assert history[-2].kind == "tool"
@@ -67,12 +70,14 @@ def test_fr1_a_transcript_of_artifacts_is_ingested(history):
 
 
 def test_fr2_runs_of_three_or_more_digits_are_masked(history):
+    """> In this example, any sequence of 3 or more digits is considered PII."""
     result = harness().stabilize(history)
     assert not any(char.isdigit() for a in result.artifacts for char in a.text)
     assert DIGITS.find("12 123 1234")[0].start == 3
 
 
 def test_fr3_system_task_and_the_latest_messages_stay_and_others_only_if_they_fit(history):
+    """> Always retain the `N` most recent `message` artifacts (where N is configurable, defaulting to 2)."""
     result = harness().stabilize(history)
     ids = [a.id for a in result.artifacts]
     assert ids[:2] == ["sys", "task"]
@@ -82,11 +87,13 @@ def test_fr3_system_task_and_the_latest_messages_stay_and_others_only_if_they_fi
 
 
 def test_fr4_the_budget_is_never_exceeded(history):
+    """> The total token count of the final, stabilized context must not exceed a configurable budget."""
     for budget in (60, 100, 600, 2_000, 100_000):
         assert harness(budget).stabilize(history).report.tokens_after <= budget
 
 
 def test_fr5_system_and_task_stand_first_whatever_the_order_was(history):
+    """> with `system` and `task` artifacts appearing before all other artifacts"""
     shuffled = [*history[2:], history[1], history[0]]
     result = harness().stabilize(shuffled)
     assert [a.kind.value for a in result.artifacts[:2]] == ["system", "task"]
@@ -96,11 +103,13 @@ def test_fr5_system_and_task_stand_first_whatever_the_order_was(history):
 
 
 def test_fr6_the_validation_suite_looks_at_pii_budget_and_order(history):
+    """> After stabilization, the system must run a suite of validation checks"""
     names = {check.name for check in harness().stabilize(history).report.checks}
     assert {"NoPII", "WithinBudget", "AuthorityFirst"} <= names
 
 
 def test_fr7_the_report_tells_the_checks_and_the_final_count(history):
+    """> The system must output a report detailing the results of the validation checks and the final token count."""
     report = harness().stabilize(history).report
     told = json.loads(report.to_json())
     assert told["ok"] is True
@@ -110,17 +119,20 @@ def test_fr7_the_report_tells_the_checks_and_the_final_count(history):
 
 
 def test_nfr1_budget_and_recent_messages_are_configurable(history):
+    """> The token budget and the number of recent messages to keep must be configurable."""
     ids = [a.id for a in harness(200, keep_recent=5).stabilize(history).artifacts]
     assert ids[-5:] == ["m296", "m297", "m298", "m299", "m300"]
 
 
 def test_nfr2_the_process_is_deterministic(history):
+    """> The entire stabilization and validation process must be deterministic."""
     first, second = harness().stabilize(history), harness().stabilize(history)
     assert first.artifacts == second.artifacts
     assert first.report.to_json() == second.report.to_json()
 
 
 def test_nfr3_rules_and_heuristics_can_be_replaced(history):
+    """> The PII detection rules and truncation heuristics should be modular and easy to replace or extend."""
     tickets = RuleSet("tickets", (Rule(name="ticket", label="TICKET", pattern=r"ticket"),))
 
     def keep_every_tenth(draft):
@@ -133,6 +145,8 @@ def test_nfr3_rules_and_heuristics_can_be_replaced(history):
 
 
 def test_nfr3_a_check_of_ones_own_is_run_and_told(history):
+    """> The PII detection rules and truncation heuristics should be modular and easy to replace or extend."""
+
     class ShortMessages:
         name = "ShortMessages"
 
@@ -145,6 +159,7 @@ def test_nfr3_a_check_of_ones_own_is_run_and_told(history):
 
 
 def test_scenario_1_a_long_history_keeps_intent_and_instructions(history):
+    """> compressed into a manageable context that still retains the most recent user intent and the core system instructions"""
     result = harness(300).stabilize(history)
     assert result.artifacts[0].text == "Be helpful."
     assert result.artifacts[-1].text == "What is next?"
@@ -152,11 +167,13 @@ def test_scenario_1_a_long_history_keeps_intent_and_instructions(history):
 
 
 def test_scenario_2_pasted_personal_data_is_redacted_before_the_model_sees_it():
+    """> The system should automatically redact it before it is processed by the LLM."""
     result = harness().stabilize([Artifact("user", "call me at 555-867-5309, ID 99887766")])
     assert result.artifacts[0].text == "call me at [REDACTED]-[REDACTED]-[REDACTED], ID [REDACTED]"
 
 
 def test_scenario_3_a_verbose_tool_output_does_not_push_the_conversation_out(history):
+    """> The system should drop this tool output to stay within budget."""
     result = harness().stabilize(history)
     dropped = next(d for d in result.report.decisions if d.artifact.id == "t1")
     assert (dropped.action, dropped.tokens_after) == ("dropped", 0)
@@ -164,6 +181,8 @@ def test_scenario_3_a_verbose_tool_output_does_not_push_the_conversation_out(his
 
 
 def test_scenario_4_control_degradation_is_detected(history):
+    """> detect if the system prompt has been pushed out of the context window or if its ordering has changed"""
+
     def careless(draft):
         return draft.revise(draft.artifacts[-20:], reason="careless")
 
@@ -177,8 +196,40 @@ def test_scenario_4_control_degradation_is_detected(history):
 
 
 def test_scenario_4_a_changed_order_is_detected(history):
+    """> detect if the system prompt has been pushed out of the context window or if its ordering has changed"""
+
     def reorder(draft):
         return draft.revise([*draft.artifacts[2:], *draft.artifacts[:2]], reason="careless")
 
     report = Stabilizer(100_000, stages=[reorder]).stabilize(history).report
     assert "AuthorityFirst" in {c.name for c in report.checks if not c.ok}
+
+
+@pytest.mark.parametrize(("budget", "is_kept"), [(400, True), (60, False)])
+def test_fr3_a_bare_tool_output_stays_only_if_it_fits(budget, is_kept):
+    """> Include other artifacts (e.g., `tool_output`) only if they fit within the remaining token budget."""
+    items = [
+        {"id": "sys", "kind": "system", "content": "Be helpful."},
+        {"id": "q", "kind": "message", "authority": "user", "content": "What do the tickets say?"},
+        {"id": "t", "kind": "tool_output", "content": "row " * 60},
+        {"id": "a", "kind": "message", "authority": "assistant", "content": "They say little."},
+        {"id": "q2", "kind": "message", "authority": "user", "content": "And now?"},
+    ]
+    history = sessions_in(json.dumps({"artifacts": items}))
+    result = harness(budget).stabilize(next(history).read())
+    assert ("t" in [a.id for a in result.artifacts]) is is_kept
+    assert result.report.ok
+    assert result.report.tokens_after <= budget
+
+
+def test_bundles_with_bare_tool_outputs_pass_the_check():
+    """> The system must ingest a session transcript composed of a sequence of `Artifacts`"""
+    bare = {
+        "artifacts": [
+            {"kind": "message", "authority": "user", "content": "hi"},
+            {"kind": "tool_output", "content": "x"},
+        ]
+    }
+    assert not list(check_session(next(sessions_in(json.dumps(bare)))))
+    message = {"messages": [{"role": "user", "content": "hi"}, {"role": "tool", "content": "x"}]}
+    assert list(check_session(next(sessions_in(json.dumps(message)))))

@@ -16,6 +16,7 @@ from ctxguard.pii import DIGITS
 from ctxguard.stages import BoundToolOutput, MaskPII
 from ctxguard.stages.bound_tool_output import NAMESPACE, ToolBounds
 from ctxguard.stores import MemoryStore
+from ctxguard.tokens import MESSAGE_TOKENS
 
 LOG = "\n".join(f"2026-05-01 10:{n // 60:02d}:{n % 60:02d} INFO worker {n} did its job" for n in range(900))
 
@@ -148,4 +149,4 @@ def test_media_parts_of_an_output_stay():
 @given(st.text(min_size=1, max_size=3_000), st.integers(1, 80))
 def test_the_limit_is_hard_for_any_text(text, limit):
     out = bounded(exchange(text * 3), max_tokens=limit)
-    assert tokens(out, 2) <= max(limit, 3)
+    assert tokens(out, 2) <= max(limit, MESSAGE_TOKENS)

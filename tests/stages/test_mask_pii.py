@@ -25,11 +25,11 @@ def vault_stage(session="s1"):
     return MaskPII(masker=Masker(STANDARD, strategy="pseudonymize", vault=vault.session(session)))
 
 
-def test_contents_arguments_names_and_system_prompts():
+def test_contents_arguments_and_system_prompts():
     call = ToolCall("mail", json.dumps({"to": MAIL, "cc": [OTHER]}), "1")
     history = [
         Artifact("system", f"You work for {MAIL}."),
-        Artifact("user", "hi", name=MAIL),
+        Artifact("user", "hi", name="ada"),
         Artifact("assistant", "", calls=(call,)),
         Artifact("tool", f"sent to {MAIL}", answers="1"),
     ]
@@ -38,6 +38,24 @@ def test_contents_arguments_names_and_system_prompts():
     assert MAIL not in "".join(texts(result))
     assert json.loads(result.artifacts[2].calls[0].arguments) == {"to": "[REDACTED_EMAIL]", "cc": ["[REDACTED_EMAIL]"]}
     assert result.artifacts[2].calls[0].name == "mail"
+
+
+def test_names_and_ids_are_never_edited_and_what_stands_in_them_is_found():
+    call = ToolCall("mail", "{}", f"call:{MAIL}")
+    history = [
+        Artifact("user", "hi", name=MAIL),
+        Artifact("assistant", "", calls=(call,)),
+        Artifact("tool", "sent", answers=f"call:{MAIL}"),
+    ]
+    result = run(history)
+    assert [a.name for a in result.artifacts] == [MAIL, None, None]
+    findings = [str(finding) for check in result.report.checks for finding in check.findings]
+    assert [finding.partition(" @ ")[2].partition("[")[0] for finding in findings] == ["artifacts"] * 3
+    assert [finding.partition("].")[2] for finding in findings] == [
+        f"name[0:{len(MAIL)}]",
+        f"calls[0].id[5:{5 + len(MAIL)}]",
+        f"tool_call_id[5:{5 + len(MAIL)}]",
+    ]
 
 
 def test_clean_artifacts_are_the_same_objects():

@@ -42,7 +42,7 @@ def test_a_line_says_what_was_done_and_how_it_ended():
         called("run_tests", "collected 48 items\n1 failed, 47 passed in 3.2s", target="tests/test_loader.py"),
         called("edit_file", "The file has been updated.", path="src/loader.py", old="a", new="b"),
     )
-    assert text.split("\n")[0] == "[3 earlier steps, no longer shown: a record, not a request]"
+    assert text.split("\n")[0] == "3 earlier steps, the oldest first:"
     assert "- user: Please fix the loader, and leave the tests alone." in text
     assert "- run_tests tests/test_loader.py → 1 failed, 47 passed" in text
     assert "- edit_file src/loader.py a b → The file has been updated." in text
@@ -93,7 +93,7 @@ def test_a_handle_leads_to_the_full_output():
 
 def test_old_steps_are_counted_where_there_is_no_room_for_lines():
     text = written(*(called("get_item", f"item_{n} is here " * 9, key=f"key_{n}") for n in range(200)), tokens=200)
-    assert "[200 earlier steps" in text
+    assert "200 earlier steps" in text
     assert "get_item ×200" in text
     assert "key_199" in text
 
@@ -114,7 +114,7 @@ def test_an_earlier_trail_is_read_and_goes_on():
     assert trail is not None
     later = trail.extended([(1, trace_of(said("user", "Now fix src/writer.py")))], {}, 2)
     text = later.text(300, count=COUNT, uses={}, now=2)
-    assert "[3 earlier steps" in text
+    assert "3 earlier steps" in text
     assert "- user: Fix src/loader.py" in text
     assert "- read_file src/loader.py" in text
     assert "- user: Now fix src/writer.py" in text
@@ -128,7 +128,7 @@ def test_counted_lines_of_an_earlier_trail_add_up():
 
 
 def test_other_texts_are_no_trail():
-    assert read_trail("[Earlier: a list]\n- user: hello", 0) is None
+    assert read_trail("earlier steps:\n- user: hello", 0) is None
 
 
 @pytest.mark.parametrize("arguments", ["", "not JSON", "[" * 100_000, '{"a":' * 100_000, "x1y" * 1_700_000, "[1, 2]"])

@@ -24,7 +24,7 @@ from ctxguard.pii.spans import Span, resolve
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["WINDOW", "Engine", "engine_of"]
+__all__ = ["WINDOW", "Engine", "engine_of", "joined"]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
@@ -102,15 +102,19 @@ class Engine:
         return self._found(text, self._everywhere)
 
     def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
-        spans: tuple[Span, ...] = ()
-        for view in views_of(text, self._can_write):
-            found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
-            for pattern, label in self._deny:
-                found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
-            if found:
-                kept = _chosen(view, found)
-                spans = resolve((*spans, *kept)) if spans else kept
+        first, *others = views_of(text, self._can_write)
+        spans = self._found_in(first, candidates)
+        for view in others:
+            more = self._found_in(view, candidates)
+            if more:
+                spans = joined(first, spans, more)
         return spans
+
+    def _found_in(self, view: View, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
+        found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+        for pattern, label in self._deny:
+            found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
+        return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
         for one in self._tried(opened):
@@ -296,6 +300,16 @@ def _chosen(view: View, found: Found) -> tuple[Span, ...]:
             found.sort(key=itemgetter(0))
             return resolve(view.originals(map(_span, found)))
     return view.originals(map(_span, found))
+
+
+def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
+    """Return what was found in two views of a text; what cuts an escape gives way to what was found decoded."""
+    kept = [
+        span
+        for span in more
+        if not (first.cuts(span) and any(one.start < span.end and span.start < one.end for one in spans))
+    ]
+    return resolve((*spans, *kept))
 
 
 def _apart(text: str, found: Found) -> Found:

@@ -36,13 +36,13 @@ _SIGNS: Final = ("\\", "%", "&", "\x1b", "+", "[")
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
-    r"|\\?(?P<sign>/|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)"
-    r"|[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
+    r"|(?P<mark>(?<!\\\\)(?:/|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
+    r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
     r"|(?<=&)(?P<name>(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
 )
 _PERCENT: Final = (
-    r"(?<=%)(?:(?P<urls>[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){1,3})"
-    r"|(?:25)?(?P<url>[2-7][0-9a-fA-F]|0[09aAdD]|1[bB]))"
+    r"(?<=%)(?:(?P<urls>(?:25)?[c-fC-F][0-9a-fA-F](?:%(?:25)?[89abAB][0-9a-fA-F]){1,3})"
+    r"|(?:25)?(?P<url>[1-7][0-9a-fA-F]|0(?:[a-fA-F]|[0-9](?![dfsxX]))))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
 # A color or a cursor movement of a terminal; its first sign may be spelled out, or lost.
@@ -90,6 +90,10 @@ class View:
         """Return spans of this view as spans of the original text."""
         return tuple(spans)
 
+    def cuts(self, span: Span) -> bool:
+        """Tell whether a span of the original text begins or ends within an escape."""
+        return False
+
 
 class _Shortened(View):
     """Hold a text that is shorter than the original, and where its characters came from.
@@ -114,6 +118,15 @@ class _Shortened(View):
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         return tuple(map(self._original, spans))
+
+    def cuts(self, span: Span) -> bool:
+        return self._is_within(span.start) or self._is_within(span.end)
+
+    def _is_within(self, offset: int) -> bool:
+        # an escape has two cuts, before and behind its character
+        number = bisect_right(self._ends, offset)
+        inside = 0 < number < len(self._ends) and self._cuts[number] == self._cuts[number - 1] + 1
+        return inside and self._ends[number - 1] < offset and self._cuts[number - 1] in self._escapes
 
     def _original(self, span: Span) -> Span:
         last = span.end - 1
@@ -199,12 +212,14 @@ def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
 def _meant(match: re.Match[str]) -> str:
     """Return the character that an escape stands for; another sign where it stands for none or for several."""
     kind, written = match.lastgroup, match[match.lastgroup or 0]
-    if kind is None or kind == "sign":
+    if kind in (None, "mark", "sign"):
         return written
     if kind == "name":
         written = unescape(f"&{written}")
     elif kind in ("xs", "urls"):
-        written = bytes.fromhex(re.sub(r"\\?x|%", "", written)).decode("utf-8", "replace")
+        written = bytes.fromhex(re.sub(r"\\?x|%(?:25)?", "", f"%{written}".replace("%x", "x"))).decode(
+            "utf-8", "replace"
+        )
     else:
         written = chr(int(written, 16))
     return written if len(written) == 1 else "\ufffd"

@@ -140,15 +140,17 @@ class Anchor:
         bound = frozenset(chr(code) for code in self.bound if code < 128)
 
         def starts(view: View) -> Iterator[int]:
-            text = view.text
+            text, tried = view.text, 0
             for place in occurrences(view.form(table)):
                 start = last = place - least
-                floor = max(0, place - most)
+                # what was tried for the literal before needs no second try: else `::::` would take forty for each
+                floor = max(tried, place - most)
                 while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
                     start -= 1
-                for first in range(start, last + 1):
+                for first in range(max(start, tried), last + 1):
                     if first <= 0 or text[first - 1] not in bound:
                         yield first
+                tried = max(tried, last + 1)
 
         return starts
 

@@ -37,6 +37,7 @@ __all__ = [
     "plain_phone",
     "random_enough",
     "secret_value",
+    "small_address",
     "stdnum",
     "us_ssn",
 ]
@@ -157,9 +158,18 @@ def date(value: str) -> int:
 
 
 def is_address(value: str) -> bool:
-    """Tell whether dotted numbers are a host's or a network's IPv4 address, not this host's own or a bare mask."""
+    """Tell whether dotted numbers are a host's or a network's IPv4 address, not this host's own or a bare mask.
+
+    Four single digits are the number of a version or a section far more often than an address.
+    """
     address = _address(value)
-    return address is not None and ("/" in value or not _is_own(address))
+    return address is not None and ("/" in value or not (_is_own(address) or len(value) == len("6.3.1.2")))
+
+
+def small_address(value: str) -> bool:
+    """Tell whether four single digits are an address where a word or a port says that they may be."""
+    address = _address(value)
+    return address is not None and not _is_own(address)
 
 
 def is_local_address(value: str) -> bool:

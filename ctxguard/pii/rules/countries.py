@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
-from ctxguard.pii.rules.words import IDENTITY, LEFT, QUIET_NUMBER, QUIET_THING, RIGHT, word
+from ctxguard.pii.rules.words import DRAWING, IDENTITY, LEFT, NO_FOUR_AFTER, NO_FOUR_BEFORE, RIGHT, word
 
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
 
@@ -29,26 +29,25 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
     )
 
 
-def _written(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_THING) -> Rule:
+def _written(name: str, label: str, pattern: str, module: str) -> Rule:
     """Make a rule for digits whose separators and check digit together say enough."""
     return shipped(
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
         validate=_STDNUM + module,
-        quiet=quiet,
+        quiet=DRAWING,
         score=0.7,
     )
 
 
-def _letters(name: str, label: str, pattern: str, module: str, *, quiet: str = QUIET_NUMBER) -> Rule:
+def _letters(name: str, label: str, pattern: str, module: str) -> Rule:
     """Make a rule for a form with letters in it."""
     return shipped(
         name,
         label,
         rf"{_START}{pattern}{_END}",
         validate=_STDNUM + module,
-        quiet=quiet,
         score=0.8,
     )
 
@@ -67,7 +66,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         ),
     ),
     "CA": (
-        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", quiet=QUIET_NUMBER),
+        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
         _digits(
             "ca-sin-named",
             "CA_SIN",
@@ -78,7 +77,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business[ _]?number"),
     ),
     "GB": (
-        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", quiet=QUIET_NUMBER),
+        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
         shipped(
@@ -86,7 +85,6 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "UK_NINO",
             rf"{_START}(?!BG|GB|NK|KN|TN|NT|ZZ)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]|QQ)"
             rf"(?:\d{{6}}| \d{{2}} \d{{2}} \d{{2}} | \d{{6}} ?)[A-D]{_END}",
-            quiet=QUIET_NUMBER,
             score=0.8,
         ),
         shipped(
@@ -136,7 +134,6 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "IT_FISCAL_CODE",
             r"[A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]",
             "it.codicefiscale",
-            quiet=QUIET_THING,
         ),
         _digits("it-vat", "IT_VAT", r"\d{11}", "it.iva", word("iva|vat") + r"|partita"),
     ),
@@ -155,7 +152,12 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _written("br-cnpj", "BR_CNPJ", r"\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}", "br.cnpj"),
     ),
     "IN": (
-        _written("in-aadhaar", "IN_AADHAAR", r"\d{4}(?P<s>[ -])\d{4}(?P=s)\d{4}", "in_.aadhaar", quiet=QUIET_NUMBER),
+        _written(
+            "in-aadhaar",
+            "IN_AADHAAR",
+            rf"{NO_FOUR_BEFORE}\d{{4}}(?P<s>[ -])\d{{4}}(?P=s)\d{{4}}{NO_FOUR_AFTER}",
+            "in_.aadhaar",
+        ),
         _digits(
             "in-aadhaar-named",
             "IN_AADHAAR",
@@ -188,7 +190,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "KR": (
         _written("kr-rrn", "KR_RRN", r"\d{6}-\d{7}", "kr.rrn"),
         _digits("kr-rrn-named", "KR_RRN", r"\d{13}", "kr.rrn", word("rrn") + rf"|resident|주민|{IDENTITY}"),
-        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn", quiet=QUIET_NUMBER),
+        _written("kr-brn", "KR_BRN", r"\d{3}-\d{2}-\d{5}", "kr.brn"),
     ),
     "CN": (
         shipped(

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
-from ctxguard.pii.rules.words import GLUE, LEFT, PHONE_JOIN, PHONE_LOOSELY, PHONE_STRICTLY, QUIET_NUMBER, SINCE_DIGITS
+from ctxguard.pii.rules.words import (
+    DRAWING,
+    GLUE,
+    LEFT,
+    PHONE_JOIN,
+    PHONE_LOOSELY,
+    PHONE_STRICTLY,
+    QUIET_NUMBER,
+    SINCE_DIGITS,
+)
 
 __all__ = ["REGIONS", "phone_rules"]
 
@@ -18,7 +27,8 @@ _NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!\d))"
 # A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
 _END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
 _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
-_QUIET: Final = rf"{QUIET_NUMBER}|\d[:,]\d*[.]?|[$€£¥]\s?"
+_AMID: Final = rf"{DRAWING}|\d[:,]\d*[.]?"
+_QUIET: Final = rf"{QUIET_NUMBER}|{_AMID}|[$€£¥]\s?"
 
 
 _EVERYWHERE: Final = (
@@ -27,7 +37,7 @@ _EVERYWHERE: Final = (
         "PHONE",
         rf"{LEFT}(?<!\d[ /])(?:\(\d{{2}}\) ?\d{{4,5}}|\d{{2}} \d{{5}})-\d{{4}}" + _END,
         validate=_HERE + "phone_of:BR",
-        quiet=_QUIET,
+        quiet=_AMID,
         score=0.7,
     ),
     shipped(
@@ -59,10 +69,10 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-nanp",
         "PHONE",
-        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?|\d{{3}}[-.])\d{{3}}[-. ]\d{{4}}"
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
         r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
         validate=_HERE + "nanp_phone",
-        quiet=_QUIET,
+        quiet=_AMID,
         tail=_EXTENSION,
         score=0.9,
     ),
@@ -104,7 +114,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             r"(?:\(\d{2,6}\) ?\d{2,8}|\(?\d{2,6}\)?(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
             r"(?:[ /-]\d{2,8}|\.\d\d){0,4}(?! \d\d(?!\d))" + _END,
             validate=f"{_HERE}national_phone:{','.join(regions)}",
-            quiet=_QUIET,
+            quiet=_AMID,
             tail=_EXTENSION,
             score=0.7,
         ),

@@ -10,11 +10,12 @@ __all__ = [
     "GLUE",
     "IDENTITY",
     "LEFT",
+    "NO_FOUR_AFTER",
+    "NO_FOUR_BEFORE",
     "PHONE_JOIN",
     "PHONE_LOOSELY",
     "PHONE_STRICTLY",
     "QUIET_NUMBER",
-    "QUIET_THING",
     "RIGHT",
     "SINCE_DIGITS",
     "token",
@@ -53,6 +54,9 @@ LEFT: Final = rf"(?<![{_GLUED}])(?<![{_GLUED}]_)(?<![{_GLUED}]__)(?<![{_GLUED}]-
 """A number begins here: not glued to a letter or a digit, not within a name, and no decimals."""
 RIGHT: Final = rf"(?![{_GLUED}])(?!_{{1,3}}[{_GLUED}])(?!-[{_GLUED}])(?!\.\d)"
 """A number ends here. A sentence may begin right behind its dot."""
+NO_FOUR_BEFORE: Final = r"(?<!(?<!\d)\d{4}[ -])"
+NO_FOUR_AFTER: Final = r"(?![ -]\d{4}(?!\d))"
+"""A number in fours is no row of a table: no other four stands beside it."""
 CONNECTOR: Final = (
     r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
     r"{0,12}?(?<![A-Za-z0-9])"
@@ -81,10 +85,10 @@ DRAWING: Final = (
 
 Looks first whether a digit is near: in most texts none is.
 """
-QUIET_THING: Final = rf"{SINCE_DIGITS}(?:{_THING}){_UP_TO_NUMBER}|{DRAWING}"
-"""Words right before a number that say what else it is: an order, an item, a date."""
 QUIET_NUMBER: Final = rf"{SINCE_DIGITS}(?:{_THING}|{_ANY_ID}){_UP_TO_NUMBER}|{DRAWING}"
-"""The same, and any key that ends in `_id`, but that of a person's number."""
+"""Words right before bare digits that say what else they are: an order, an item, a date, any key that ends in `_id`.
+
+They tell nothing against a number in a form of its own (with separators and check digits)."""
 IDENTITY: Final = (
     r"(?:national|citizen|personal|resident)(?:[ _-]?(?:id|identity|identification))|identity[ _-]?(?:card|doc|no|num)"
     r"|(?<![a-z])id[ _-]?card"

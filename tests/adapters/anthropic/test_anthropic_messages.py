@@ -307,7 +307,7 @@ def test_what_is_written_costs_what_was_counted_where_nothing_is_left_of_a_text(
     picture = {"type": "image", "source": {"type": "url", "url": "u"}}
     results = [result(f"t{n}", [text("word " * 200), picture]) for n in range(4)]
     history = [USER, says(*(use(f"t{n}", input={}) for n in range(4))), hears(*results), USER]
-    for budget in range(3_106, 3_130, 4):
+    for budget in range(3_114, 3_138, 4):
         stabilizer = Stabilizer(budget, counter="estimate")
         _, out, report = stabilize_messages(history, stabilizer)
         assert stabilizer.counter.artifacts(ADAPTER.read(out)) + 3 == report.tokens_after <= budget

@@ -206,11 +206,36 @@ def test_unknown_parts_are_opaque():
     assert masked(message)[0] is message
 
 
-@pytest.mark.parametrize("content", [None, "", []])
+@pytest.mark.parametrize("content", [None, ""])
 def test_empty_contents_survive(content):
     message = {"role": "assistant", "content": content}
     out = masked({"role": "user", "content": "x"}, message)
     assert out[1] is message
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_empty_list_of_parts_which_the_api_refuses_becomes_an_empty_text(role):
+    history = [{"role": "user", "content": "x"}, {"role": role, "content": []}, {"role": "user", "content": "y"}]
+    out, report = stabilize_messages(history, Stabilizer(1_000, provider="openai"))
+    assert [message["content"] for message in out] == ["x", "", "y"]
+    assert [decision.action for decision in report.decisions] == ["kept", "repaired", "kept"]
+    assert stabilize_messages(out, Stabilizer(1_000, provider="openai"))[0] == out
+
+
+def test_a_part_whose_text_is_null_is_passed_on_and_reported_as_unread():
+    history = [{"role": "user", "content": [{"type": "text", "text": None}]}, {"role": "user", "content": "y"}]
+    out, report = stabilize_messages(history, Stabilizer(1_000))
+    assert out[0] is history[0]
+    assert report.ok
+    assert report.unread == 1
+
+
+def test_an_older_call_is_not_answered_by_a_tool_without_an_id():
+    called = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    history = [{"role": "user", "content": "x"}, called, {"role": "tool", "tool_call_id": None, "content": "r"}]
+    out, report = stabilize_messages([*history, {"role": "user", "content": "y"}], Stabilizer(1_000))
+    assert report.ok
+    assert [message["role"] for message in out] == ["user", "assistant", "function", "user"]
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_fifty_turns_with_tools_fit_and_the_history_stays_as_it_was():
 
 def test_prompts_only_grow_but_at_a_cut():
     model, reports = Scripted(), []
-    guard = ContextGuard(Stabilizer(2_500, target=0.5, counter="estimate"), on_report=reports.append)
+    guard = ContextGuard(Stabilizer(2_700, target=0.5, counter="estimate"), on_report=reports.append)
     agent, history = agent_with(FunctionModel(model.answer), capabilities=[guard]), []
     for turn in range(12):
         history = agent.run_sync(f"Question {turn}", message_history=history).all_messages()

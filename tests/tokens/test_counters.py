@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,9 +21,9 @@ from ctxguard.tokens import (
     ToktokCounter,
     encoding_of,
     find_counter,
-    find_vocabulary,
 )
 from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
 
 HOSTILE = [
     "",
@@ -86,14 +87,51 @@ def test_auto_takes_the_exact_counter_that_is_installed_and_says_so():
     assert "o200k_base" in counter.accuracy
 
 
-def test_auto_estimates_for_families_without_a_public_tokenizer():
-    assert find_counter("auto", model="anthropic:claude-opus-5.5").name == "estimate"
-    assert find_counter("auto", model="openai/gpt-4").accuracy.endswith("cl100k_base")
+def test_a_named_model_is_counted_by_its_family_and_never_called_exact():
+    claude = find_counter("auto", model="anthropic:claude-opus-4-6")
+    assert not claude.exact
+    assert claude.name.startswith("claude-4 by ")
+    assert "recorded requests" in claude.accuracy
+    assert claude.count("word " * 1_000) > find_counter("auto").count("word " * 1_000)
+    gpt = find_counter("auto", model="openai/gpt-4")
+    assert gpt.base.name.endswith("cl100k_base")
+    for counter in (claude, gpt, find_counter("auto"), find_counter("o200k_base"), find_counter("estimate")):
+        assert not counter.accuracy.startswith("exact")
+
+
+def test_without_a_model_the_count_says_that_it_is_no_providers():
+    for name in ("auto", "estimate", "o200k_base"):
+        assert "no model is named" in find_counter(name).accuracy
+
+
+def test_all_users_of_a_model_share_one_counter_and_its_counts():
+    assert find_counter("auto", model="gpt-5") is find_counter("auto", model="openai:gpt-5.1")
+    assert find_counter("auto", model="gpt-5") is not find_counter("auto", model="gpt-4o")
+
+
+def test_a_counter_of_ones_own_counts_texts_and_the_table_the_rest():
+    counter = find_counter(len, model="claude-sonnet-4-5")
+    assert counter.count("four") == 4
+    assert counter.costs is find_counter("auto", model="claude-sonnet-4-5").costs
+
+
+@pytest.mark.skipif(not find_vocabulary(TEKKEN), reason="mistral-common is not installed")
+def test_mistrals_own_vocabulary_counts_its_models():
+    counter = find_counter("auto", model="mistral-large-latest")
+    assert counter.exact
+    assert counter.base.name == "tiktoken tekken"
+    assert counter.count("What's the weather in Paris?") == 7
 
 
 @pytest.mark.parametrize(
     ("model", "encoding"),
-    [("gpt-4o-mini", "o200k_base"), ("gpt-3.5-turbo", "cl100k_base"), ("openai:o3", "o200k_base"), ("qwen3", None)],
+    [
+        ("gpt-4o-mini", "o200k_base"),
+        ("gpt-3.5-turbo", "cl100k_base"),
+        ("openai:o3", "o200k_base"),
+        ("qwen3", None),
+        (None, "o200k_base"),
+    ],
 )
 def test_the_encoding_of_a_model(model, encoding):
     assert encoding_of(model) == encoding
@@ -147,19 +185,20 @@ def test_counting_opens_no_connection(tmp_path):
 def test_framing_arguments_names_and_media_are_counted():
     count = ArtifactCounter(find_counter(len))
     bare = count.artifact(Artifact("user", "abcd"))
-    assert bare == 4 + 3
+    assert bare == 4 + 4
     assert count.artifact(Artifact("user", "abcd", name="bo")) == bare + 1 + 2
-    assert count.artifact(Artifact("assistant", "", calls=(ToolCall("f", "{}", "1"),))) == 3 + 3 + 1 + 2
+    assert count.artifact(Artifact("assistant", "", calls=(ToolCall("f", "{}", "1"),))) == 4 + 3 + 1 + 2
     assert count.artifact(Artifact("user", (Part("text", "abcd"), Part("image", tokens=85)))) == bare + 85
-    assert count.tools([{"type": "function"}]) == len('{"type":"function"}') + 7
+    schema = {"name": "f", "description": "", "parameters": {}}
+    assert count.tools([{"type": "function", "function": schema}]) == len(json.dumps(schema)) + 7
     assert count.tools(None) == count.tools([]) == 0
 
 
 def test_a_count_that_came_with_the_artifact_is_kept_and_scales_with_edits():
     count = ArtifactCounter(find_counter(len))
-    artifact = Artifact("tool", "x" * 97, 500)
+    artifact = Artifact("tool", "x" * 96, 500)
     assert count.artifact(artifact) == 500
-    assert count.artifact(artifact.revised(content="x" * 47)) == 250
+    assert count.artifact(artifact.revised(content="x" * 46)) == 250
 
 
 @given(st.lists(st.text(max_size=30), max_size=60))
@@ -195,7 +234,7 @@ class Unhashable:
 
 def test_a_counter_that_cannot_be_hashed_counts_like_any_other():
     report = Stabilizer(500, counter=Unhashable()).stabilize([Artifact("user", "three words here")]).report
-    assert (report.counter, report.accuracy, report.tokens_after) == ("words", "by words", 6)
+    assert (report.counter, report.accuracy, report.tokens_after) == ("words", "by words", 3 + 4)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,30 @@
+"""Images that `read_file` returns, as PydanticAI takes them."""
+
+from __future__ import annotations
+
+from pydantic_ai import BinaryContent as NativeContent
+
+from ctxguard.files import BinaryContent
+
+__all__ = ["Attachment"]
+
+
+class Attachment(NativeContent, BinaryContent):
+    """Be the `BinaryContent` of both libraries: put it into a prompt, or return it from a tool.
+
+    Args:
+        data: the bytes.
+        mime_type: what they are.
+        width: pixels.
+        height: pixels.
+    """
+
+    media_type: str = ""  # not the property that the core has: PydanticAI sets it
+
+    def __init__(self, data: bytes, mime_type: str, width: int | None = None, height: int | None = None) -> None:
+        NativeContent.__init__(self, data=data, media_type=mime_type)
+        for name, value in (("mime_type", mime_type), ("width", width), ("height", height)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Attachment({self.mime_type!r}, {self.width}x{self.height} pixels, {len(self.data)} bytes)"

@@ -1,0 +1,124 @@
+"""How far off our counts are from what providers reported, on recorded requests.
+
+`python benchmarks/usage.py` prints the table of docs/tokens.md; `--measured` prints the entries of `MEASURED` in
+`ctxguard/tokens/accuracy.py`. It reads `../shared/data/usage`, or the folder that it is given.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.accuracy import Margin, Measured
+from ctxguard.tokens.families import FAMILIES
+from ctxguard.tokens.usage import Compared, Errors, compared, errors_by, read_usage
+
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "usage"
+LEAST = {True: 0.02, False: 0.06}
+"""The least share that is kept free, for families with a vocabulary of their own and without."""
+MOST = 0.15
+STEP_CALL = re.compile(r"^(\w+) (\{.*\})$", re.DOTALL)
+
+
+def is_countable(row: Compared) -> bool:
+    """Tell whether all of a request can be counted: no media, no tools of the provider, nothing stored there."""
+    return row.usage.feature in ("plain", "tools") and not row.counted.uncounted
+
+
+def measured(rows: list[Compared]) -> dict[str, Measured]:
+    """Return the entries of `MEASURED`, by the families that share their figures.
+
+    The margin is what covers 98% of a family's requests, the largest outlier of fifty left out: flat what nine of ten
+    are short by, at least 10 tokens; the rest as a share of what was counted.
+    """
+    own = {family.kin or family.name: family.own_vocabulary for family in FAMILIES}
+    groups: defaultdict[str, list[Compared]] = defaultdict(list)
+    for row in filter(is_countable, rows):
+        groups[row.usage.kin].append(row)
+    found = {}
+    for name in sorted(groups.keys() & own.keys()):
+        group = groups[name]
+        short = sorted(-row.off for row in group)
+        flat = max(10, 10 * math.ceil(short[math.ceil(0.9 * len(short)) - 1] / 10))
+        rest = sorted((-row.off - flat) / row.counted.tokens for row in group)
+        share = min(MOST, max(LEAST[own[name]], rest[math.ceil(0.98 * len(rest)) - 1]))
+        found[name] = Measured(
+            requests=len(group),
+            within=round(sum(row.is_within(0.05, 10) for row in group) / len(group), 2),
+            under=round(sum(row.is_under for row in group) / len(group), 2),
+            bias=round(Errors.of(group).total, 3),
+            margin=Margin(math.ceil(share * 100) / 100, flat),
+        )
+    return found
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def table(rows: list[Compared]) -> None:
+    print(
+        "| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | says so | sum |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for (api, family, feature), errors in errors_by(rows).items():
+        within = (errors.within_3, errors.within_5, errors.within_10, errors.within_25)
+        shares = (*within, errors.under, errors.exceeded, errors.uncounted)
+        cells = " | ".join(map(percent, shares))
+        print(f"| {api} | {family}, {feature} | {errors.requests} | {cells} | {errors.total:.2f} |")
+
+
+def grown(texts: list[str], count: ArtifactCounter) -> int:
+    """Return our count of the texts by which a coding agent's prompt grew: calls, then their results."""
+    found = [(text, STEP_CALL.match(text)) for text in texts]
+    calls = tuple(ToolCall(match[1], match[2]) for _, match in found if match)
+    rest = [text for text, match in found if not match]
+    results, said = rest[len(rest) - len(calls) :], rest[: len(rest) - len(calls)]
+    artifacts = [Artifact(Kind.TOOL, text) for text in results]
+    if calls or said:
+        artifacts.append(Artifact(Kind.ASSISTANT, "\n".join(said), calls=calls))
+    return count.artifacts(artifacts)
+
+
+def growth(path: Path) -> None:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        steps = [json.loads(line) for line in lines]
+    counts = [grown(step["texts"], ArtifactCounter(find_counter(model=step["model"]))) for step in steps]
+    shares = sorted(count / step["grew_by"] for count, step in zip(counts, steps, strict=True))
+    total = sum(counts) / sum(step["grew_by"] for step in steps)
+    within = sum(abs(share - 1) <= 0.15 for share in shares) / len(shares)
+    low, median, high = (shares[int(len(shares) * q)] for q in (0.1, 0.5, 0.9))
+    print(
+        f"\nGrowth of a coding agent's prompt (Claude, {len(steps)} steps): {total:.2f} in the sum, "
+        f"{within:.0%} of steps within 15%; 10th percentile {low:.2f}, median {median:.2f}, 90th {high:.2f}"
+    )
+
+
+def main() -> None:
+    folders = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    folder = Path(folders[0]) if folders else DATA
+    rows = compared(read_usage(folder / "requests.jsonl.gz"))
+    if "--measured" in sys.argv:
+        for name, entry in measured(rows).items():
+            margin = f"Margin({entry.margin.share:g}, {entry.margin.flat})"
+            print(
+                f'    "{name}": Measured({entry.requests}, {entry.within:g}, {entry.under:g}, {entry.bias:g}, {margin}),'
+            )
+        return
+    table(rows)
+    countable = [row for row in rows if is_countable(row)]
+    exceeded = sum(row.exceeds for row in countable) / len(countable)
+    print(f"\nCountable requests: {len(countable)}; reported above our count and its margin: {exceeded:.1%}")
+    if (folder / "growth.jsonl.gz").exists():
+        growth(folder / "growth.jsonl.gz")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Read what stands beside the texts of a message or in a tool schema: citations, metadata, links, unknown keys.
+
+Whatever is sent is counted and searched, whether or not an adapter knows it. Citations, metadata and descriptions may
+be masked. Ids, links, signatures and unknown keys are never changed, because no one can tell what a change would break.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeAlias
+
+from ctxguard.adapting.fields import Path, fields_of, is_record, place_name
+from ctxguard.artifacts import Field
+from ctxguard.errors import HistoryError
+
+__all__ = ["EDITABLE_IN_MESSAGES", "EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
+
+PlacedField: TypeAlias = tuple[Path, Field]
+"""A field and the place of its text; the place is `()` for a text that is never changed."""
+
+EDITABLE_IN_MESSAGES: Final = frozenset({"annotations", "citations", "metadata", "transcript"})
+EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
+_MEDIA: Final = frozenset({"image_url", "input_audio", "file", "source", "url", "image"})
+"""Keys of media; the links in them are searched, their data is not."""
+_CONTAINERS: Final = frozenset({"audio", "content", "extras"})
+"""Keys of records that hold further fields."""
+_IDENTIFIERS: Final = frozenset(
+    {"cache_control", "call_id", "caller", "context", "detail", "end_index", "expires_at", "file_id", "file_url"}
+    | {"filename", "format", "id", "image_url", "index", "is_error", "kind", "logprobs", "media_type", "mime_type"}
+    | {"name", "namespace", "phase", "role", "start_index", "status", "strict", "title", "tool_call_id", "tool_name"}
+    | {"tool_use_id", "type", "url"}
+)
+"""Keys that belong to the framing of a message: what they hold costs nothing more, unless it is long."""
+_SIGNATURES: Final = frozenset(
+    {"signature", "thought_signature", "encrypted_content", "encrypted_index", "fingerprint"}
+)
+_CITED: Final = frozenset({"title", "url", "context", "filename"})
+"""What names the source of a citation; nothing is looked up by it."""
+_FRAMING: Final = 128
+"""Characters up to which an identifier counts as framing; the ids of all providers are shorter."""
+_HARMLESS: Final = re.compile(r"[a-z_]{0,40}")
+"""Texts in which no rule can find anything, such as `completed`."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
+
+
+def extra_fields(
+    record: object,
+    path: Path = (),
+    *,
+    own: AbstractSet[str] = frozenset(),
+    taken: AbstractSet[Path] = frozenset(),
+    editable: AbstractSet[str] = EDITABLE_IN_MESSAGES,
+) -> Iterator[PlacedField]:
+    """Walk the fields of a record that its adapter does not read.
+
+    Args:
+        record: A message, a content part or a schema.
+        path: Its place in the message.
+        own: Keys that the adapter reads.
+        taken: Places that the adapter reads, which may lie deeper.
+        editable: Keys whose texts may be masked.
+
+    Raises:
+        HistoryError: A field cannot be written as JSON, so that no client could send it.
+    """
+    if path in taken or (type(record) is dict and own >= record.keys()):  # the common case
+        return
+    for key, value in fields_of(record).items():
+        place = (*path, key)
+        if key in own or place in taken or value is None or value in ("", [], {}):
+            continue
+        if key in editable:
+            yield from _editable(value, place, taken)
+        elif (key in _CONTAINERS and not isinstance(value, str)) or any(
+            other[: len(place)] == place for other in taken
+        ):
+            for inner, member in _members(value, place):
+                yield from extra_fields(member, inner, own=own, taken=taken, editable=editable)
+        elif key in _MEDIA or is_payload(value):
+            yield from _links(value, place, own)
+        else:
+            yield from fixed_field(key, value, place)
+
+
+def _holds_fields(key: str, value: object) -> bool:
+    return key in _CONTAINERS and not isinstance(value, str)
+
+
+def _members(value: object, path: Path) -> Iterator[tuple[Path, object]]:
+    if isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            yield from _members(member, (*path, index))
+    elif is_record(value):
+        yield path, value
+
+
+def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[PlacedField]:
+    """Walk the texts of a value that may be masked, and what is left of it without them, to be counted."""
+    if isinstance(value, str):
+        yield path, Field(place_name(path), value, editable=True, is_identifier=False)
+        return
+    if isinstance(value, (list, tuple)):
+        members: Mapping[str | int, object] = dict(enumerate(value))
+    else:
+        members = dict(fields_of(value).items())
+    for key, member in members.items():
+        place = (*path, key)
+        if place in taken:
+            continue
+        if isinstance(key, str) and (key in _SIGNATURES or (key in _IDENTIFIERS and key not in _CITED)):
+            yield from fixed_field(key, member, place)
+        elif isinstance(member, str) or (member and (is_record(member) or isinstance(member, (list, tuple)))):
+            yield from _editable(member, place, taken)
+        elif member is not None:
+            yield from fixed_field(str(key), member, place)
+
+
+def _links(value: object, path: Path, own: AbstractSet[str]) -> Iterator[PlacedField]:
+    """Walk the texts of a medium but for its data."""
+    if isinstance(value, str):
+        if not is_payload(value):
+            yield from fixed_field(str(path[-1]), value, path)
+    elif isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            yield from _links(member, (*path, index), own)
+    else:
+        for key, member in fields_of(value).items():
+            if key not in own:
+                yield from _links(member, (*path, key), own)
+
+
+def is_payload(value: object) -> bool:
+    """Tell base64 data and `data:` URLs, which are counted as media and mean nothing as text."""
+    if not isinstance(value, str) or len(value) < _FRAMING:
+        return isinstance(value, str) and value.startswith("data:")
+    if value.startswith("data:"):
+        return True
+    # a word of a thousand small letters is a text: base64 mixes cases and digits
+    head = value[:1_000]
+    mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
+    return mixed and not re.search(r"[ \t]", head) and _BASE64.fullmatch(value) is not None
+
+
+def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
+    """Walk the one field of a value that is never changed; none where there is nothing to count or to find in it."""
+    text = value if isinstance(value, str) else _as_json(value, path)
+    is_framing = key in _IDENTIFIERS and len(text) <= _FRAMING
+    if is_framing and _HARMLESS.fullmatch(text):
+        return
+    tokens = len(text) * 3 // 16 if key in _SIGNATURES else 0 if is_framing else None
+    if key and key not in _IDENTIFIERS and key not in _SIGNATURES:
+        text = f"{key}: {text}"  # an unknown key is sent too, and may be what somebody made of an address
+    yield (), Field(place_name(path), text, tokens=tokens)
+
+
+def _as_json(value: object, path: Path) -> str:
+    try:
+        return json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"{place_name(path)} cannot be written as JSON: {error}") from None

@@ -1,0 +1,196 @@
+"""What one model call sends beside the history: instructions, tool schemas, output schemas.
+
+Frameworks keep these apart from the messages, so no stage would see them. Where a rule matches in them, they join the
+history for the time of the call as one system artifact: the chain masks it, the checks judge it, and what became of it
+is put back into the request. Where nothing matches, they are only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
+
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
+from ctxguard.adapting.fields import Path, fields_of, place_name
+from ctxguard.artifacts import Artifact, Field, Kind
+from ctxguard.checks.no_pii import NoPII
+from ctxguard.errors import CheckFailedError, ConfigError
+from ctxguard.pii import Detector
+from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.report import Report
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages import MaskPII
+
+__all__ = ["Beside", "Request", "require_clean_schemas"]
+
+Native = TypeVar("Native")
+Schema = Mapping[str, object]
+
+_BESIDE: Final = object()
+"""The source of the artifact that stands for what is sent beside the history."""
+_MASK_TOKENS: Final = 4
+"""Tokens by which a placeholder may be longer than the value it stands for."""
+_INSTRUCTIONS: Final = "instructions"
+# schemas and instructions are the same at every call of an agent
+_VERDICTS: Final[dict[tuple[int, str], tuple[Detector, bool]]] = {}
+_MOST_VERDICTS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[Native]):
+    """Hold what one model call sends.
+
+    Attributes:
+        messages: The native history.
+        instructions: The system prompt that is sent beside it.
+        tools: Tool schemas; descriptions in them may be masked.
+        schemas: Schemas that are counted and searched and cannot be changed: output types, handoffs.
+        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys.
+    """
+
+    messages: Native
+    instructions: str | None = None
+    tools: Sequence[Schema] = ()
+    schemas: Sequence[Schema] = ()
+    settings: Schema = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Stand for what is sent beside a history.
+
+    Attributes:
+        artifact: Holds the texts in which a rule matches; None where none does.
+        paths: The tool and the place in it of each field of the artifact; None for what cannot be changed.
+        overhead: Tokens of the reply's opening and of instructions that are no part of the artifact.
+    """
+
+    artifact: Artifact | None
+    paths: tuple[tuple[int, Path] | None, ...]
+    overhead: int
+
+    @classmethod
+    def of(cls, request: Request[Any], stabilizer: Stabilizer, *, is_editable: bool) -> Beside:
+        """Return what stands for the rest of a request.
+
+        Args:
+            request: The whole request.
+            stabilizer: The stabilizer whose rules are looked for.
+            is_editable: Whether the caller sends what this call makes of instructions and tools, and not its own.
+
+        Raises:
+            ConfigError: The instructions are not a text.
+        """
+        text = request.instructions
+        if not isinstance(text, str | None):
+            raise ConfigError(f"instructions must be a text, not {type(text).__name__}", setting="instructions")
+        detectors = _detectors(stabilizer)
+        placed = [one for one in _schema_fields(request, is_editable=is_editable) if _matches(detectors, one[1])]
+        prompt = Field(_INSTRUCTIONS, text or "", is_editable, is_identifier=False, tokens=0)
+        is_dirty = bool(text) and _matches(detectors, prompt)
+        if is_dirty and not is_editable:
+            placed.append((None, prompt))
+        joins = is_dirty and is_editable
+        artifact = None
+        if placed or joins:
+            artifact = _artifact(prompt.text if joins else None, tuple(one for _, one in placed))
+        counted = stabilizer.counter.beside(None if joins else text)
+        return cls(artifact, tuple(at for at, _ in placed), counted + _MASK_TOKENS * len(placed))
+
+    def restore(
+        self, request: Request[Native], artifacts: Sequence[Artifact]
+    ) -> tuple[Request[Native], list[Artifact]]:
+        """Return the request with what became of its artifact, and the artifacts that belong to the history.
+
+        Raises:
+            CheckFailedError: A stage dropped the artifact or joined it with another, so that no one can tell what the
+                instructions are now.
+        """
+        if self.artifact is None:
+            return request, list(artifacts)
+        mine = [artifact for artifact in artifacts if artifact.root.source is _BESIDE]
+        if len(mine) != 1 or len(mine[0].fields) != len(self.paths):
+            raise CheckFailedError(("SystemIntact: a stage dropped or joined what is sent beside the history",))
+        rest = [artifact for artifact in artifacts if artifact is not mine[0]]
+        changes: dict[int, dict[Path, object]] = {}
+        for at, was, now in zip(self.paths, self.artifact.fields, mine[0].fields, strict=True):
+            if at is not None and was.text != now.text:
+                changes.setdefault(at[0], {})[at[1]] = now.text
+        tools = [copy_with(tool, changes[n]) if n in changes else tool for n, tool in enumerate(request.tools)]
+        # an empty content means that the instructions were clean and stayed outside
+        return replace(request, tools=tools, instructions=mine[0].text or request.instructions), rest
+
+
+# the very same artifact at every call, by which a stabilizer finds what it worked out in earlier ones
+@lru_cache(maxsize=256)
+def _artifact(instructions: str | None, fields: tuple[Field, ...]) -> Artifact:
+    # schemas are counted as a whole with the request: the artifact must not count them again
+    tokens = 0 if instructions is None else None
+    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_BESIDE)
+
+
+def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[tuple[int, Path] | None, Field]]:
+    for _, found in _fields_of_schema(request.settings):
+        yield None, replace(found, editable=False, is_identifier=True, tokens=0)
+    for name, listed, may_edit in (("tools", request.tools, is_editable), ("schemas", request.schemas, False)):
+        for number, schema in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+            for path, found in _fields_of_schema(schema):
+                placed = replace(found, place=f"{name}[{number}].{found.place}", tokens=0)
+                edits = may_edit and found.editable
+                yield (number, path) if edits else None, replace(placed, editable=edits)
+
+
+def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Field]]:
+    """Walk the texts of a schema: descriptions, which may be masked, and names, keys and values, which may not."""
+    if isinstance(value, str):
+        key = next((key for key in reversed(path) if isinstance(key, str)), "")
+        is_text = key in EDITABLE_IN_SCHEMAS
+        yield path, Field(place_name(path), value, editable=is_text, is_identifier=not is_text)
+    elif isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            yield from _fields_of_schema(member, (*path, index))
+    else:
+        for name, member in fields_of(value).items():
+            yield (), Field(place_name((*path, name)), name)
+            yield from _fields_of_schema(member, (*path, name))
+
+
+def _detectors(stabilizer: Stabilizer) -> list[Detector]:
+    masked = [one for stage in stabilizer.stages if isinstance(stage, MaskPII) for one in stage.masker.detectors]
+    checked = [check.rules for check in stabilizer.checks if isinstance(check, NoPII) and check.rules is not None]
+    return masked + checked
+
+
+def _matches(detectors: Sequence[Detector], given: Field) -> bool:
+    chosen = [for_identifiers(one) for one in detectors] if given.is_identifier else detectors
+    return any(_found(detector, given.text) for detector in chosen if detector is not None)
+
+
+def _found(detector: Detector, text: str) -> bool:
+    known = _VERDICTS.get((id(detector), text))
+    if known is None or known[0] is not detector:  # the id of a detector that is gone may be another one's now
+        if len(_VERDICTS) >= _MOST_VERDICTS:
+            _VERDICTS.clear()
+        known = _VERDICTS[id(detector), text] = (detector, bool(detector.find(text)))
+    return known[1]
+
+
+def require_clean_schemas(report: Report) -> None:
+    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them.
+
+    Raises:
+        CheckFailedError: `NoPII` found something in the tools, the schemas or the instructions of the request.
+    """
+    # the artifact that stands for them is the first, and the only one with such places
+    places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", _INSTRUCTIONS))
+    found = [
+        f"{check.name}: {finding}"
+        for check in report.checks
+        for finding in check.findings
+        if finding.path.startswith(places)
+    ]
+    if found:
+        raise CheckFailedError(tuple(found))

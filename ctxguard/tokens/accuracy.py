@@ -1,0 +1,174 @@
+"""How far off the counts of a model family are, as measured on recorded requests, and what is kept free for it.
+
+`python benchmarks/usage.py --table` writes `MEASURED` from the requests whose reported input tokens were recorded; a
+test holds the table to them. The margin of a family is what covers 99 of 100 of its recorded requests, media and
+tools of the provider left out, but never less than what 100 requests could show (`_LEAST`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from ctxguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctxguard.tokens.families import Family
+
+__all__ = [
+    "MEASURED",
+    "NO_MODEL",
+    "Margin",
+    "MarginSetting",
+    "Measured",
+    "accuracy_of",
+    "kept_free",
+    "margin_of",
+    "valid_margin",
+]
+
+
+MarginSetting: TypeAlias = float | Literal["measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """Hold what is kept free of a budget because the count is an estimate.
+
+    Attributes:
+        share: of what is counted.
+        flat: tokens beside that.
+    """
+
+    share: float = 0.0
+    flat: int = 0
+
+    def tokens(self, counted: int) -> int:
+        """Return the tokens to keep free beside so many counted ones."""
+        return math.ceil(self.share * counted) + self.flat if counted else 0
+
+    def narrowed(self) -> Margin:
+        """Return what is left of it once the provider's own counts have set the scale: a third."""
+        return Margin(self.share / 3, self.flat // 3)
+
+    def within(self, budget: int) -> int:
+        """Return the tokens to keep free of a budget, so that what is counted and its margin fit into it."""
+        return math.ceil((self.share * budget + self.flat) / (1 + self.share)) if self.share or self.flat else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold how far off the counts of a family were.
+
+    Attributes:
+        requests: recorded requests that were counted, media and the provider's own tools left out.
+        within: share of them within 5% or 10 tokens of what was reported.
+        under: share of them that were counted too low by more than 5% and 20 tokens.
+        bias: what was counted in all, as a share of what was reported in all.
+        margin: what covers 99 of 100 of them.
+    """
+
+    requests: int
+    within: float
+    under: float
+    bias: float
+    margin: Margin
+
+    def __str__(self) -> str:
+        if abs(self.bias - 1) < 0.005:
+            side = "errs to neither side"
+        else:
+            side = f"errs on the {'high' if self.bias > 1 else 'low'} side by {abs(self.bias - 1):.0%} in the sum"
+        return f"within 5% or 10 tokens for {self.within:.0%} of {self.requests} recorded requests, {side}"
+
+
+MEASURED: Final[dict[str, Measured]] = {
+    "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.06, 10)),
+    "claude-4.7": Measured(12, 0.83, 0, 1.033, Margin(0.06, 10)),
+    "deepseek": Measured(6, 0.83, 0, 1.089, Margin(0.06, 10)),
+    "deepseek-4": Measured(5, 1, 0, 0.965, Margin(0.06, 10)),
+    "gemini-2.0": Measured(13, 0.85, 0, 1.025, Margin(0.06, 10)),
+    "gemini-2.5": Measured(36, 0.94, 0.06, 0.987, Margin(0.15, 10)),
+    "gemini-3": Measured(63, 0.84, 0.13, 0.985, Margin(0.15, 40)),
+    "glm": Measured(5, 1, 0, 1.012, Margin(0.06, 10)),
+    "glm-5": Measured(4, 1, 0, 0.975, Margin(0.06, 10)),
+    "gpt-4o": Measured(52, 0.96, 0, 1.029, Margin(0.02, 10)),
+    "gpt-5": Measured(93, 0.92, 0.03, 0.997, Margin(0.06, 10)),
+    "gpt-oss": Measured(8, 0.88, 0, 1.032, Margin(0.02, 10)),
+    "llama-3": Measured(4, 0.5, 0, 1.05, Margin(0.06, 20)),
+    "llama-4": Measured(7, 1, 0, 1.001, Margin(0.06, 30)),
+    "mistral": Measured(10, 0.9, 0, 1, Margin(0.13, 10)),
+    "qwen": Measured(3, 1, 0, 0.887, Margin(0.06, 10)),
+}
+NO_MODEL: Final = "no model is named, so this is no provider's count"
+_FEW: Final = 20
+"""Recorded requests of a family below which its margin is widened."""
+_ESTIMATED: Final = 0.12
+"""Share that the estimate by byte classes adds to a margin: its error against o200k_base on prose, code and JSON."""
+_WIDE: Final = Margin(0.15, 30)
+"""What is kept free where nothing was recorded."""
+
+
+def valid_margin(margin: object) -> MarginSetting:
+    """Return the setting of a margin: `measured`, or a share of the budget from 0 to below 1.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if margin == "measured":
+        return "measured"
+    if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 <= margin < 1:
+        raise ConfigError(
+            f"margin is 'measured' or a share of at least 0 and below 1, not {margin!r}", setting="margin"
+        )
+    return float(margin)
+
+
+def kept_free(counter: object, setting: MarginSetting, budget: int) -> tuple[int, int]:
+    """Return the tokens of a budget to keep free because a count is an estimate, and how many of them come back.
+
+    They come back once the history says what the provider counted: then only what is new is uncertain.
+
+    Args:
+        counter: counts the texts; it knows the model's family where a model was named.
+        setting: `measured`, or a share of the budget, which stays free whatever the history says.
+        budget: tokens that everything sent may take.
+    """
+    if setting != "measured":
+        return min(math.ceil(setting * budget), budget - 1), 0
+    margin = margin_of(counter)
+    kept = min(margin.within(budget), budget - 1)
+    return kept, max(0, kept - margin.narrowed().within(budget))
+
+
+def accuracy_of(family: Family, *, is_measured: bool) -> str:
+    """Return one phrase on how far off the counts of a family may be.
+
+    Args:
+        family: of the model.
+        is_measured: whether texts are counted with a vocabulary, as in what was measured, and not by byte classes.
+    """
+    measured = MEASURED.get(family.kin or family.name)
+    if measured is not None:
+        said = str(measured) if is_measured else f"by byte classes, which adds about 12%; with a vocabulary {measured}"
+        return f"estimated: {said}"
+    if family.inherits is not None:
+        return f"not measured: no requests were recorded; counted like {family.inherits}"
+    return "not measured: no requests were recorded"
+
+
+def margin_of(counter: object) -> Margin:
+    """Return the margin of a counter: none where no model is named or the provider itself counts."""
+    given = getattr(counter, "margin", None)
+    if isinstance(given, Margin):
+        return given
+    family: Family | None = getattr(counter, "family", None)
+    if family is None:
+        return Margin()
+    measured = MEASURED.get(family.kin or family.name)
+    margin = _WIDE if measured is None else measured.margin
+    if measured is not None and measured.requests < _FEW:
+        margin = Margin(margin.share + 0.05, margin.flat + 10)
+    is_exact = getattr(getattr(counter, "base", None), "exact", False)
+    return margin if is_exact else Margin(margin.share + _ESTIMATED, margin.flat)

@@ -1,0 +1,156 @@
+"""What a model family charges beside the text itself, as data: framing, tools, schemas, hidden prompts, media.
+
+The figures of each family stand in `ctxguard.tokens.families`; both ways of counting read them here and nowhere else:
+`ArtifactCounter`, which the adapters use, and `count_request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from ctxguard.tokens.schemas import Function, as_json, as_typescript, as_words, compact
+
+__all__ = ["Costs", "CountText", "Pages", "Rendering", "SchemaCosts", "ToolCosts"]
+
+CountText: TypeAlias = Callable[[str], int]
+Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]
+"""How the model sees a function: as TypeScript, as JSON, without empty parameters, or as its words alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCosts:
+    """Hold what tools cost, in tokens.
+
+    Attributes:
+        rendering: how the model sees a function.
+        share: factor on the tokens of the rendered functions.
+        once: the hidden prompt that comes with any function.
+        once_flat: the same where functions come as the Responses API takes them; None means `once`.
+        once_forced: the same where `tool_choice` demands a call; None means `once`.
+        late: the same for functions that are brought in among the messages; None means `once`.
+        each: added for every function.
+        seen_if_none: whether functions are sent to the model when `tool_choice` is `none`.
+        server: hidden prompts of tools that the provider runs, by the beginning of their type.
+    """
+
+    rendering: Rendering = "json"
+    share: float = 1.0
+    once: int = 0
+    once_flat: int | None = None
+    once_forced: int | None = None
+    late: int | None = None
+    each: int = 0
+    seen_if_none: bool = True
+    server: Mapping[str, int] = field(default_factory=dict)
+
+    def functions(self, functions: Iterable[Function], count: CountText) -> int:
+        """Return the tokens of the functions' schemas; deferred ones are not sent to the model."""
+        seen = [function for function in functions if not function.deferred]
+        if not seen:
+            return 0
+        if self.rendering == "typescript":
+            tokens = count(as_typescript(seen))
+        elif self.rendering == "words":
+            tokens = sum(count(as_words(function)) for function in seen)
+        else:
+            is_sparse = self.rendering == "sparse"
+            tokens = sum(count(as_json(function, is_sparse=is_sparse)) for function in seen)
+        return max(0, round(tokens * self.share) + self.each * len(seen))
+
+    def hidden(self, functions: Iterable[Function], choice: str) -> int:
+        """Return the tokens of the prompt that the provider adds for any function at all."""
+        seen = [function for function in functions if not function.deferred]
+        if not seen:
+            return 0
+        if choice in ("required", "named") and self.once_forced is not None:
+            return self.once_forced
+        is_flat = self.once_flat is not None and all(function.is_flat for function in seen)
+        return self.once_flat if is_flat and self.once_flat is not None else self.once
+
+    def server_tool(self, kind: str) -> int | None:
+        """Return the hidden prompt of a tool that the provider runs; None where it is not known."""
+        return next((tokens for prefix, tokens in self.server.items() if kind.startswith(prefix)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaCosts:
+    """Hold what the schema of the reply costs.
+
+    Attributes:
+        once: tokens around it.
+        share: factor on the tokens of its JSON; 0 where the provider does not bill it.
+    """
+
+    once: int = 0
+    share: float = 1.0
+
+    def schema(self, schema: Mapping[str, object], count: CountText) -> int:
+        """Return the tokens of an output schema."""
+        return self.once + round(self.share * count(compact(schema)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Hold what a document costs.
+
+    Attributes:
+        each: tokens of one page as an image.
+        characters: characters of its text for one token; 0 where the text is not billed.
+    """
+
+    each: int
+    characters: float = 5.0
+
+
+ImageRule: TypeAlias = Literal["tiles", "patches", "area", "gemini", "fixed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Hold what a model family charges beside the text, in tokens.
+
+    Attributes:
+        reply: what comes with every request: the opening of the reply, and a prompt of the provider's own.
+        message: framing of a user or assistant message, its role included.
+        system: framing of a system message.
+        result: framing of a tool's result.
+        call: framing of a tool call.
+        call_names: how often the tool's name is written for a call and its result, beyond the call itself.
+        parallel: added for each of several calls of one message.
+        name: added for a participant's name.
+        thinking: the hidden prompt where the request asks for thinking.
+        document: framing of a document that is sent as text.
+        empty_system: the prompt that the provider adds where the system prompt is an empty text.
+        sealed: tokens for each character of sealed reasoning beyond `sealed_from`.
+        sealed_from: characters of sealed reasoning that stand for no reasoning.
+        tools: see `ToolCosts`.
+        schema: see `SchemaCosts`.
+        image: the rule for images, see `ctxguard.tokens.media`.
+        image_scale: the numbers of that rule: base and tile, factor on patches, pixels a token, …
+        pages: see `Pages`.
+        audio: tokens a second of audio.
+        video: tokens a second of video.
+    """
+
+    reply: int = 3
+    message: int = 4
+    system: int = 4
+    result: int = 4
+    call: int = 5
+    call_names: int = 1
+    parallel: int = 0
+    name: int = 1
+    thinking: int = 0
+    document: int = 0
+    empty_system: int = 0
+    sealed: float = 0.1875
+    sealed_from: int = 0
+    tools: ToolCosts = field(default_factory=ToolCosts)
+    schema: SchemaCosts = field(default_factory=SchemaCosts)
+    image: ImageRule = "tiles"
+    image_scale: tuple[float, ...] = (85, 170)
+    pages: Pages = field(default_factory=lambda: Pages(each=1_500))
+    audio: float = 10
+    video: float = 263

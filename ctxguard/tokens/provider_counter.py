@@ -1,0 +1,239 @@
+"""Let the provider count: Anthropic's `count_tokens`, asked for what is new only, and only by choice.
+
+Nothing here does I/O by itself. The stabilizer asks `ProviderCounter.unknown` what it has not counted yet and has its
+driver call `fetch` before the first stage; from then on counts are looked up, so that stages stay pure.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.errors import ConfigError
+from ctxguard.tokens.accuracy import Margin
+from ctxguard.tokens.counters import TokenCounter, find_counter
+from ctxguard.tokens.families import GENERIC
+from ctxguard.tokens.schemas import functions_of
+from ctxguard.tokens.text_cache import TextCache
+
+if TYPE_CHECKING:
+    from ctxguard.artifacts import Artifact
+    from ctxguard.tokens.costs import Costs
+    from ctxguard.tokens.families import Family
+
+__all__ = ["ProviderCounter", "Unknown", "anthropic_counter"]
+
+_AT_ONCE: Final = 8
+_PROBE: Final = "."
+"""The shortest message, against which everything else is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Hold what the provider has not counted yet.
+
+    Attributes:
+        texts: texts of messages.
+        tools: the tools as they are sent; empty where they were counted before.
+    """
+
+    texts: tuple[str, ...]
+    tools: tuple[Mapping[str, object], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts) + bool(self.tools)
+
+
+class ProviderCounter:
+    """Count texts and tools by what the provider answered; by the estimate of the model's family until it has.
+
+    Texts below `least` characters are estimated: one question each would cost more than it tells. Framing is counted by
+    the family's table. Copies that know another model share nothing.
+
+    Args:
+        ask: takes the fields of a `count_tokens` request and returns its answer, or an awaitable of it.
+        is_async: whether `ask` returns an awaitable.
+        model: name of the model; `Stabilizer(model=…)` names it too.
+        timeout: seconds that all questions of one call may take together.
+        least: characters from which on a text is asked for.
+    """
+
+    exact = False
+    learns = True
+    """Its counts change as answers come in, so nothing else may remember them."""
+    margin = Margin(0.02, 20)
+
+    def __init__(
+        self,
+        ask: Callable[..., object],
+        *,
+        is_async: bool,
+        model: str | None = None,
+        timeout: float = 10.0,
+        least: int = 200,
+    ) -> None:
+        self._ask = ask
+        self._is_async = is_async
+        self.model = model
+        self.timeout = timeout
+        self.least = least
+        self._fallback: TokenCounter = find_counter(model=model)
+        self._texts: TextCache[int] = TextCache()
+        self._estimates: TextCache[int] = TextCache()
+        self._probe: int | None = None
+        self.name = f"count_tokens of {model or 'an unnamed model'}"
+        self.accuracy = (
+            f"counted by the provider, whose count is an estimate by its own word; texts below {least} characters, "
+            "framing and whatever it did not answer in time are estimated"
+        )
+
+    def for_model(self, model: str) -> ProviderCounter:
+        """Return this counter for a model; itself where it is the one that it was made for."""
+        if model == self.model:
+            return self
+        if self.model is not None:
+            raise ConfigError(f"the counter is for {self.model}, not for {model}", setting="model")
+        return ProviderCounter(self._ask, is_async=self._is_async, model=model, timeout=self.timeout, least=self.least)
+
+    @property
+    def family(self) -> Family | None:
+        """The family of the model."""
+        return getattr(self._fallback, "family", None)
+
+    @property
+    def costs(self) -> Costs:
+        """What the family charges beside the text."""
+        return getattr(self._fallback, "costs", GENERIC)
+
+    def count(self, text: str) -> int:
+        """Return what the provider counted for a text, or the estimate."""
+        found = self._texts.get(text) if len(text) >= self.least else None
+        return self._estimate(text) if found is None else found
+
+    def _estimate(self, text: str) -> int:
+        count = self._estimates.get(text)
+        if count is None:
+            count = self._fallback.count(text)
+            self._estimates.put(text, count)
+        return count
+
+    def tool_tokens(self, tools: Iterable[Mapping[str, object]]) -> int | None:
+        """Return what the provider counted for tools, hidden prompts included; None where it was not asked."""
+        return self._texts.get(_tools_key(tools))
+
+    def unknown(self, artifacts: Iterable[Artifact], tools: Sequence[Mapping[str, object]] | None) -> Unknown:
+        """Return what of a history the provider has not counted yet."""
+        texts = {text: None for artifact in artifacts for _, text in artifact.texts() if self._is_new(text)}
+        is_new = bool(tools) and self.tool_tokens(tools or ()) is None
+        return Unknown(tuple(texts), tuple(tools or ()) if is_new else ())
+
+    def _is_new(self, text: str) -> bool:
+        return len(text) >= self.least and not text.isspace() and self._texts.get(text) is None
+
+    @property
+    def fetch(self) -> Callable[[Unknown], object]:
+        """The function that asks the provider; a coroutine function where the client is async."""
+        return self._afetch if self._is_async else self._fetch
+
+    def _fetch(self, unknown: Unknown) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._keep_probe(self._ask(**self._message(_PROBE)))
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ctxguard-count") as pool:
+            jobs = list(self._questions(unknown))
+            for (key, _), answer in zip(jobs, pool.map(lambda job: self._ask(**job[1]), jobs), strict=True):
+                self._keep(key, answer)
+
+    async def _afetch(self, unknown: Unknown) -> None:
+        import asyncio
+
+        self._keep_probe(await self._awaited(self._message(_PROBE)))
+        jobs = list(self._questions(unknown))
+        for start in range(0, len(jobs), _AT_ONCE):
+            batch = jobs[start : start + _AT_ONCE]
+            answers = await asyncio.gather(*(self._awaited(fields) for _, fields in batch))
+            for (key, _), answer in zip(batch, answers, strict=True):
+                self._keep(key, answer)
+
+    async def _awaited(self, fields: Mapping[str, object]) -> object:
+        answer = self._ask(**fields)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def give_up(self, unknown: Unknown) -> None:
+        """Keep the estimates of what was not answered: what comes late must not change a count that was used."""
+        for text in unknown.texts:
+            if self._texts.get(text) is None:
+                self._texts.put(text, self._estimate(text))
+
+    def _questions(self, unknown: Unknown) -> Iterable[tuple[str, dict[str, object]]]:
+        for text in unknown.texts:
+            yield text, self._message(text)
+        if unknown.tools:
+            yield _tools_key(unknown.tools), {**self._message(_PROBE), "tools": list(map(_as_anthropic, unknown.tools))}
+
+    def _message(self, text: str) -> dict[str, object]:
+        if self.model is None:
+            raise ConfigError("count_tokens needs the model's name; give model=…", setting="model")
+        return {"model": self.model, "messages": [{"role": "user", "content": text}]}
+
+    def _keep_probe(self, answer: object) -> None:
+        self._probe = _input_tokens(answer)
+
+    def _keep(self, key: str, answer: object) -> None:
+        """Remember a count without the framing of the message that it was asked in; the first one stands."""
+        if self._texts.get(key) is None:
+            own = 0 if key.startswith(_TOOLS) else 1
+            self._texts.put(key, max(1, _input_tokens(answer) - (self._probe or 0) + own))
+
+
+_TOOLS: Final = "\0tools\0"
+
+
+def _tools_key(tools: Iterable[Mapping[str, object]]) -> str:
+    return _TOOLS + json.dumps(list(tools), sort_keys=True, default=str)
+
+
+def _as_anthropic(tool: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a tool of another API in Anthropic's form."""
+    functions = [] if "input_schema" in tool else list(functions_of(tool))
+    if len(functions) != 1:
+        return tool
+    function = functions[0]
+    schema = function.parameters or {"type": "object", "properties": {}}
+    return {"name": function.name, "description": function.description, "input_schema": schema}
+
+
+def _input_tokens(answer: object) -> int:
+    tokens = getattr(answer, "input_tokens", None)
+    if not isinstance(tokens, int):
+        raise ConfigError(f"count_tokens answered {type(answer).__name__} without input_tokens", setting="counter")
+    return tokens
+
+
+def anthropic_counter(
+    client: object, *, model: str | None = None, timeout: float = 10.0, least: int = 200
+) -> ProviderCounter:
+    """Return a counter that asks Anthropic's `count_tokens` for every text that it has not seen yet.
+
+    It is free, but a request to the network for each new text of a conversation: `Stabilizer(counter=…)` never does it
+    by itself. A question that takes too long is answered by the estimate, and the report says so.
+
+    Args:
+        client: an `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.
+        model: name of the model; None takes the one that the stabilizer names.
+        timeout: seconds that all questions of one call may take together.
+        least: characters from which on a text is asked for; shorter ones are estimated.
+
+    Raises:
+        ConfigError: the client has no `messages.count_tokens`.
+    """
+    ask = getattr(getattr(client, "messages", None), "count_tokens", None)
+    if not callable(ask):
+        raise ConfigError(
+            f"the client is an anthropic.Anthropic or AsyncAnthropic, not {type(client).__name__}", setting="counter"
+        )
+    is_async = inspect.iscoroutinefunction(ask) or type(client).__name__.startswith("Async")
+    return ProviderCounter(ask, is_async=is_async, model=model, timeout=timeout, least=least)

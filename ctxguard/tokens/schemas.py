@@ -1,0 +1,264 @@
+"""Write tools the way providers show them to the model, so that they can be counted.
+
+OpenAI shows functions as TypeScript declarations in a namespace (its cookbook's `num_tokens_for_tools`, and the format
+of the open gpt-oss models); the others show about the JSON that was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ctxguard.errors import ConfigError
+
+__all__ = [
+    "Function",
+    "as_json",
+    "as_typescript",
+    "as_words",
+    "brings_in",
+    "compact",
+    "functions_of",
+    "sent_tools",
+    "server_tool_of",
+]
+
+Native = Mapping[str, object]
+_PARAMETERS: Final = (
+    "parameters",
+    "input_schema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "inputSchema",
+    "args_schema",
+)
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+_MOST_NESTED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Hold one function of any API's tools.
+
+    Attributes:
+        name: its name.
+        description: what it says of itself.
+        parameters: the JSON schema of its arguments.
+        deferred: the model sees it only once a search has found it (`defer_loading`).
+        is_flat: it came without a `function` around it, as the Responses API takes it.
+    """
+
+    name: str
+    description: str
+    parameters: Native
+    deferred: bool = False
+    is_flat: bool = False
+
+
+def sent_tools(tools: object) -> list[Native]:
+    """Return tools as the dicts that are sent.
+
+    Raises:
+        ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
+    """
+    if not tools:
+        return []
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise ConfigError(f"tools are a list of schemas, not {type(tools).__name__}", setting="tools")
+    return [_as_sent(tool, number) for number, tool in enumerate(tools)]
+
+
+def _as_sent(tool: object, number: int) -> Native:
+    if not isinstance(tool, type):
+        if isinstance(tool, Mapping):
+            _ensure_json(tool, number)
+            return tool
+        if hasattr(tool, "model_dump"):
+            sent = tool.model_dump(exclude_none=True)
+            return sent if isinstance(sent, Mapping) else {}
+    given = getattr(tool, "__name__", type(tool).__name__)
+    raise ConfigError(f"tools[{number}] is a schema, a dict as it is sent, not {given}", setting="tools")
+
+
+def _ensure_json(tool: Native, number: int) -> None:
+    try:
+        compact(tool)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"tools[{number}] cannot be written as JSON: {error}", setting="tools") from None
+
+
+def functions_of(tool: Native) -> Iterator[Function]:
+    """Yield the functions that a tool of any API declares; none for a tool of the provider's own."""
+    declared = next((tool[key] for key in _DECLARATIONS if key in tool), None)
+    if declared is None and tool.get("type") == "namespace":
+        declared = tool.get("tools")
+    if isinstance(declared, list):
+        for function in declared:
+            if isinstance(function, Mapping):
+                yield _function(function, is_flat=True)
+    elif isinstance(tool.get("function"), Mapping):
+        yield _function(tool["function"], is_flat=False)  # type: ignore[arg-type]  # the line above saw to it
+    elif server_tool_of(tool) is None and tool:
+        yield _function(tool, is_flat=tool.get("type") in ("function", "tool_search"))
+
+
+def _function(native: Native, *, is_flat: bool) -> Function:
+    parameters = next((native[key] for key in _PARAMETERS if isinstance(native.get(key), Mapping)), {})
+    return Function(
+        str(native.get("name") or native.get("type") or ""),
+        str(native.get("description") or ""),
+        parameters,  # type: ignore[arg-type]  # a mapping, by the line above
+        deferred=native.get("defer_loading") is True,
+        is_flat=is_flat,
+    )
+
+
+def server_tool_of(tool: Native) -> str | None:
+    """Return the name of a tool that the provider runs itself, such as `web_search`; None for a function."""
+    kind = tool.get("type")
+    if kind == "tool_search" and "parameters" in tool:  # the client runs it, and the model sees it as a function
+        return None
+    if isinstance(kind, str) and kind not in ("function", "custom", "namespace", "object"):
+        return kind
+    if "name" in tool or "function" in tool or any(key in tool for key in _DECLARATIONS):
+        return None
+    return next(iter(tool), None) if len(tool) == 1 and "type" not in tool else None
+
+
+def as_typescript(functions: Sequence[Function]) -> str:
+    """Return functions as OpenAI's models see them: declarations in a TypeScript namespace."""
+    body = "\n\n".join(map(_declaration, functions))
+    return f"# Tools\n\n## functions\n\nnamespace functions {{\n\n{body}\n\n}} // namespace functions"
+
+
+def _declaration(function: Function) -> str:
+    schema = function.parameters
+    definitions = schema.get("$defs") or schema.get("definitions")
+    fields = _fields(schema, definitions if isinstance(definitions, Mapping) else {}, 0)
+    lines = [_comment(function.description)] if function.description else []
+    if not fields:
+        return "\n".join([*lines, f"type {function.name} = () => any;"])
+    about = schema.get("description")
+    opened = f"(_: {_comment(about)}\n{{" if isinstance(about, str) and about else "(_: {"
+    return "\n".join([*lines, f"type {function.name} = {opened}", *fields, "}) => any;"])
+
+
+def _comment(text: object) -> str:
+    return "\n".join(f"// {line}".rstrip() for line in str(text).splitlines())
+
+
+def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
+    properties = schema.get("properties")
+    required = schema.get("required")
+    names = required if isinstance(required, list) else []
+    lines: list[str] = []
+    for name, field in properties.items() if isinstance(properties, Mapping) else ():
+        if not isinstance(field, Mapping):
+            continue
+        if field.get("description"):
+            lines.append(_comment(field["description"]))
+        default = f" // default: {compact(field['default'])}" if field.get("default") is not None else ""
+        mark = "" if name in names else "?"
+        lines.append(f"{name}{mark}: {_type(field, definitions, depth)},{default}")
+    return lines
+
+
+def _type(schema: object, definitions: Native, depth: int) -> str:
+    """Return a JSON schema as a TypeScript type; what has no counterpart is `any`."""
+    if not isinstance(schema, Mapping) or depth > _MOST_NESTED:
+        return "any"
+    if isinstance(reference := schema.get("$ref"), str):
+        return _type(definitions.get(reference.rpartition("/")[2]), definitions, depth + 1)
+    choices = _choices(schema)
+    if choices is not None:
+        return " | ".join(_type(choice, definitions, depth + 1) for choice in choices)
+    if isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
+        return " | ".join(map(compact, values))
+    return _plain_type(schema, definitions, depth)
+
+
+def _choices(schema: Native) -> list[object] | None:
+    """Return the schemas of which one holds; None where there is no choice."""
+    for key in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(key), list):
+            return choices
+    kinds = schema.get("type")
+    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) else None
+
+
+def _plain_type(schema: Native, definitions: Native, depth: int) -> str:
+    kind = schema.get("type")
+    if kind == "array":
+        return f"{_type(schema.get('items'), definitions, depth + 1)}[]"
+    if kind == "object" and (fields := _fields(schema, definitions, depth + 1)):
+        return "\n".join(["{", *fields, "}"])
+    return "number" if kind in ("integer", "number") else str(kind or "any")
+
+
+def as_json(function: Function, *, is_sparse: bool = False) -> str:
+    """Return a function as JSON.
+
+    Args:
+        function: to be written.
+        is_sparse: leave out the parameters of a function that has none.
+    """
+    shown: dict[str, object] = {"name": function.name, "description": function.description}
+    if function.parameters.get("properties") or not is_sparse:
+        shown["parameters"] = function.parameters
+    return json.dumps(shown, ensure_ascii=False, default=str)
+
+
+def as_words(function: Function) -> str:
+    """Return the name, the descriptions, the fields and their types of a function, a line each."""
+    return "\n".join([function.name, function.description, *_words(function.parameters)])
+
+
+_SAID: Final = ("type", "description", "default", "const", "format")
+
+
+def _words(schema: object) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        for key, value in schema.items():
+            if key == "properties" and isinstance(value, Mapping):
+                for name, field in value.items():
+                    yield str(name)
+                    yield from _words(field)
+            elif key in _SAID and not isinstance(value, (Mapping, list)):
+                yield str(value)
+            elif key in ("required", "enum") and isinstance(value, list):
+                yield from map(str, value)
+            else:
+                yield from _words(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _words(value)
+
+
+_BRINGING_IN: Final = (
+    "web_search",
+    "web_fetch",
+    "file_search",
+    "code_",
+    "mcp",
+    "computer",
+    "openrouter:",
+    "google",
+    "url",
+    "fileSearch",
+    "codeExecution",
+    "image_generation",
+    "advisor",
+    "x_search",
+)
+
+
+def brings_in(kind: str) -> bool:
+    """Tell whether a tool of the provider adds its results to the very request that it is sent with."""
+    return kind.startswith(_BRINGING_IN)
+
+
+def compact(value: object) -> str:
+    """Return a value as JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,0 +1,98 @@
+"""Ranking by words, by meanings, and by both."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard.errors import ConfigError
+from ctxguard.stages.embeddings import SemanticIndex, find_embedder
+from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
+
+SCORES = st.dictionaries(st.integers(0, 30), st.floats(-1, 10), max_size=12)
+
+
+def letters(texts: list[str]) -> list[list[float]]:
+    """Embed a text by how often it has each of three letters."""
+    return [[text.count(letter) for letter in "abc"] for text in texts]
+
+
+def test_a_document_gains_from_its_neighbours():
+    assert with_neighbours({3: 2.0}, 0.5) == {2: 1.0, 3: 2.0, 4: 1.0}
+    assert with_neighbours({0: 2.0}, 0.5) == {0: 2.0, 1: 1.0}
+
+
+def test_what_both_rank_high_comes_first():
+    fused = by_ranks({1: 9.0, 2: 8.0, 3: 1.0}, {2: 0.9, 4: 0.8, 1: 0.1})
+    assert max(fused, key=fused.__getitem__) == 2
+    assert set(fused) == {1, 2, 3, 4}
+
+
+def test_equal_scores_rank_the_newest_first():
+    fused = by_ranks({1: 1.0, 2: 1.0})
+    assert fused[2] > fused[1]
+
+
+def test_documents_without_a_score_are_not_ranked():
+    assert by_ranks({1: 0.0, 2: -0.5}) == {}
+
+
+def test_of_equal_scores_the_smaller_document_comes_first():
+    scores = per_token({0: 1.0, 1: 1.0}, [400, 40])
+    assert scores[1] > scores[0]
+    assert per_token({0: 1.0}, [0]) == {0: 1.0}
+
+
+@given(SCORES, SCORES)
+def test_fusion_depends_on_order_alone(left, right):
+    stretched = {number: score * 7 for number, score in left.items()}
+    assert by_ranks(left, right) == by_ranks(stretched, right)
+
+
+def test_documents_score_by_the_cosine_of_their_vectors():
+    index = SemanticIndex(letters)
+    for text in ("aaaa", "bb", "ab", ""):
+        index.add(text)
+    assert len(index) == 4
+    assert index.matches("aa") == pytest.approx({0: 1.0, 1: 0.0, 2: 0.5**0.5, 3: 0.0})
+
+
+def test_each_text_is_embedded_once():
+    seen: list[str] = []
+    index = SemanticIndex(lambda texts: seen.extend(texts) or letters(texts))
+    index.add("a")
+    index.matches("b")
+    index.add("c")
+    index.matches("b")
+    assert seen == ["a", "b", "c"]
+
+
+def test_embeddings_of_langchain_are_taken():
+    fake = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(size=8)
+    assert len(list(find_embedder(fake)(["one", "two"]))) == 2
+
+
+@pytest.mark.parametrize("embed", [lambda texts: [], lambda texts: [[1.0] * (1 + (text == "b")) for text in texts]])
+def test_wrong_vectors_are_refused(embed):
+    index = SemanticIndex(embed)
+    index.add("a")
+    with pytest.raises(ConfigError, match="embed returned"):
+        index.matches("b")
+
+
+def test_what_is_no_embedder_is_refused():
+    with pytest.raises(ConfigError, match="embed is a function"):
+        find_embedder(3)  # type: ignore[arg-type]
+
+
+def test_static_embeddings_know_meanings_without_the_network(monkeypatch):
+    pytest.importorskip("wordllama")
+    import socket
+
+    monkeypatch.setattr(socket, "create_connection", None)
+    index = SemanticIndex()
+    index.add("My cat is called Momo and loves fish.")
+    index.add("The invoice is due on Friday.")
+    scores = index.matches("What is the name of my pet?")
+    assert scores[0] > scores[1]

@@ -1,0 +1,97 @@
+"""Our counts against what providers reported for recorded requests: the targets, and the table that reports quote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctxguard.errors import CtxguardError
+from ctxguard.tokens.accuracy import MEASURED
+from ctxguard.tokens.usage import Errors, compared, read_usage, usages_in
+from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / ".." / "shared" / "data" / "usage" / "requests.jsonl.gz"
+recorded = pytest.mark.skipif(not DATA.exists(), reason="../shared/data/usage is not here")
+OPENAI = ("openai", "azure", "api")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return compared(read_usage(DATA))
+
+
+def plain_and_tools(rows, provider):
+    return [
+        row
+        for row in rows
+        if provider(row.usage) and row.usage.feature in ("plain", "tools") and not row.counted.uncounted
+    ]
+
+
+@recorded
+def test_openai_without_media_and_tools_of_its_own(rows):
+    def is_openai(usage):
+        searches = "tool_search" in json.dumps(usage.request)
+        return usage.provider in OPENAI and usage.api in ("chat", "responses") and not searches
+
+    errors = Errors.of(plain_and_tools(rows, is_openai))
+    assert errors.requests > 100
+    assert errors.within_3 >= 0.9
+    assert errors.under <= 0.02
+
+
+@recorded
+def test_anthropic_plain_and_with_client_tools(rows):
+    errors = Errors.of(plain_and_tools(rows, lambda usage: usage.api == "anthropic"))
+    assert errors.within_5 >= 0.9
+    assert errors.under <= 0.05
+
+
+@recorded
+def test_gemini_mistral_and_the_others(rows):
+    errors = Errors.of(plain_and_tools(rows, lambda usage: usage.api != "anthropic" and usage.provider not in OPENAI))
+    assert errors.requests > 150
+    assert errors.within_10 >= 0.8
+
+
+@recorded
+def test_what_we_say_with_the_margin_holds(rows):
+    assert Errors.of(plain_and_tools(rows, lambda _usage: True)).exceeded <= 0.02
+
+
+@recorded
+@pytest.mark.skipif(not find_vocabulary(TEKKEN), reason="the table was measured with mistral-common")
+def test_reports_quote_what_the_benchmark_measures(rows, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    sys.modules.pop("usage", None)
+    import usage
+
+    assert usage.measured(rows) == MEASURED
+
+
+@recorded
+def test_without_a_vocabulary_the_estimate_stays_near(rows):
+    del rows
+    estimated = compared(read_usage(DATA), counter="estimate")
+    countable = plain_and_tools(estimated, lambda usage: usage.provider in (*OPENAI, "anthropic"))
+    assert Errors.of(countable).within_25 >= 0.9
+    assert Errors.of(countable).exceeded <= 0.03
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "a:1 is not JSON"),
+        ("[]", "a:1 is not a record"),
+        ('{"request": {"messages": []}}', "a:1 has no 'request' with the 'input_tokens'"),
+        ('{"request": {"messages": []}, "input_tokens": 3}', "a:1 names no model"),
+        ('{"request": {"x": 1}, "input_tokens": 3, "model": "gpt-5"}', "no 'messages', 'input' or 'contents'"),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(line, said):
+    with pytest.raises(CtxguardError, match=said):
+        list(usages_in([line], "a"))
