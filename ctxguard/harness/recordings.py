@@ -194,7 +194,7 @@ def _of_many_lines(
         yield Recording(name, begin, 0, first)
         yield from _one_a_line(name, second, number, walked, lines)
         return
-    kept, size = [first, second or b""], len(first) + len(second or b"")
+    kept, size = [first, *([second] if second else [])], len(first) + len(second)
     for line in walked:
         size += len(line or b"") + 1
         if line is None or size > MAX_BYTES:

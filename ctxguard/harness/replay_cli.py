@@ -168,7 +168,9 @@ def _settings(
     def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
         own = dict(chosen)
         tokens = own.pop("budget", budget)
-        return stabilizer_of(config, None if tokens is None else str(tokens), window, settings={**given, **own}, known=known)
+        return stabilizer_of(
+            config, None if tokens is None else str(tokens), window, settings={**given, **own}, known=known
+        )
 
     return swept(make, parse_sweep(sweep), options)
 

@@ -22,7 +22,9 @@ BEFORE = agent_stages()[:-2]
 
 
 def recalling(budget, *, share=0.3, before=BEFORE, **settings):
-    return Stabilizer(budget, stages=[*before, StableWindow(reserve=share), RecallRelevant(share), OrderByAuthority()], **settings)
+    return Stabilizer(
+        budget, stages=[*before, StableWindow(reserve=share), RecallRelevant(share), OrderByAuthority()], **settings
+    )
 
 
 def chatter(turns, facts=None):
