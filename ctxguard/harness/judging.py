@@ -249,6 +249,5 @@ def masker_of(stabilizer: Stabilizer) -> Masker | None:
 
 def window_promises(stabilizer: Stabilizer) -> bool:
     """Tell whether a chain has the default window, which promises rare cuts and a trail; other strategies do not."""
-    return any(
-        getattr(stage, "name", "") == "StableWindow" and getattr(stage, "trail", 0) for stage in stabilizer.stages
-    )
+    windows = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
+    return any(getattr(window, "trail", 0) != 0 for window in windows)

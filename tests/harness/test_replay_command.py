@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from test_cli import MESSAGES, cli
 
 import ctxguard.harness
 from ctxguard.errors import ConfigError
@@ -18,7 +19,6 @@ from ctxguard.harness.pricing import PlainTrim, price_model
 from ctxguard.harness.recordings import MAX_LINE, Recording, recordings
 from ctxguard.harness.settings import parse_sweep
 from ctxguard.stabilizer import Stabilizer
-from test_cli import MESSAGES, cli
 
 TALK = [m for m in MESSAGES if m["role"] != "system"]
 

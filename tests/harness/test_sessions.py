@@ -84,7 +84,7 @@ def test_a_responses_request_keeps_its_shape_and_its_instructions_count():
     assert session.with_native(items[:1]) == {**record, "input": items[:1]}
     without = parse_session({**record, "instructions": None})
     assert [len(list(check_session(one, budget=300))) for one in (session, without)] == [1, 0]
-    refused = [replay(one, Stabilizer(300)).refused for one in (session, without)]
+    refused = [replay(one, Stabilizer(300)).figures.refused for one in (session, without)]
     assert refused == [1, 0]
 
 
@@ -161,11 +161,11 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 
 def test_a_replay_counts_every_model_call_and_adds_up():
     long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(60)]
-    told = replay(parse_session(long), Stabilizer(600, counter="estimate"))
+    told = replay(parse_session(long), Stabilizer(2_400, counter="estimate"))
     own = told.figures
     assert own.calls == len(told.calls) == 30
     assert told.ok
-    assert own.pressed > 10
+    assert own.pressed > 5
     assert own.refused == 0
     assert 0.5 < own.prefix_share < 1
     assert own.tokens_after < own.tokens_before
