@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,11 +23,13 @@ class Tolerance:
         by: the difference that is allowed.
         is_share: whether `by` is a share of the earlier figure; else it is in the figure's own unit.
         is_better_high: whether more is better.
+        least: a difference up to which nothing is worse, in the figure's own unit.
     """
 
     by: float
     is_share: bool = False
     is_better_high: bool = False
+    least: float = 0.0
 
 
 TOLERANCES: Final[Mapping[str, Tolerance]] = {
@@ -39,7 +41,7 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "support_in_context": Tolerance(0.01, is_better_high=True),
     "prefix_share": Tolerance(0.01, is_better_high=True),
     "bill": Tolerance(0.01, is_share=True),
-    "p95_ms": Tolerance(1.0, is_share=True),
+    "p95_ms": Tolerance(1.0, is_share=True, least=50),
 }
 """What is compared. Times differ from machine to machine: they may double."""
 
@@ -99,7 +101,7 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
             by = -1.0
         if not 0 <= by < float("inf"):
             raise ConfigError(f"a tolerance is a number from 0 on, or a percentage, not {text!r}", setting="tolerance")
-        known[name] = Tolerance(by, known[name].is_share, known[name].is_better_high)
+        known[name] = replace(known[name], by=by)
     return known
 
 
@@ -150,7 +152,7 @@ def _worse(now: FiguresModel, before: FiguresModel, tolerances: Mapping[str, Tol
             yield f"{name} was {was:g} and is missing"
             continue
         loss = was - found if tolerance.is_better_high else found - was
-        allowed = tolerance.by * (abs(was) if tolerance.is_share else 1)
+        allowed = max(tolerance.least, tolerance.by * (abs(was) if tolerance.is_share else 1))
         if loss > allowed + 1e-9:
             yield f"{name} was {was:g} and is {found:g} ({loss:g} worse, {allowed:g} allowed)"
     for law, calls in now.findings.items():
