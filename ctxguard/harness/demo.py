@@ -22,6 +22,7 @@ COLOURS: Final = {
     "kept": "dim",
     "masked": "yellow",
     "bounded": "cyan",
+    "digested": "cyan",
     "dropped": "red",
     "repaired": "green",
     "summarised": "magenta",
@@ -84,7 +85,9 @@ def _summary(report: Report) -> Panel:
     passed = sum(check.ok for check in report.checks)
     steps = Counter(step.action for d in report.decisions for step in d.steps)
     done = ", ".join(
-        f"{steps[action]} {action}" for action in ("masked", "bounded", "repaired", "dropped") if steps[action]
+        f"{steps[action]} {action}"
+        for action in ("masked", "bounded", "digested", "repaired", "dropped")
+        if steps[action]
     )
     saved = 100 * (1 - report.tokens_after / report.tokens_before)
     lines = [

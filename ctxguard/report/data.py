@@ -218,6 +218,27 @@ class Report:
         """Return `to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
+    def original(self, position: int, *, masked: bool = True) -> Artifact:
+        """Return an artifact of the history as it came in.
+
+        Args:
+            position: place in the history.
+            masked: hide what the masking stages of the chain hide.
+        """
+        artifact = self._draft.history[position]
+        return _masked(self._draft, artifact) if masked else artifact
+
+    def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
+        """Return one self-contained HTML page: the figures, the checks, and each message before and after.
+
+        Args:
+            title: of the page.
+            show_originals: show what was masked, too; the page then holds personal data.
+        """
+        from ctxguard.report.messages import call_page
+
+        return call_page(self, title=title, show_originals=show_originals)
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
