@@ -22,6 +22,7 @@ from ctxguard.stages.stable_window import OnOverflow
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
+    from ctxguard.stages.embeddings import Embed
     from ctxguard.stores import Store
 
 __all__ = [
@@ -104,6 +105,7 @@ def agent_stages(
 def recall_stages(
     *,
     share: float = 0.5,
+    embed: Embed | None = None,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -115,6 +117,7 @@ def recall_stages(
 
     Args:
         share: share of what system, task and pins leave of the budget that is kept for them.
+        embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
         rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
         lifetimes: see `agent_stages`.
@@ -126,7 +129,7 @@ def recall_stages(
     return [
         *prepared,
         StableWindow(store=store, reserve=share, **window),
-        RecallRelevant(share),
+        RecallRelevant(share, embed=embed, store=store),
         OrderByAuthority(),
     ]
 
