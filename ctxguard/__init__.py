@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ctxguard.adapting.guard import guard
     from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
     from ctxguard.compat.pattern import stabilize_context
     from ctxguard.compat.truncate import estimate_tokens, truncate_messages
@@ -38,6 +39,7 @@ __all__ = [
     "ToolCall",
     "estimate_tokens",
     "exchanges",
+    "guard",
     "load_context_config",
     "mask_pii",
     "stabilize_context",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ctxguard.adapting.guard": ("guard",),
     "ctxguard.artifacts": ("Artifact", "Kind", "Lifetime", "Part", "ToolCall"),
     "ctxguard.config": ("ContextConfig", "load_context_config"),
     "ctxguard.draft": ("Draft", "Stage"),

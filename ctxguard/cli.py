@@ -232,17 +232,16 @@ def stabilize(
 
     With [bold]--output[/bold] the context goes to the file and the report is printed.
     """
-    from ctxguard.adapting.adapter import stabilize_native
+    from ctxguard.adapting import Request, stabilize_request
 
     refuse_overwriting(output, [session])
     stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
     contexts, reports = [], []
     for one in _each(session, adapter):
         with _named(session, one):
-            native, told = stabilize_native(
-                stabilizer, one.adapter, one.native, tools=one.tools, instructions=one.instructions
-            )
-        contexts.append(json.dumps(one.with_native(native), ensure_ascii=False, default=_plain))
+            request = Request(one.native, one.instructions, one.tools or ())
+            done, told = stabilize_request(stabilizer, one.adapter, request)
+        contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=_plain))
         reports.append(told)
     if output is not None:
         out("\n".join(contexts), output)

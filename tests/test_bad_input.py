@@ -89,7 +89,7 @@ def test_stages_refuse_settings_out_of_range(make):
 
 @pytest.mark.parametrize("history", [5, None])
 def test_what_is_no_history_is_refused(history):
-    with pytest.raises(HistoryError, match="a list of artifacts is wanted"):
+    with pytest.raises(HistoryError, match="expected a list of artifacts"):
         Stabilizer(100).stabilize(history)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxguard import Artifact, Stabilizer, ToolCall
-from ctxguard.history import CHECKPOINT, RECALLED, SUMMARY, History, is_asked, is_synthetic, write_record
+from ctxguard.history import CHECKPOINT, RECALLED, SUMMARY, History, is_asked, record_title, write_record
 from ctxguard.stages import SlidingWindow, StableWindow
 
 
@@ -33,8 +33,9 @@ def test_a_summary_that_comes_back_in_a_history_is_kept_until_another_record_tak
         history += [Artifact("assistant", f"Step {turn} is done."), Artifact("user", f"Go on with step {turn + 1}.")]
         history += [Artifact("user", write_record(SUMMARY, "They filled it."))] * (turn == 30)
         result = guard.stabilize(history).artifacts
-        assert len(list(filter(is_synthetic, result))) in ((1,) if turn < 30 else (1, 2))
-    assert [a.text for a in result if is_synthetic(a)] == [write_record(SUMMARY, "They filled it.")]
+        summaries = [a for a in result if record_title(a) == SUMMARY]
+        assert len(summaries) in ((1,) if turn < 30 else (1, 2))
+    assert [a.text for a in summaries] == [write_record(SUMMARY, "They filled it.")]
 
 
 @pytest.mark.parametrize("opening", [SUMMARY, RECALLED, CHECKPOINT])

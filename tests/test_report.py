@@ -27,7 +27,7 @@ def stabilized():
 
 def test_decisions_are_one_an_artifact_in_order_with_everything_that_happened():
     report = stabilized().report
-    assert [d.position for d in report.decisions] == list(range(46))
+    assert [d.position for d in report.decisions] == [*range(46), None]  # the trail is the stage's own
     by_id = {d.artifact.id: d for d in report.decisions[:3]}
     assert by_id["rules"].action == "kept"
     assert (by_id["who"].action, by_id["who"].stage) == ("masked", "MaskPII")
@@ -45,7 +45,7 @@ def test_no_form_of_it_holds_personal_data_or_live_markup():
 
 def test_a_result_and_its_artifacts_show_themselves_escaped_in_a_notebook():
     html = stabilized()._repr_html_()
-    assert "46 decisions" in html
+    assert "47 decisions" in html
     assert "&lt;script&gt;" in html
     assert "<script>" not in html
     call = Artifact("assistant", "", calls=(ToolCall("<f>", '{"a": "<b>"}', "1"),))
@@ -79,7 +79,7 @@ def test_numbers_agree_in_every_form():
         report.tokens_after,
         700,
     )
-    assert sum(told["actions"].values()) == len(told["decisions"]) == 46
+    assert sum(told["actions"].values()) == len(told["decisions"]) == 47
     assert f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of 700" in str(report)
     assert told["cut"]["fresh"] == report.cut.fresh
 
@@ -114,7 +114,7 @@ def test_neighbours_that_met_the_same_are_told_in_one_line_and_lose_nothing():
     runs = decision_runs(report.decisions)
     assert [d for run in runs for d in run.decisions] == report.decisions
     assert sum(run.tokens_before for run in runs) == sum(d.tokens_before for d in report.decisions)
-    dropped = next(line for line in str(report).splitlines() if "older than the window" in line and "-" in line[:9])
+    dropped = next(line for line in str(report).splitlines() if "left at a cut" in line and "-" in line[:9])
     assert "dropped" in dropped
     assert len(str(report).splitlines()) < 25
 
@@ -133,13 +133,13 @@ def test_a_text_that_grew_by_masking_is_said_to_have_grown():
     assert "(-" not in str(report)
 
 
-def test_a_report_claims_nothing_of_the_call_before_that_it_cannot_know():
+def test_a_report_names_what_of_the_call_before_is_gone():
     opening = Artifact("user", "For this turn alone: mail ann@corp-mail.net.", lifetime=Lifetime(turns=1))
     history = [opening, Artifact("assistant", "Done, to ann@corp-mail.net."), Artifact("user", "Thanks.")]
     report = Stabilizer(500).stabilize(history).report
     assert "dropped" in report.counts()  # what the call before was sent first is gone
-    assert "cut: none in this call" in str(report)
-    assert "extended" not in str(report)
+    assert report.cut.fresh
+    assert report.cut.position == 0
 
 
 def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
@@ -148,5 +148,5 @@ def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
         history.append(Artifact("user" if number % 2 == 0 else "assistant", f"Message {number}: " + "word " * 30))
         report = stabilizer.stabilize(history).report
         if report.cut is not None:
-            told.append((report.cut.fresh, "cut: none in this call; an earlier one holds" in str(report)))
+            told.append((report.cut.fresh, "no new cut; the context still starts" in str(report)))
     assert set(told) == {(True, False), (False, True)}

@@ -69,7 +69,7 @@ def test_an_error_about_arguments_in_the_wrong_order_quotes_no_message():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("stage", [lambda draft: None, lambda draft: list(draft.artifacts), of_coroutine])
 def test_a_stage_that_gives_no_draft_is_named(stage):
-    with pytest.raises(ConfigError, match=r"the stage .* gave .*, not a Draft"):
+    with pytest.raises(ConfigError, match=r"the stage .* returned .*, not a Draft"):
         Stabilizer(100, stages=[stage]).stabilize([Artifact("user", "hi")])
 
 

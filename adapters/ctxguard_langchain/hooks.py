@@ -25,6 +25,7 @@ def pre_model_hook(
     model: object = None,
     tools: Sequence[Any] | None = None,
     window: int | None = None,
+    keep_thinking: bool = False,
     on_report: Callable[[Report, str | None], None] | None = None,
 ) -> Runnable[Any, dict[str, Any]]:
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
@@ -38,13 +39,16 @@ def pre_model_hook(
         model: see `ContextGuard`.
         tools: see `ContextGuard`.
         window: see `ContextGuard`.
+        keep_thinking: see `ContextGuard`.
         on_report: see `ContextGuard`.
 
     Raises:
         ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
         HistoryError: (when called) the state has no messages.
     """
-    guard = ContextGuard(stabilizer, model=model, tools=tools, window=window, on_report=on_report)
+    guard = ContextGuard(
+        stabilizer, model=model, tools=tools, window=window, keep_thinking=keep_thinking, on_report=on_report
+    )
 
     def update(messages: list[BaseMessage], stabilized: list[BaseMessage]) -> dict[str, Any]:
         return replacing(messages, stabilized) if persist else {"llm_input_messages": stabilized}

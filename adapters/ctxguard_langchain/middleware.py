@@ -9,6 +9,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 except ImportError as error:
     raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
+from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from ctxguard.adapting.adapter import (
@@ -17,6 +18,7 @@ from ctxguard.adapting.adapter import (
     require_stabilizer,
     stabilize_native,
     stabilize_request,
+    tighter_stabilizer,
 )
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer, unmask_arguments
@@ -43,6 +45,8 @@ else:  # in langchain 1.0 it takes two parameters
 
 __all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
 
+_OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
+"""What packages of providers raise where a prompt exceeds the model's window; old versions of the core have none."""
 FULL_OUTPUT = "ctxguard_full_output"
 """Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
 
@@ -64,6 +68,7 @@ class ContextGuardMiddleware(_Middleware):
             the state, whole tool outputs too; a `store` in the chain's stages keeps those.
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report of each model call.
         vault: gives the values back in the arguments of a tool, right before it runs; the state keeps the placeholders
             that the model wrote. The chain's `MaskPII` has to mask into the same vault. A function gives the vault of
@@ -85,6 +90,7 @@ class ContextGuardMiddleware(_Middleware):
         *,
         persist: bool = False,
         window: int | None = None,
+        keep_thinking: bool = False,
         on_report: Callable[[Report], None] | None = None,
         vault: VaultChoice | None = None,
     ) -> None:
@@ -93,6 +99,7 @@ class ContextGuardMiddleware(_Middleware):
         self.stabilizer = require_stabilizer(stabilizer)
         self.persist = persist
         self.window = window
+        self.keep_thinking = keep_thinking
         self.on_report = on_report
         self.vault = vault if vault is None or _is_function(vault) else require_vault(vault)
         self._outputs = tool_output_stabilizer(stabilizer)
@@ -105,20 +112,38 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the stabilized messages.
+        """Send the model the stabilized messages; once more with a tighter budget where it says that they overflow.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
-        sent, report = stabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
-        return handler(self._overridden(request, sent, report))
+        try:
+            return handler(self._stabilized(self.stabilizer, request))
+        except _OVERFLOWS:
+            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            return handler(self._stabilized(tighter, request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
-        sent, report = await astabilize_request(self.stabilizer, ADAPTER, _sent(request), window=self._window(request))
-        return await handler(self._overridden(request, sent, report))
+        try:
+            return await handler(await self._astabilized(self.stabilizer, request))
+        except _OVERFLOWS:
+            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            return await handler(await self._astabilized(tighter, request))
+
+    def _stabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        sent, report = stabilize_request(
+            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
+        )
+        return self._overridden(request, sent, report)
+
+    async def _astabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        sent, report = await astabilize_request(
+            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
+        )
+        return self._overridden(request, sent, report)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
@@ -189,13 +214,17 @@ class _PersistingMiddleware(ContextGuardMiddleware):
     def before_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
         """Put the stabilized messages in the place of the state's."""
         del runtime
-        messages, _ = stabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        messages, _ = stabilize_native(
+            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+        )
         return replacing(state["messages"], list(messages))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
         """Do what `before_model` does in async runs."""
         del runtime
-        messages, _ = await astabilize_native(self.stabilizer, ADAPTER, state["messages"], window=self.window)
+        messages, _ = await astabilize_native(
+            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+        )
         return replacing(state["messages"], list(messages))
 
 

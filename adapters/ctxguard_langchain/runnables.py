@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -44,6 +45,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             are taken from it.
         tools: tools that are sent along, to be counted; None means those bound to `model`.
         window: the model's context window in tokens; None means that of `model`.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with each report and the id of the session.
 
     Raises:
@@ -57,6 +59,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         model: object = None,
         tools: Sequence[Any] | None = None,
         window: int | None = None,
+        keep_thinking: bool = False,
         on_report: Callable[[Report, str | None], None] | None = None,
     ) -> None:
         self.name = "ctxguard"
@@ -68,6 +71,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.window = model_window(model) if window is None else window
+        self.keep_thinking = keep_thinking
         self.on_report = on_report
 
     def invoke(
@@ -96,14 +100,24 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
         session = _session(config)
         messages, report = stabilize_native(
-            self._stabilizer(session), ADAPTER, as_messages(given), tools=self.tools, window=self.window
+            self._stabilizer(session),
+            ADAPTER,
+            as_messages(given),
+            tools=self.tools,
+            window=self.window,
+            keep_thinking=self.keep_thinking,
         )
         return self._told(messages, report, session)
 
     async def _aguarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
         session = _session(config)
         messages, report = await astabilize_native(
-            self._stabilizer(session), ADAPTER, as_messages(given), tools=self.tools, window=self.window
+            self._stabilizer(session),
+            ADAPTER,
+            as_messages(given),
+            tools=self.tools,
+            window=self.window,
+            keep_thinking=self.keep_thinking,
         )
         return self._told(messages, report, session)
 
@@ -150,6 +164,7 @@ def with_message_history(
     get_session_history: Callable[..., BaseChatMessageHistory],
     stabilizer: StabilizerChoice,
     *,
+    keep_thinking: bool = False,
     on_report: Callable[[Report, str | None], None] | None = None,
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
@@ -162,6 +177,7 @@ def with_message_history(
         chain: a chat model, or a sequence with one as a step.
         get_session_history: see `RunnableWithMessageHistory`.
         stabilizer: see `ContextGuard`.
+        keep_thinking: see `ContextGuard`.
         on_report: see `ContextGuard`.
         **settings: of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
 
@@ -171,13 +187,12 @@ def with_message_history(
     """
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
-    guarded = _guarded_chain(chain, stabilizer, on_report)
+    guard = partial(ContextGuard, stabilizer, keep_thinking=keep_thinking, on_report=on_report)
+    guarded = _guarded_chain(chain, guard)
     return RunnableWithMessageHistory(guarded, get_session_history, **settings)
 
 
-def _guarded_chain(
-    chain: Runnable[Any, Any], stabilizer: StabilizerChoice, on_report: Callable[[Report, str | None], None] | None
-) -> Runnable[Any, Any]:
+def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> Runnable[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
     place = next(
         (
@@ -192,5 +207,4 @@ def _guarded_chain(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "
             "RunnableWithMessageHistory"
         )
-    guard = ContextGuard(stabilizer, model=steps[place], on_report=on_report)
-    return RunnableSequence(*steps[:place], guard, *steps[place:], name=chain.name)
+    return RunnableSequence(*steps[:place], guard(model=steps[place]), *steps[place:], name=chain.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ctxguard.adapting import adapter as core
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
@@ -13,8 +13,8 @@ from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory
 from ctxguard.errors import HistoryError
 from ctxguard.files.results import RECALL_SCHEMA
-from ctxguard_openai.chat import Message, OpenAIAdapter
-from ctxguard_openai.responses import Item, ResponsesAdapter
+from ctxguard_openai.chat import OpenAIAdapter
+from ctxguard_openai.responses import ResponsesAdapter
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
@@ -30,6 +30,8 @@ __all__ = [
     "stabilize_request",
 ]
 
+MessageT = TypeVar("MessageT")
+"""What comes back is of the type that was given: dicts, the SDK's typed dicts, or its objects."""
 _BILLED: Final = ("response_format", "text", "functions", "prediction", "prompt")
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 
@@ -38,12 +40,13 @@ recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function
 
 
 def stabilize_messages(
-    messages: Sequence[Message],
+    messages: Sequence[MessageT],
     stabilizer: Stabilizer,
     tools: Sequence[Mapping[str, object]] | None = None,
     *,
     window: int | None = None,
-) -> tuple[list[Message], Report]:
+    keep_thinking: bool = False,
+) -> tuple[list[MessageT], Report]:
     """Return the stabilized messages and the report. The list and its messages are not changed.
 
     Args:
@@ -51,38 +54,45 @@ def stabilize_messages(
         stabilizer: does the work.
         tools: the tool schemas that are sent along, to be counted.
         window: the model's context window in tokens, where the budget is a share of it.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         HistoryError: a message cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
-    adapter = OpenAIAdapter()
-    stabilized, report = stabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
+    adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
+    stabilized, report = stabilize_native(
+        stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
+    )
     return list(stabilized), report
 
 
 async def astabilize_messages(
-    messages: Sequence[Message],
+    messages: Sequence[MessageT],
     stabilizer: Stabilizer,
     tools: Sequence[Mapping[str, object]] | None = None,
     *,
     window: int | None = None,
-) -> tuple[list[Message], Report]:
+    keep_thinking: bool = False,
+) -> tuple[list[MessageT], Report]:
     """Do what `stabilize_messages` does where summarizers or stores are async."""
-    adapter = OpenAIAdapter()
-    stabilized, report = await astabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
+    adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
+    stabilized, report = await astabilize_native(
+        stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
+    )
     return list(stabilized), report
 
 
 def stabilize_input(
-    items: Sequence[Item],
+    items: Sequence[MessageT],
     stabilizer: Stabilizer,
     *,
     instructions: str | None = None,
     tools: Sequence[Mapping[str, object]] | None = None,
     incremental: bool = False,
     window: int | None = None,
-) -> tuple[list[Item], Report]:
+    keep_thinking: bool = False,
+) -> tuple[list[MessageT], Report]:
     """Return the stabilized input items and the report. The list and its items are not changed.
 
     Args:
@@ -94,31 +104,33 @@ def stabilize_input(
         incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
             an output without its call is right and stays. An `item_reference` among the items means the same.
         window: the model's context window in tokens, where the budget is a share of it.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         HistoryError: an item cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
-    adapter = ResponsesAdapter(incremental=incremental)
+    adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
     stabilized, report = stabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
+        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking
     )
     return list(stabilized), report
 
 
 async def astabilize_input(
-    items: Sequence[Item],
+    items: Sequence[MessageT],
     stabilizer: Stabilizer,
     *,
     instructions: str | None = None,
     tools: Sequence[Mapping[str, object]] | None = None,
     incremental: bool = False,
     window: int | None = None,
-) -> tuple[list[Item], Report]:
+    keep_thinking: bool = False,
+) -> tuple[list[MessageT], Report]:
     """Do what `stabilize_input` does where summarizers or stores are async."""
-    adapter = ResponsesAdapter(incremental=incremental)
+    adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
     stabilized, report = await astabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window
+        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking
     )
     return list(stabilized), report
 

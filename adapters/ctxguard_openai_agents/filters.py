@@ -51,6 +51,7 @@ def call_model_input_filter(
     *,
     incremental: bool = False,
     window: int | None = None,
+    keep_thinking: bool = False,
     on_report: Callable[[Report], object] | None = None,
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
@@ -64,6 +65,7 @@ def call_model_input_filter(
         incremental: earlier calls are on the server (`previous_response_id`, `conversation_id`), so that an output
             without its call is right.
         window: the model's context window in tokens, where the budget is a share of it.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report of every model call.
 
     Raises:
@@ -78,7 +80,9 @@ def call_model_input_filter(
         given = data.model_data
         items = cast("list[Mapping[str, object]]", given.input)
         request = Request(items, given.instructions, schemas=await _schemas(data))
-        done, report = await astabilize_request(stabilizer, adapter, request, window=window)
+        done, report = await astabilize_request(
+            stabilizer, adapter, request, window=window, keep_thinking=keep_thinking
+        )
         if on_report is not None:
             on_report(report)
         require_clean_schemas(report)

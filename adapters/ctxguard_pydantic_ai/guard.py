@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer, tighter_stabilizer
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
     recall_tool_factory,
@@ -43,14 +43,11 @@ recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
-TIGHTER: Final = 0.6
-"""Share of the budget that is used for the rest of a run once the provider said that the context overflowed."""
-
 Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
 _ADAPTER: Final = PydanticAIAdapter()
 
 
-def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> Processor:
+def history_processor(stabilizer: Stabilizer, *, window: int | None = None, keep_thinking: bool = False) -> Processor:
     """Return a history processor for `ProcessHistory` (2.x) or `history_processors=[…]` (1.x).
 
     PydanticAI stores what a history processor returns in place of the history. `ContextGuard` leaves it alone.
@@ -58,6 +55,7 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
     Args:
         stabilizer: does the work.
         window: the model's context window in tokens; None means what the model's profile says.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
@@ -67,7 +65,9 @@ def history_processor(stabilizer: Stabilizer, *, window: int | None = None) -> P
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         room, instructions = _window(stabilizer, window, ctx), latest_instructions(messages)
-        view, report = await astabilize_native(stabilizer, _ADAPTER, messages, instructions=instructions, window=room)
+        view, report = await astabilize_native(
+            stabilizer, _ADAPTER, messages, instructions=instructions, window=room, keep_thinking=keep_thinking
+        )
         require_clean_schemas(report)  # what is sent as instructions is not what a history processor returns
         return _ending_as(messages, view)
 
@@ -89,6 +89,7 @@ class ContextGuard(AbstractCapability[Any]):
         stabilizer: does the work.
         window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
             profile says.
+        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
         on_report: called with the report on each request.
         vault: gives the values back in the arguments of a tool, right before they are validated; the history keeps the
@@ -102,6 +103,7 @@ class ContextGuard(AbstractCapability[Any]):
 
     stabilizer: Stabilizer
     window: int | None = field(default=None, kw_only=True)
+    keep_thinking: bool = field(default=False, kw_only=True)
     max_result_tokens: int | None = field(default=None, kw_only=True)
     on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
     vault: SessionVault | None = field(default=None, kw_only=True)
@@ -125,7 +127,9 @@ class ContextGuard(AbstractCapability[Any]):
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
         room, sent = _window(self.stabilizer, self.window, ctx, model), sent_beside(request)
-        done, report = await astabilize_request(self.stabilizer, _ADAPTER, sent, window=room)
+        done, report = await astabilize_request(
+            self.stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
+        )
         if self.on_report is not None:
             self.on_report(report)
         require_clean_schemas(report)
@@ -166,9 +170,7 @@ class ContextGuard(AbstractCapability[Any]):
         return bool(self.__dict__.get("_tightened"))
 
     def _tighten(self, window: int | None) -> None:
-        tighter = copy.copy(self.stabilizer)
-        tighter.budget = tighter.reserve + int(TIGHTER * self.stabilizer.budget_for(window))
-        self.stabilizer = tighter
+        self.stabilizer = tighter_stabilizer(self.stabilizer, window)
         self.__dict__["_tightened"] = True
 
     async def before_tool_validate(

@@ -5,6 +5,7 @@
 | `protocol` | the `Adapter` protocol |
 | `adapter` | the one path on which a native history is stabilized |
 | `request` | what is sent beside a history: instructions, tool and output schemas |
+| `guard` | `ctxguard.guard`: one line for a first user |
 | `registry` | finds the installed adapters by name or by the look of a history |
 | `message_view` | `MessageView`: which texts, calls and ids a message holds, and where |
 | `content_format` | `ContentFormat`: a table that says how to read content parts of each type, media included |

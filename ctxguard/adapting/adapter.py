@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Beside, Request
@@ -20,10 +20,14 @@ __all__ = [
     "require_stabilizer",
     "stabilize_native",
     "stabilize_request",
+    "tighter_stabilizer",
     "with_adapter_stages",
 ]
 
 Native = TypeVar("Native")
+
+TIGHTER: Final = 0.6
+"""Share of the budget that is used once the provider said that the context overflowed."""
 
 
 def stabilize_request(
@@ -173,6 +177,18 @@ def require_stabilizer(given: object) -> Stabilizer:
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
         raise ConfigError(f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…)", setting="stabilizer")
     return given
+
+
+def tighter_stabilizer(stabilizer: Stabilizer, window: int | None = None) -> Stabilizer:
+    """Return a stabilizer with a smaller budget, for another attempt after the provider said that a prompt overflowed.
+
+    Args:
+        stabilizer: The stabilizer whose result was too long for the provider.
+        window: The model's context window in tokens, where the budget is a share of it.
+    """
+    tighter = copy.copy(stabilizer)
+    tighter.budget = tighter.reserve + int(TIGHTER * stabilizer.budget_for(window))
+    return tighter
 
 
 def with_adapter_stages(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypedDict, cas
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 
 __all__ = ["main"]
@@ -129,10 +130,24 @@ def _spreadsheet(file: BinaryIO, requested: tuple[int, int] | None = None) -> st
     if file.read(8) == _OLE:
         return _written(_old_sheets(file, requested))
     _refuse_bomb(file)
-    from openpyxl import load_workbook
-
-    book = load_workbook(file, read_only=True, data_only=True)
+    book = _new_workbook(file)
     return _written([_new_sheet(sheet, requested) for sheet in book.worksheets[:100]])
+
+
+def _new_workbook(file: BinaryIO) -> Workbook:
+    """Open a workbook; one whose styles openpyxl does not understand is read without them, dates as numbers."""
+    import openpyxl.reader.excel as reader
+
+    try:
+        return reader.load_workbook(file, read_only=True, data_only=True)
+    except (TypeError, ValueError, AttributeError):
+        styles: Any = reader.apply_stylesheet  # type: ignore[attr-defined]
+    file.seek(0)
+    setattr(reader, "apply_stylesheet", lambda archive, book: None)  # noqa: ARG005, B010 - it has no setting for that
+    try:
+        return reader.load_workbook(file, read_only=True, data_only=True)
+    finally:
+        setattr(reader, "apply_stylesheet", styles)  # noqa: B010
 
 
 def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:

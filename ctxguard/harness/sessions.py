@@ -15,6 +15,7 @@ from typing import Final
 from ctxguard.adapting.fields import get, is_list
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
+from ctxguard.adapting.request import Request
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.tokens import ArtifactCounter
@@ -68,6 +69,15 @@ class Session:
         if isinstance(self.wrap.get(self.key), str) and is_list(native) and len(native) == 1:
             native = get(native[0], "content")
         return {**self.wrap, self.key: native}
+
+    def with_request(self, done: Request[object]) -> object:
+        """Return a stabilized request in the shape it was recorded in: instructions and tools too, where they stood."""
+        written = self.with_native(done.messages)
+        if not isinstance(written, dict):
+            return written
+        changed = {"instructions": done.instructions, "tools": list(done.tools)}
+        was = {"instructions": self.instructions, "tools": list(self.tools or ())}
+        return {**written, **{key: value for key, value in changed.items() if value != was[key]}}
 
 
 class BundleAdapter:

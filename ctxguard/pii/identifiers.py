@@ -62,4 +62,4 @@ def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - r
 
 def _needs_context(rule: Any) -> bool:  # noqa: ANN401 - read by its fields alone
     """Tell rules that find nothing without a word before the match: what they match has no form of its own."""
-    return bool(getattr(rule, "needs_context", rule.context))
+    return bool(rule.context or rule.behind)

@@ -13,6 +13,7 @@ from ctxguard.pii.placeholders import label_of
 from ctxguard.pii.rules.core import CORE_RULES
 from ctxguard.pii.rules.countries import COUNTRIES, COUNTRY_RULES, RULES_BY_COUNTRY
 from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
+from ctxguard.pii.rules.documents import DOCUMENT_RULES
 from ctxguard.pii.rules.phones import phone_rules
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
@@ -159,7 +160,7 @@ DIGITS: Final = RuleSet("digits", (shipped("digits", "NUMBER", r"\d{3,}", placeh
 """Any run of three or more digits, as the harness document has it."""
 SSN: Final = RuleSet("ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
-STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES))
+STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES, *DOCUMENT_RULES))
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
 
 

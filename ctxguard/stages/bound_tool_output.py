@@ -111,7 +111,7 @@ class BoundToolOutput:
         """
         if bounds.max_tokens is not None:
             return bounds.max_tokens
-        floor = min(MOST_FLOOR, max(FLOOR, room // 8))
+        floor = max(FLOOR, min(MOST_FLOOR, room // 8, int(allowance)))
         factor = self.pressed if is_pressed else 1.0
         limit = max(floor, int(factor * min(self.share * room, max(allowance, 0))))
         return limit if self.max_tokens is None else min(limit, self.max_tokens)

@@ -30,10 +30,16 @@ _DIGEST: Final = 60
 """Tokens of a digest, of an output or of arguments."""
 _WORTH_IT: Final = 90
 """Tokens up to which a digest would save too little."""
+_TARGET: Final = 0.4
+_TRAIL: Final = 0.6
+"""Share of what a cut leaves that the trail may take."""
 _SMALL_ROOM: Final = 1_000
 _OF_SMALL_ROOM: Final = 0.9
 """In a small room a deep cut saves nothing, since the system prompt is most of the prompt, and loses everything: of so
 many tokens this share is kept."""
+_ENOUGH: Final = 13_000
+_OF_LARGE_ROOM: Final = 0.6
+"""In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
 _LAST_RESORT: Final = 0.9
 """Share of the room up to which a trail may be written where what must stay exceeds the goal."""
 _LEAST_TRAIL: Final = 24
@@ -48,18 +54,34 @@ class WindowSettings:
     """Hold the settings of a window.
 
     Attributes:
-        target: share of the room that a cut frees down to.
-        trail: share of the room that the trail may take, part of `target`.
+        target: share of the room that a cut frees down to; None means by the size of the room, see `kept_of`.
+        trail: share of the room that the trail may take, part of the target; None means 0.6 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them.
         stores: whether full texts are kept in a store, so that what is left of them names a handle.
     """
 
-    target: float
-    trail: float
+    target: float | None
+    trail: float | None
     digests: bool
     weights: Mapping[str, float]
     stores: bool = False
+
+    def kept_of(self, room: int) -> int:
+        """Return the tokens that a cut leaves of a room.
+
+        Without a target, 0.4 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a room
+        of up to 1,100 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
+        """
+        if self.target is not None:
+            return int(self.target * room)
+        small = min(int(_OF_SMALL_ROOM * room), _SMALL_ROOM)
+        large = min(int(_OF_LARGE_ROOM * room), room - _ENOUGH)
+        return max(int(_TARGET * room), small, large)
+
+    def trail_of(self, room: int, kept: int) -> int:
+        """Return the tokens that the trail may take of a room, of which a cut leaves so many."""
+        return int(_TRAIL * kept) if self.trail is None else min(kept, int(self.trail * room))
 
 
 @dataclass(slots=True)
@@ -94,9 +116,9 @@ class Cutter:
         stay.add(self._newest_record(there))
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
-        keep = max(int(self.settings.target * room), min(int(_OF_SMALL_ROOM * room), _SMALL_ROOM))
+        keep = self.settings.kept_of(room)
         goal = ledger.budget(base) - ledger.reserved(base) - room + keep
-        most = int(keep * self.settings.trail / self.settings.target)
+        most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
             cut = self._digested(cut, leaving, goal - (most if base.trail.steps else 0))
@@ -252,7 +274,7 @@ class Cutter:
         """Return the state with the trail written anew, in at most so many tokens; none where there is no room."""
         draft, count = self.ledger.draft, self.ledger.draft.counter
         most -= count.artifact(Artifact(Kind.USER, write_record(TRAIL, "")))
-        if not self.settings.trail or not state.trail.steps:
+        if self.settings.trail == 0 or not state.trail.steps:
             return state
         uses, held = self._uses_before(number), self._held(state)
         while most >= _LEAST_TRAIL:

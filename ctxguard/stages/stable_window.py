@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["OnOverflow", "StableWindow"]
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.4
-_TRAIL: Final = 0.6
-"""Share of what a cut leaves that the trail may take."""
 _BOUNDED: Final = "BoundToolOutput"
 """The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
@@ -46,9 +43,10 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1; None means 0.4.
-        trail: share of the room that the trail may take, from 0 (none) to below `target`, of which it is a part; None
-            means 0.6 of the target.
+        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
+            that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
+        trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None means
+            0.6 of that.
         digests: whether outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
             that call tools. None means 2, 1 and 1.
@@ -76,10 +74,8 @@ class StableWindow:
         on_overflow: OnOverflow = "raise",
         store: Store | None = None,
     ) -> None:
-        target = _TARGET if target is None else target
-        self.target = _share(target, "target", "above 0 and at most 1", above=0.0, most=1.0)
-        trail = _TRAIL * self.target if trail is None else trail
-        self.trail = _share(trail, "trail", f"from 0 to below target ({self.target:g})", least=0.0, below=self.target)
+        self.target = None if target is None else _share(target, "target", "above 0 and at most 1", above=0.0)
+        self.trail = None if trail is None else _share(trail, "trail", "from 0 to below 1", least=0.0, below=1.0)
         self.reserve = _share(reserve, "reserve", "of at least 0 and below 1", least=0.0, below=1.0)
         if on_overflow not in ("raise", "bound"):
             raise ConfigError(f"on_overflow is 'raise' or 'bound', not {on_overflow!r}", setting="on_overflow")
@@ -214,7 +210,7 @@ class _Window:
         trail = {
             "steps": state.trail.steps,
             "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
-            "room": state.note is not None or not self._stage.trail or not state.trail.steps,
+            "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
         }
         details = {**fitted.details, "trail": trail}
         return replace(fitted, cut_at=self._history.start(state.cut_at), left_out=left, details=details)

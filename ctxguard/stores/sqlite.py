@@ -175,7 +175,8 @@ class SQLiteStore(OfOneProcess):
         """Delete every value of a namespace, so that the disk has no trace of it; return how many there were.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: the file cannot be written, or another connection kept reading for `busy_timeout`, so that the
+                log still holds the deleted values.
         """
         check_names(namespace)
         with self._writing() as connection:
@@ -364,7 +365,13 @@ class SQLiteStore(OfOneProcess):
         """Shrink the file, and empty the log, where deleted values would still be found."""
         with self._using("written") as connection:
             # As a script: `execute` would step once, and each step gives back one page.
-            connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
+            connection.executescript("PRAGMA incremental_vacuum;")
+            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if is_busy and not self._in_memory:
+            raise StoreError(
+                f"store {self.path}: the records are deleted, but another connection is reading, so that its log still "
+                "holds them; call sweep() when it has ended"
+            )
 
     def _evict(self, connection: sqlite3.Connection, limit: int) -> int:
         (total,) = connection.execute("SELECT bytes FROM ctxguard_total").fetchone()

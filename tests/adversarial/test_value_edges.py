@@ -112,7 +112,7 @@ def assert_hidden(value, frame, name):
     covered = set().union(*(range(span.start, span.end) for span in inside))
     open_ = [place for place, char in enumerate(written, len(before)) if char.isalnum() and place not in covered]
     escaped = name not in ("plain", "html", "no-break spaces", "no-break hyphens")
-    assert not open_ or escaped and not any(text[place] in value for place in open_), (text, inside)
+    assert not open_ or (escaped and not any(text[place] in value for place in open_)), (text, inside)
     if name not in LOSSY:
         assert masked.startswith(before), (text, masked)
         assert masked.endswith(after), (text, masked)

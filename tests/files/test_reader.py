@@ -496,3 +496,18 @@ def test_relative_path_is_looked_for_in_the_root(write, tmp_path):
     write("a.txt", "inside\n")
     assert read("a.txt", root=tmp_path).content == "inside\n"
     assert read(tmp_path / "a.txt", root=tmp_path).content == "inside\n"
+
+
+def test_workbook_with_styles_that_nobody_understands_is_read_without_them(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    import zipfile
+
+    book = openpyxl.Workbook()
+    book.active.append(["id", "name"])
+    book.active.append([1, "Ann"])
+    book.save(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as whole, zipfile.ZipFile(tmp_path / "b.xlsx", "w") as broken:
+        for name in whole.namelist():
+            data = whole.read(name)
+            broken.writestr(name, data.replace(b'<cellStyle name="Normal"', b"<cellStyle"))
+    assert "1,Ann" in read(tmp_path / "b.xlsx").content

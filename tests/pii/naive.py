@@ -37,6 +37,8 @@ def found_at(rule, text, start, end):
     before = text[max(0, start - WINDOW) : start].lstrip("\n").lower()
     if rule.context and not re.search(rule.context, before):
         return None
+    if rule.behind and not re.compile(rule.behind, re.IGNORECASE).match(text, end):
+        return None
     if rule.quiet and re.search(rf"(?:{rule.quiet})\Z", before):
         return None
     verdict = _asked(rule.validate, text[start:end])

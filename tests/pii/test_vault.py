@@ -290,3 +290,52 @@ def test_a_writer_that_dies_leaves_nothing_half_written(tmp_path):
     masked = session(vault=Vault(SQLiteStore(path), key=key).session("s"))
     assert masked.text("u3@site.org") == "<EMAIL_4>"
     assert masked.unmask("<EMAIL_20>") == "u19@site.org"
+
+
+class _Meanwhile(MemoryStore):
+    """Let somebody else act right before a record is written over."""
+
+    act = None
+
+    def put(self, namespace, key, value, *, ttl=None):
+        if self.act is not None and key.startswith("<"):
+            act, self.act = self.act, None
+            act()
+        super().put(namespace, key, value, ttl=ttl)
+
+
+@pytest.mark.parametrize("value", [None, "jane@site.org"])
+def test_rotation_does_not_bring_back_what_is_forgotten_meanwhile(value):
+    store = _Meanwhile()
+    vault = Vault(store, key=new_key())
+    masker = Masker(STANDARD, strategy="pseudonymize", vault=vault.session("s"))
+    assert masker.session().text("jane@site.org") == "<EMAIL_1>"
+
+    store.act = lambda: vault.forget("s", value)
+
+    assert vault.rotate("s") == 0
+    assert vault.session("s").original("<EMAIL_1>") is None
+    assert list(store.keys(_namespace("s"))) == []
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "&lt;EMAIL_1&gt;",
+        "&amp;lt;EMAIL_1&amp;gt;",
+        "&#60;EMAIL_1&#x3e;",
+        r"\u003cEMAIL_1\u003e",
+        "%3CEMAIL_1%3E",
+        r"\<EMAIL\_1\>",
+        "<EM\u200bAIL_1>",
+        "＜EMAIL_1＞",
+    ],
+)
+def test_a_placeholder_that_a_page_spells_in_its_own_way_stays_dead(spelled):
+    session = Masker(STANDARD, strategy="pseudonymize").session()
+    session.text("write to jane@site.org")
+    for text in (f"the page says {spelled}", json.dumps({"page": spelled})):
+        masked = session.text(text)
+        assert "EMAIL" not in masked
+        assert "jane" not in session.unmask(masked.replace("&lt;", "<").replace("&gt;", ">"))
+    assert session.unmask(session.text(spelled)) == spelled

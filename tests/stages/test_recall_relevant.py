@@ -16,14 +16,15 @@ from ctxguard.pii import STANDARD
 from ctxguard.policies import agent_stages
 from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RecallRelevant, RepairExchanges, StableWindow
 from ctxguard.stages.lexical import LexicalIndex, words
-from ctxguard.stages.recall_relevant import recall_stages
 from ctxguard.testing import histories, law_findings
 
 BEFORE = agent_stages()[:-2]
 
 
 def recalling(budget, *, share=0.3, before=BEFORE, **settings):
-    return Stabilizer(budget, stages=[*recall_stages(share=share, before=before), OrderByAuthority()], **settings)
+    return Stabilizer(
+        budget, stages=[*before, StableWindow(reserve=share), RecallRelevant(share), OrderByAuthority()], **settings
+    )
 
 
 def chatter(turns, facts=None):

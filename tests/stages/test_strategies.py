@@ -366,14 +366,14 @@ def test_a_phase_of_any_name_ends_where_it_is_said_to_be_done():
 MASKER = Masker(STANDARD)
 
 
-def strategy(name):
+def strategy(name, store=None):
     config = CompactionConfig(max_tokens=1_500, target_tokens=700)
     return {
         "window": lambda: SlidingWindow(15),
         "pruner": lambda: IntelligentPruner(PruningRules(keep_error_context=1)),
         "merge": MergeSimilar,
         "checkpoint": CheckpointManager,
-        "compactor": lambda: HistoryCompactor(config, summarizer=lambda prompt: "They went on."),
+        "compactor": lambda: HistoryCompactor(config, summarizer=lambda prompt: "They went on.", store=store),
         "recall": lambda: RecallRelevant(0.2),
     }[name]()
 
@@ -382,8 +382,8 @@ NAMES = ("window", "pruner", "merge", "checkpoint", "compactor", "recall")
 PAIRS = [*((n,) for n in NAMES), *permutations(NAMES, 2)]
 
 
-def chain(names, budget, **settings_):
-    middle = [strategy(n) for n in names]
+def chain(names, budget, *, store=None, **settings_):
+    middle = [strategy(n, store) for n in names]
     stages = [RepairExchanges(), MaskPII(masker=MASKER), BoundToolOutput(), *middle, StableWindow(), OrderByAuthority()]
     return Stabilizer(budget, stages=stages, **settings_)
 
@@ -421,10 +421,11 @@ def test_stabilizing_the_result_again_stays_within_the_laws(names, history, budg
 
 @given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, names, budget):
-    remembering = chain(names, budget, counter="estimate")
+    store = MemoryStore()  # summaries are state: what one chain has paid for, the other finds
+    remembering = chain(names, budget, counter="estimate", store=store)
     ends = [end for end in range(1, len(history) + 1) if end == len(history) or end % 2 or history[end].kind == "tool"]
     for end in ends:
-        fresh = chain(names, budget, counter="estimate")
+        fresh = chain(names, budget, counter="estimate", store=store)
         try:
             with_memory = remembering.stabilize(history[:end])
         except BudgetExceededError:

@@ -76,10 +76,10 @@ class Engine:
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
-        contexts = dict.fromkeys(one.context.pattern for one in self._matchers if one.context is not None)
+        contexts = dict.fromkeys(one.words for one in self._matchers if one.words)
         places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
         for one in self._matchers:
-            one.context_place = None if one.context is None else places[one.context.pattern]
+            one.context_place = places.get(one.words)
         words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
         self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
         self._allow = allow
@@ -117,15 +117,22 @@ class Engine:
         return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+        # rules that differ in their words alone share an expression, which is matched once
+        shared: dict[str, list[Candidate]] = {}
         for one in self._tried(opened):
-            if not one.is_number:
-                yield from one.candidates(view)
+            if one.is_number:
+                continue
+            if one.rule.pattern not in shared:
+                shared[one.rule.pattern] = list(one.candidates(view))
+            yield from (Candidate(one, start, end) for _, start, end in shared[one.rule.pattern])
         if not self._numbers:
             return
         allowed = {None, *opened}
         shape = view.form(SHAPE.table)
+        # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
+            # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
             for one, first, last in fitting(shape[start:end]):
                 if one.context_place in allowed:
@@ -152,6 +159,7 @@ class Engine:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
         for one, start, end in candidates:
+            # the cheapest evidence first: words are looked up, check digits are worked out
             size = one.judge(text, start, end)
             if not size or (self._allow and self._allows(text[start : start + size].lower())):
                 continue
@@ -178,7 +186,8 @@ class Matcher:
         order: its place in the set; the first of equal findings is kept.
 
     Attributes:
-        context_place: the place of its context words in the prefilter; None where it needs none.
+        words: its context words, before or behind a value; empty where it needs none.
+        context_place: the place of these words in the prefilter; None where it needs none.
 
     Raises:
         ConfigError: its validator cannot be imported.
@@ -190,7 +199,9 @@ class Matcher:
         self.rule = rule
         self.order = order
         self.is_number = is_number(rule.pattern)
-        self.context = re.compile(rule.context) if rule.context else None
+        self.words = rule.context or rule.behind
+        self._context = re.compile(rule.context) if rule.context else None
+        self._behind = re.compile(rule.behind, re.IGNORECASE) if rule.behind else None
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
         self._validate, self._arguments = _function(rule)
 
@@ -213,6 +224,7 @@ class Matcher:
             return
         match_at, done = self._pattern.match, 0
         for start in self._starts(view):
+            # as `finditer` does it: no match begins within the one before
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
                 yield self._candidate(match)
@@ -226,10 +238,13 @@ class Matcher:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
         # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
         before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-        if self.context is not None and not _says(self.context, before):
+        if self._context is not None and not _says(self._context, before):
+            return 0
+        if self._behind is not None and self._behind.match(text, end) is None:
             return 0
         if self._quiet and _says(self._silence, before):
             return 0
+        # most candidates end at the words; the validator may import a library
         if self._validate is None:
             return end - start
         verdict = _verdict(self._validate, text[start:end], *self._arguments)

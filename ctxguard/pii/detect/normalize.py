@@ -15,10 +15,10 @@ from functools import lru_cache
 from html import unescape
 from typing import Final
 
-from ctxguard.pii.placeholders import Trust, blank_placeholders
+from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders
 from ctxguard.pii.spans import Span
 
-__all__ = ["View", "view_of", "views_of"]
+__all__ = ["View", "beyond_ascii", "may_spell", "spelled_placeholders", "view_of", "views_of"]
 
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
@@ -29,20 +29,20 @@ _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
-_SIGNS: Final = ("\\", "%", "&", "\x1b", "+", "[")
+_SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # What stands for one character. A double backslash and `%25` are the same escape written once more, as in JSON in JSON.
 # Signs that Markdown escapes count within a word and before a number: elsewhere they belong to an expression or a path.
 # Each expression begins with the sign that it is looked for by: `re` is many times faster then.
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
-    r"|(?P<mark>(?<!\\\\)(?:/|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
+    r"|(?P<mark>(?<!\\\\)(?:[/<>]|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
     r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
-    r"|(?<=&)(?P<name>(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
+    r"|(?<=&)(?P<name>(?:amp;){0,3}(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
 )
 _PERCENT: Final = (
     r"(?<=%)(?:(?P<urls>(?:25)?[c-fC-F][0-9a-fA-F](?:%(?:25)?[89abAB][0-9a-fA-F]){1,3})"
-    r"|(?:25)?(?P<url>[1-7][0-9a-fA-F]|0(?:[a-fA-F]|[0-9](?![dfsxX]))))"
+    r"|(?:25)?(?P<url>[0-7][0-9a-fA-F]))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
 # A color or a cursor movement of a terminal; its first sign may be spelled out, or lost.
@@ -90,7 +90,7 @@ class View:
         """Return spans of this view as spans of the original text."""
         return tuple(spans)
 
-    def cuts(self, span: Span) -> bool:
+    def cuts(self, span: Span) -> bool:  # noqa: ARG002 - a text without escapes has none to cut
         """Tell whether a span of the original text begins or ends within an escape."""
         return False
 
@@ -144,25 +144,58 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
 
     What is not seen may stand within a value or at its edge, and `%41` may be a letter or follow a percent sign. In the
     first view the one is left out and the other decoded, and a plus is a blank as in forms; in the second there is a
-    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of an
-    escape or a placeholder.
+    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of
+    an escape or a placeholder.
 
     Args:
         text: the text.
         trusts: see `blank_placeholders`.
     """
-    if text.isascii() and not any(sign in text for sign in _SIGNS) and "<" not in text:
+    if _is_as_read(text):
         return (View(text),)
+    # first of all, so that no rule finds anything in what masking wrote, and no escape within it is read
     blanked = blank_placeholders(text, trusts)
-    unseen = "" if text.isascii() else "".join(sorted(_UNSEEN.intersection(text)))
+    unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
     first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form)
     return (first, _seen(blanked, unseen, gap=" ", is_form=False)) if is_form or not first.is_whole else (first,)
 
 
+def beyond_ascii(text: str) -> set[str]:
+    """Return the characters of a text that are not ASCII's: most are dropped before the rest is looked at."""
+    if text.isascii():
+        return set()
+    return set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+
+
+def _is_as_read(text: str) -> bool:
+    """Tell whether a text surely stands for itself, without escapes, placeholders and what is not seen."""
+    if not text.isascii() or any(sign in text for sign in _SIGNS):
+        return False
+    # a plus and a bracket are common, and seldom what they are looked for
+    return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)
+
+
 def view_of(text: str) -> View:
     """Return the first view of a text."""
     return views_of(text)[0]
+
+
+def may_spell(text: str) -> bool:
+    """Tell whether a placeholder may be spelled in a text, in whatever way."""
+    return "<" in text or not text.isascii() or any(sign in text for sign in "\\%&")
+
+
+def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
+    r"""Walk the pseudonyms that stand in a text as its reader sees it, and where they stand.
+
+    A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
+    """
+    if may_spell(text):
+        view = views_of(text, lambda _label, _number: False)[0]
+        for match in PSEUDONYM.finditer(view.text):
+            (span,) = view.originals([Span(*match.span(), "")])
+            yield match[0], span.start, span.end
 
 
 def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
@@ -190,6 +223,7 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
         cuts.append(size)
         ends.append(end)
     pieces.append(text[done:])
+    # after the escapes: what they stand for is folded, too
     plain = _plain("".join(pieces))
     return _Shortened(plain, cuts, ends, escapes, is_whole=is_whole) if cuts else View(plain)
 
@@ -215,7 +249,7 @@ def _meant(match: re.Match[str]) -> str:
     if kind in (None, "mark", "sign"):
         return written
     if kind == "name":
-        written = unescape(f"&{written}")
+        written = unescape(f"&{written.rpartition('amp;')[2] or written}")
     elif kind in ("xs", "urls"):
         written = bytes.fromhex(re.sub(r"\\?x|%(?:25)?", "", f"%{written}".replace("%x", "x"))).decode(
             "utf-8", "replace"
@@ -228,7 +262,7 @@ def _meant(match: re.Match[str]) -> str:
 def _plain(text: str) -> str:
     """Return a text of the same length in plain characters, with blanks for what separates and is no character."""
     if not text.isascii():
-        beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+        beyond = beyond_ascii(text)
         table = _folding()
         for char in beyond & table.keys():
             text = text.replace(char, table[char])
@@ -258,7 +292,7 @@ def _folding() -> Mapping[str, str]:
 
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
     """
-    table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ")
+    table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ") | dict.fromkeys("\u2018\u2019", "'")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
         if unicodedata.decimal(chr(zero), None) == 0:
             table |= {chr(zero + digit): str(digit) for digit in range(10)}

@@ -19,10 +19,9 @@ from functools import cache, partial
 from itertools import product
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import View, beyond_ascii
 
 __all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone"]
 
@@ -40,17 +39,21 @@ _FARTHEST: Final = 200
 # An anchor that tells as much as three rare characters: no better one is looked for.
 _ENOUGH: Final = 3.0
 _MEMORY: Final = 64 << 20
+_EDGE: Final = "\x00"
+"""In a literal: the edge of a word. Placeholders are blanked by it, so that no text has it."""
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # How much a character tells where it is common, or stands for many in a form, against 1 of all others.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.1}
 # Nodes that match one character.
+_RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 _ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _LATIN: Final = [chr(code) for code in range(256)]
 _DIGITS: Final = frozenset(map(ord, "0123456789"))
 _UPPER: Final = frozenset(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 _LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(range(0xC0, 0x100))
+_LETTERS: Final = frozenset(range(0x61, 0x7B))
 _ALL: Final[Chars] = frozenset(range(BEYOND + 1))
 _CATEGORIES: Final = {
     # texts are normalized: of the digits of all scripts those of ASCII are left
@@ -122,6 +125,7 @@ class Anchor:
         most: the same at most; None where it is not known, so that the whole text is to be searched.
         lead: characters that may stand between the two, by their codes.
         bound: characters that do not stand right before a match.
+        beyond: characters one of which every other text holds that the literals say nothing of; empty where any may.
     """
 
     form: Form
@@ -130,6 +134,7 @@ class Anchor:
     most: int | None = None
     lead: Chars = _ALL
     bound: Chars = frozenset()
+    beyond: frozenset[str] = frozenset()
 
     def searcher(self) -> Callable[[View], Iterator[int]]:
         """Return what walks the places where a match may begin; they come sorted for each occurrence of a literal."""
@@ -177,7 +182,9 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
             best = max(best, _Walk(form, parsed).best, key=_worth)
         if _worth(best) > _ENOUGH:
             break
-    return replace(best, bound=_bound(parsed))
+    has_range = _RANGE_BEYOND.search(pattern) is not None
+    beyond = frozenset[str]() if has_range else frozenset(char for char in pattern.lower() if not char.isascii())
+    return replace(best, bound=_bound(parsed), beyond=beyond)
 
 
 def is_number(pattern: str, flags: int = 0) -> bool:
@@ -230,19 +237,23 @@ class Prefilter:
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
-        self._of_ascii = frozenset(place for place, anchor in enumerate(anchors) if anchor.form.is_ascii)
+        self._of_ascii = [(place, one.beyond) for place, one in enumerate(anchors) if one.form.is_ascii]
         self._match = _re2_set(anchors) if importlib.util.find_spec("re2") is not None else None
 
     def open(self, view: View) -> set[int]:
         """Return the places of the anchors of which a text holds a literal."""
         found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
-        return found if view.text.isascii() else found | self._of_ascii
+        if view.text.isascii():
+            return found
+        chars = beyond_ascii(view.text.lower())
+        return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
+        # a handful of literals each: `in` runs at memory speed where a literal does not occur
         for place, anchor in enumerate(self._anchors):
             form = view.form(anchor.form.table)
             for literal in anchor.literals:
-                if literal in form:
+                if literal.strip(_EDGE) in form:
                     yield place
                     break
 
@@ -253,6 +264,7 @@ def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
+    # beyond its memory RE2 forgets what it has built and becomes many times slower
     options.max_mem = _MEMORY
     every = re2.Set.SearchSet(options)
     for anchor in anchors:
@@ -263,6 +275,10 @@ def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
 
 def _spelled(literal: str, form: Form) -> str:
     """Return an expression over the text for a literal of one of its forms."""
+    if literal[:1] == _EDGE:
+        return f"(?:^|[^A-Za-z]){_spelled(literal[1:], form)}"
+    if literal[-1:] == _EDGE:
+        return f"{_spelled(literal[:-1], form)}(?:[^A-Za-z]|$)"
     return "".join(_class(char, form.table) for char in literal)
 
 
@@ -303,10 +319,8 @@ class _Walk:
         return self._read if self._is_exact else None
 
     def _node(self, kind: object, argument: object) -> None:
-        if kind is op.AT or kind is op.ASSERT_NOT:
-            return
-        if kind is op.ASSERT:
-            self._assert(*argument)  # type: ignore[misc]
+        if kind in (op.AT, op.ASSERT, op.ASSERT_NOT):
+            self._look_around(kind, argument)
             return
         if kind is op.SUBPATTERN and argument[1] & re.IGNORECASE and not self._form.ignores_case:  # type: ignore[index]
             self._break()
@@ -337,6 +351,25 @@ class _Walk:
         best = _Walk(self._form, parsed).best
         self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
 
+    def _look_around(self, kind: object, argument: object) -> None:
+        if kind is op.ASSERT:
+            self._assert(*argument)  # type: ignore[misc]
+        elif kind is op.ASSERT_NOT:
+            self._forbid(*argument)  # type: ignore[misc]
+
+    def _forbid(self, direction: int, parsed: Parsed) -> None:
+        """Keep that no letter stands beside a word: `inn` is in `beginning`."""
+        nodes = list(parsed)
+        if not self._form.is_ascii or len(nodes) != 1 or nodes[0][0] not in _ONE:
+            return
+        if not _members(*nodes[0]) >= _LETTERS:
+            return
+        if direction < 0 and self._read == _EMPTY:
+            self._read = frozenset({_EDGE})
+        elif direction > 0 and self._read not in (_EMPTY, frozenset({_EDGE})):
+            self._read = frozenset(literal + _EDGE for literal in self._read)
+            self._break()
+
     def _branch(self, alternatives: Sequence[Parsed]) -> None:
         """Take in a group: one of its alternatives stands there."""
         walks = [walk for one in alternatives if (walk := _Walk(self._form, one)).is_possible]
@@ -365,6 +398,7 @@ class _Walk:
         width = repeated.getwidth()  # type: ignore[attr-defined]
         exact = _Walk(self._form, repeated).exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
+        # each repetition by itself: only so it is known how far from the beginning a literal ends
         for _ in range(read):
             self._append(exact)
             self._widen(*width)
@@ -380,6 +414,9 @@ class _Walk:
         self._widen((least - read) * width[0], min((most - read) * width[1], 2 * _FARTHEST))
 
     def _append(self, exact: Literals | None) -> None:
+        # an edge is looked for by the character beyond it, which must not be one that was read
+        if exact and self._read != _EMPTY and any(literal.startswith(_EDGE) for literal in exact):
+            self._break()
         longer = _joined(self._read, exact, self._form.most) if exact else None
         if longer is None:
             self._break()
@@ -407,8 +444,9 @@ class _Walk:
         self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
 
     def _keep(self, anchor: Anchor) -> None:
-        if "" in anchor.literals or len(anchor.literals) > self._form.most:
+        if any(not literal.strip(_EDGE) for literal in anchor.literals) or len(anchor.literals) > self._form.most:
             return
+        # to try hundreds of places for each literal would take longer than to search the text
         if anchor.most is not None and anchor.most > _FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
         if _worth(anchor) > _worth(self.best):
@@ -419,7 +457,7 @@ def _worth(anchor: Anchor) -> float:
     """Return how much an anchor tells: what its weakest literal does, less for each other one to look for."""
     weights = anchor.form.weights
     weakest = min(sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals)
-    return weakest - 0.1 * len(anchor.literals) - (0.5 if anchor.most is None else 0.0)
+    return weakest - 1.2 * len(anchor.literals) / anchor.form.most - (0.5 if anchor.most is None else 0.0)
 
 
 def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:

@@ -107,6 +107,7 @@ def card(value: str) -> bool:
     Of 14 digits only Diners Club's count: other issuers of that length are rare, and dates with times are not.
     """
     digits = _digits(value)
+    # the 14 digits of a date and a time pass the check as often as any others
     if len(digits) == 14 and digits[0] != "3":
         return False
     issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
@@ -116,6 +117,7 @@ def card(value: str) -> bool:
 def _counts_up(value: str) -> bool:
     """Tell the row of a table from groups of one number: each is a little more than the one before."""
     groups = re.split("[ -]", value)
+    # two groups that follow each other are a range, three a table
     if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
         return False
     little: int = 10 ** (len(groups[0]) - 2)
@@ -131,6 +133,7 @@ def iban_length(value: str) -> int:
     """Return how many characters from the first are an IBAN (ISO 13616, mod 97), 0 where none."""
     from stdnum import iban
 
+    # the groups of a number may run on into words of four letters
     for end in range(len(value), 14, -1):
         whole = end == len(value) or not value[end].isalnum()
         if whole and value[end - 1].isalnum() and iban.is_valid(value[:end], check_country=False):
@@ -421,6 +424,7 @@ _CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
 
 def secret_value(value: str) -> bool:
     """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    # a random password may be all letters, with changes of case that no word has
     if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
         return True
     return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or _CODE.match(value))

@@ -11,6 +11,7 @@ from typing import Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import DetectorError
+from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
 from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.json_text import (
     JsonToken,
@@ -163,18 +164,22 @@ class MaskSession:
         return self._masked_json(text, spans) if is_json(text) else self._masked_plain(text, spans)
 
     def _holds_placeholder(self, text: str) -> bool:
-        if self._escapes:
-            return PSEUDONYM.search(text) is not None
-        return bool(self._literals) and any(match[0] in self._literals for match in PSEUDONYM.finditer(text))
+        if not (self._escapes or self._literals):
+            return False
+        return any(self._escapes or name in self._literals for name, _, _ in spelled_placeholders(text))
 
-    def _escaped(self, match: re.Match[str]) -> str:
-        """Return the placeholder of a placeholder that a person or a tool spelled, now or before."""
-        spelled = match[0]
-        if self._escapes:
-            self._spelled.add(spelled)
-        elif spelled not in self._literals:
-            return spelled
-        return self._pseudonyms.placeholder(LITERAL, Original(spelled))
+    def _without_spelled(self, text: str) -> str:
+        """Return a text in which placeholders that a person or a tool spelled, now or before, stand for themselves."""
+        pieces: list[str] = []
+        done = 0
+        for name, start, end in spelled_placeholders(text):
+            if self._escapes:
+                self._spelled.add(name)
+            elif name not in self._literals:
+                continue
+            pieces += (text[done:start], self._pseudonyms.placeholder(LITERAL, Original(text[start:end])))
+            done = end
+        return "".join((*pieces, text[done:]))
 
     def _masked_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
         """Mask until nothing is found: what stands next to a placeholder may match where it did not before.
@@ -185,7 +190,7 @@ class MaskSession:
             key: the JSON key before it.
         """
         if self._escapes or self._literals:
-            escaped = PSEUDONYM.sub(self._escaped, text)
+            escaped = self._without_spelled(text)
             text, spans = escaped, spans if escaped == text else None
         for turn in range(_ROUNDS):
             if spans is None:
@@ -236,7 +241,7 @@ class MaskSession:
         So are they where a rule may find more in a string that stands alone: `^[0-9]{6}$`.
         """
         spelled = self._escapes or bool(self._literals)
-        if not self._masker.is_joinable or not is_flat(text) or (spelled and "<" in text):
+        if not self._masker.is_joinable or not is_flat(text) or (spelled and may_spell(text)):
             return None
         for turn in range(_ROUNDS):
             if not spans:
@@ -270,7 +275,7 @@ class MaskSession:
         known = {
             token.start
             for token in tokens
-            if touching(spans, token) is not None or (spelled and "<" in token.value) or holds_json(token.value)
+            if touching(spans, token) is not None or (spelled and may_spell(token.value)) or holds_json(token.value)
         }
         others = [token for token in tokens if token.start not in known]
         alone = touched((token.value for token in others), find)
@@ -288,7 +293,7 @@ class MaskSession:
         spans = self._found(value, token.key)
         if token.is_number:
             return self._hidden(spans[0].label, value, is_number=True) if spans else value
-        if len(spans) == 1 and spans[0].end - spans[0].start == len(value) and "<" not in value:
+        if len(spans) == 1 and spans[0].end - spans[0].start == len(value) and not may_spell(value):
             hidden = self._hidden(spans[0].label, value)
             if PLACEHOLDER.fullmatch(hidden) is not None:
                 return hidden

@@ -36,6 +36,9 @@ _NONCE_BYTES: Final = 12
 _KEY_ID_BYTES: Final = 4
 _NUMBERS: Final = "-numbers"
 """Ends the namespace of the numbers that a session gave."""
+_ERASED: Final = "-erased"
+"""Ends the namespace of the notes on what was erased; none holds a value."""
+_EVERYTHING: Final = "*"
 _NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
 
 
@@ -90,6 +93,7 @@ class Vault:
         namespace = _namespace(session)
         if value is None:
             self.numbered(namespace)
+            self.note_erasure(namespace, _EVERYTHING)
             gone = self._store.delete_namespace(namespace)
         else:
             gone = self.session(session).forget(value)
@@ -100,11 +104,28 @@ class Vault:
     def rotate(self, session: str) -> int:
         """Seal every record of a session anew by the first key; return how many there are."""
         namespace = _namespace(session)
-        names = self.names(namespace)
-        for name in names:
-            if (plain := self.read(namespace, name)) is not None:
-                self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
-        return len(names)
+        return sum(self._reseal(namespace, name) for name in self.names(namespace))
+
+    def _reseal(self, namespace: str, name: str) -> bool:
+        """Seal one record anew; False where it was erased meanwhile, so that it does not come back."""
+        noted = self._erasures(namespace, name)
+        plain = self.read(namespace, name)
+        if plain is None:
+            return False
+        self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+        # who erases notes it first: whatever was not noted until now is erased after this record was written
+        if self._erasures(namespace, name) == noted:
+            return True
+        self.erase(namespace, name)
+        return False
+
+    def note_erasure(self, namespace: str, name: str) -> None:
+        """Note that a record, or all of a session, is about to be erased."""
+        self._store.put(namespace + _ERASED, name, os.urandom(_KEY_ID_BYTES), ttl=self._ttl)
+
+    def _erasures(self, namespace: str, name: str) -> tuple[bytes | None, bytes | None]:
+        erased = namespace + _ERASED
+        return self._store.get(erased, name), self._store.get(erased, _EVERYTHING)
 
     def read(self, namespace: str, name: str) -> bytes | None:
         """Open one record; None where there is none.
@@ -267,6 +288,7 @@ class SessionVault:
             gone = [key for key in self._placeholders if key[1] == normalized(key[0], value)]
             for key in gone:
                 name = self._placeholders.pop(key)
+                self._vault.note_erasure(self._namespace, name)
                 self._vault.erase(self._namespace, name)
                 self._originals[name] = None
             return len(gone)

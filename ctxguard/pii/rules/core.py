@@ -34,7 +34,39 @@ _AT_HOST: Final = (
 # A bracket after any other name is the call of a program: `a@b.dot(c)`.
 _BEFORE_BRACKET: Final = "|".join(
     rf"(?<=\.{ending})"
-    for ending in "com org net edu gov info io eu uk de fr es nl us ca au jp cn br ru pl se ch be dk fi cz ie nz kr mx".split()
+    for ending in [
+        "com",
+        "org",
+        "net",
+        "edu",
+        "gov",
+        "info",
+        "io",
+        "eu",
+        "uk",
+        "de",
+        "fr",
+        "es",
+        "nl",
+        "us",
+        "ca",
+        "au",
+        "jp",
+        "cn",
+        "br",
+        "ru",
+        "pl",
+        "se",
+        "ch",
+        "be",
+        "dk",
+        "fi",
+        "cz",
+        "ie",
+        "nz",
+        "kr",
+        "mx",
+    ]
 )
 # What else follows may be a letter, of a script without spaces between words, and the `_` that ends italics.
 _AFTER_HOST: Final = rf"(?![A-Za-z0-9{_LETTERS}]|_\w|-[A-Za-z0-9])(?:(?!\()|{_BEFORE_BRACKET})"

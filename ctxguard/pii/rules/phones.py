@@ -31,6 +31,18 @@ _AMID: Final = rf"{DRAWING}|\d[:,]\d*[.]?"
 _QUIET: Final = rf"{QUIET_NUMBER}|{_AMID}|[$€£¥]\s?"
 
 
+_LABELS_BEHIND: Final = (
+    "office|mobile?|mob|cell(?:ular)?|fax|tel(?:ephone|efon|éfono|efono)?|t[eé]l[eé]phone|phone|home|work|landline|direct|private?|whatsapp"
+    "|handy|büro|privat|gesch(?:äftlich)?|bureau|domicile|portable|fijo|móvil|oficina|casa|trabajo|ufficio|cellulare|fisso"
+    "|kantoor|thuis|werk|mobiel|biuro|dom|kom|komórka|praca|telemóvel|escritório|kontor|hem|arbete|hjem|arbejde|koti|työ"
+)
+# A label behind a number ends there: what it begins is a list of numbers, and no sentence about a thousand phones.
+_LABELED_BEHIND: Final = (
+    rf"[ \t]?(?:[-–—:,/(\[] ?)?(?<![a-z])(?:{_LABELS_BEHIND})(?![a-z])\.?[ \t]*"
+    r"(?:\Z|[\r\n,;.)\]|/\"'<]|(?:or|and|und|et|y|e|oder|ou) ?[+(\d])"
+)
+
+
 _EVERYWHERE: Final = (
     shipped(
         "phone-brazil",
@@ -79,11 +91,21 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-named",
         "PHONE",
-        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})\(?\d{{1,6}}\)?(?:(?:[ ./-]|\) ?| ?\()\d{{1,9}}){{1,6}}" + _END,
+        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}\)|\d{{1,6}})(?:(?:[ ./-]|\) ?| ?\()\d{{1,9}}){{1,6}}"
+        + _END,
         validate=_HERE + "loose_phone",
         context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         quiet=_QUIET,
         tail=_EXTENSION,
+        score=0.6,
+    ),
+    shipped(
+        "phone-labeled-behind",
+        "PHONE",
+        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\+|\()?\d{{1,14}}\)?(?:[ ./-]\(?\d{{2,9}}\)?){{0,6}}(?!\d)",
+        validate=_HERE + "loose_phone",
+        behind=_LABELED_BEHIND,
+        quiet=_QUIET,
         score=0.6,
     ),
     shipped(
@@ -111,7 +133,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             "phone-national",
             "PHONE",
             rf"{LEFT}(?<!\d[ /]){_NO_DATE}(?=(?:\D{{0,2}}\d){{9}})"
-            r"(?:\(\d{2,6}\) ?\d{2,8}|\(?\d{2,6}\)?(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
+            r"(?:\(\d{2,6}\) ?\d{2,8}|(?:\(\d{2,6}\)|\d{2,6})(?:[ /-]\d{2,8}|\.\d\d)|\d{2,5}\(\d{1,4}\)\d{4})"
             r"(?:[ /-]\d{2,8}|\.\d\d){0,4}(?! \d\d(?!\d))" + _END,
             validate=f"{_HERE}national_phone:{','.join(regions)}",
             quiet=_AMID,

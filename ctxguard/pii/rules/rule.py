@@ -13,8 +13,8 @@ from ctxguard.pii.placeholders import label_of, redaction
 __all__ = ["Rule", "shipped"]
 
 _P = ParamSpec("_P")
-_TEXTS: Final = ("name", "label", "pattern", "context", "quiet", "tail")
-_EXPRESSIONS: Final = ("pattern", "context", "quiet", "tail")
+_TEXTS: Final = ("name", "label", "pattern", "context", "behind", "quiet", "tail")
+_EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Rule:
             text: yes, no, or how many of its characters are the finding; None takes every match.
         context: words one of which must stand within the 40 characters before, as a regular expression over small
             letters; empty where none is needed.
+        behind: words one of which must stand right behind, as a regular expression over small letters; empty where none
+            is needed.
         quiet: words right before that make it something else, as a regular expression over small letters.
         tail: regular expression of what belongs to a finding if it follows (an extension).
         score: confidence in a finding, 0 to 1.
@@ -47,6 +49,7 @@ class Rule:
     pattern: str
     validate: str | Callable[[str], bool | int] | None = field(default=None, kw_only=True)
     context: str = field(default="", kw_only=True)
+    behind: str = field(default="", kw_only=True)
     quiet: str = field(default="", kw_only=True)
     tail: str = field(default="", kw_only=True)
     score: float = field(default=1.0, kw_only=True)

@@ -292,7 +292,9 @@ def test_one_message_that_stands_many_times_stays_as_many_messages():
     history.append(again)
     assert all(now is was for now, was in zip(ADAPTER.write(history, ADAPTER.read(history)), history, strict=True))
     _, out, _ = stabilize_messages(history, Stabilizer(500, counter="estimate"))
-    assert all(any(message is was for was in history) for message in out)
+    told = [message for message in out if not str(message["content"]).startswith("[Trail")]
+    assert all(any(message is was for was in history) for message in told)
+    assert len(out) - len(told) == 1
     neighbours = [again, again]
     assert ADAPTER.write(neighbours, ADAPTER.read(neighbours)) == neighbours
 

@@ -282,10 +282,10 @@ class TestPersist:
         guard = ContextGuardMiddleware(Stabilizer(800), persist=True)
         agent = create_agent(model, [asearch], middleware=[guard], checkpointer=InMemorySaver())
         config = {"configurable": {"thread_id": "t"}}
-        for turn in range(4):
+        for turn in range(10):
             result = await agent.ainvoke({"messages": [HumanMessage(f"turn {turn}")]}, config)
         assert ADAPTER.detects(result["messages"])
-        assert len(result["messages"]) < 4 * 6
+        assert len(result["messages"]) < 10 * 6
         assert LONG not in str(result["messages"])
 
     def test_only_persisting_middleware_adds_a_step_to_the_graph(self):
@@ -433,3 +433,26 @@ def test_a_graph_node_may_call_the_guard_itself():
     result = graph.compile().invoke({"messages": [HumanMessage(f"I am {MAIL}")]})
     assert result["messages"][0].content == f"I am {MAIL}"
     assert model.seen[0][0].content == "I am [REDACTED_EMAIL]"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_prompt_that_overflows_is_sent_once_more_with_a_tighter_budget(is_async):
+    overflow = pytest.importorskip("langchain_core.exceptions").__dict__.get("ContextOverflowError")
+    if overflow is None:
+        pytest.skip("this version has no error for it")
+    reports = []
+
+    class Narrow(type(shopper())):
+        def _generate(self, messages, *args, **kwargs):
+            if len(reports) == 1:
+                raise overflow("the context overflowed")
+            return super()._generate(messages, *args, **kwargs)
+
+    model = Narrow(**{name: getattr(shopper(steps=0), name) for name in type(shopper()).model_fields})
+    agent = create_agent(
+        model, [search], middleware=[ContextGuardMiddleware(Stabilizer(2_000), on_report=reports.append)]
+    )
+    history = {"messages": [HumanMessage(f"question {n} " + "word " * 60) for n in range(40)]}
+    await agent.ainvoke(history) if is_async else agent.invoke(history)
+    assert [report.budget for report in reports] == [2_000, 1_200]
+    assert reports[1].tokens_after <= 1_200

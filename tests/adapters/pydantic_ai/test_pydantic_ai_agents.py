@@ -165,7 +165,7 @@ def test_a_history_processor_replaces_what_is_stored(way):
     history = []
     for turn in range(20):
         history = agent.run_sync(f"Question {turn} of ann@example.com", message_history=history).all_messages()
-    assert len(history) < 30
+    assert len(history) < 20 * 4 * 0.6, "a turn is four messages"
     assert not orphans(history)
     assert history[0].parts[0].content == "You are a clerk."
     assert "ann@example.com" not in " ".join(texts(history))

@@ -38,6 +38,7 @@ class Provider:
         self.refusals = []
         self.stored = {}
         self.reasoning_of = {}
+        self.steps = {}
 
     def handle(self, path, body):
         self.bodies.append(body)
@@ -71,7 +72,7 @@ class Provider:
             waiting = [call["id"] for call in message.get("tool_calls") or ()]
         require(not waiting, f"tool_call_ids did not have response messages: {waiting}")
         reply = {"role": "assistant", "content": "All done."}
-        if self.wants_tools([m["role"] == "tool" for m in messages]):
+        if self.wants_tools([m for m in messages if m["role"] == "user"]):
             call = {"type": "function", "function": {"name": "look_up", "arguments": '{"query": "ann"}'}}
             reply = {
                 "role": "assistant",
@@ -81,16 +82,11 @@ class Provider:
         choice = {"index": 0, "finish_reason": "stop", "message": reply}
         return {"id": "chat", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
 
-    def wants_tools(self, are_results):
-        """Call tools twice in each turn, then answer."""
-        steps, inside = 0, False
-        for is_result in reversed(are_results):
-            if is_result and not inside:
-                steps += 1
-            if not is_result and not inside and steps != 1:
-                break
-            inside = is_result
-        return not are_results[-1] or steps < 2
+    def wants_tools(self, questions):
+        """Call tools twice in each turn, then answer; a cut inside a turn does not make the model forget."""
+        question = json.dumps(questions[-1])
+        self.steps[question] = self.steps.get(question, 0) + 1
+        return self.steps[question] <= 2
 
     def ids(self, prefix, count):
         return [f"{prefix}_{len(self.bodies)}_{number}" for number in range(count)]
@@ -142,7 +138,7 @@ class Provider:
 
     def output(self, items):
         (reasoning,) = self.ids("rs", 1)
-        if self.wants_tools([item.get("type") == "function_call_output" for item in items]):
+        if self.wants_tools([item for item in items if item.get("role") == "user"]):
             made = [
                 {
                     "type": "function_call",
@@ -172,10 +168,8 @@ class Provider:
             self.judge_message(place, message, messages, body.get("system"))
         signature = self.signature(body.get("system"), messages)
         thinking = {"type": "thinking", "thinking": "Let me think.", "signature": signature}
-        last = [self.blocks(message) for message in messages]
-        if self.wants_tools(
-            [any(b["type"] == "tool_result" for b in blocks) for blocks in last if blocks[0]["type"] != "thinking"]
-        ):
+        asked = [m for m in messages if m["role"] == "user" and self.blocks(m)[0]["type"] != "tool_result"]
+        if self.wants_tools(asked):
             made = [
                 {"type": "tool_use", "id": i, "name": "look_up", "input": {"query": "ann@example.com"}}
                 for i in self.ids("toolu", 2)

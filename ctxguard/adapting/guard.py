@@ -1,0 +1,80 @@
+"""One line for a first user: `ctxguard.guard(messages, budget=8_000)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Generic, TypeVar, cast
+
+from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.adapting.registry import adapter_names, detect_adapter
+from ctxguard.artifacts import Artifact
+from ctxguard.errors import AdapterError
+from ctxguard.report import Report
+from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["Guarded", "guard"]
+
+Message = TypeVar("Message")
+
+
+class Guarded(list[Message], Generic[Message]):
+    """Hold a stabilized history: a list of the same messages as the one that was given, with the report.
+
+    Attributes:
+        report: What was done, and why.
+    """
+
+    def __init__(self, messages: Sequence[Message], report: Report) -> None:
+        super().__init__(messages)
+        self.report = report
+
+
+def guard(
+    messages: Sequence[Message],
+    *,
+    budget: int | str,
+    policy: str = "agent",
+    tools: Sequence[Mapping[str, object]] | None = None,
+    window: int | None = None,
+    **settings: object,
+) -> Guarded[Message]:
+    """Return messages that fit a budget and hold no personal data, in the format in which they came.
+
+    Args:
+        messages: The whole history up to now: messages of any installed adapter, or artifacts. It is not changed.
+        budget: Tokens that everything sent may take, or a share of the window such as `"80%"`.
+        policy: The name of a policy, see `ctxguard.policies`.
+        tools: The tool schemas that are sent along, to be counted.
+        window: The model's context window in tokens, where the budget is a share of it.
+        settings: Further settings of the policy or of `Stabilizer`; calls with the same settings share one.
+
+    Raises:
+        AdapterError: No installed adapter knows the messages.
+        BudgetExceededError: What must stay does not fit.
+        ConfigError: A setting is out of range.
+    """
+    stabilizer = _stabilizer(policy, budget, settings)
+    if messages and all(isinstance(message, Artifact) for message in messages):
+        artifacts = cast("Sequence[Artifact]", messages)
+        result = stabilizer.stabilize(artifacts, tools=tools, window=window)
+        return Guarded(cast("Sequence[Message]", result.artifacts), result.report)
+    adapter = detect_adapter(messages)
+    if adapter is None:
+        kind = type(messages[0] if isinstance(messages, Sequence) and messages else messages).__name__
+        raise AdapterError(f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}")
+    native, report = stabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
+    return Guarded(cast("Sequence[Message]", native), report)
+
+
+def _stabilizer(policy: str, budget: int | str, settings: Mapping[str, object]) -> Stabilizer:
+    try:
+        return _shared_stabilizer(policy, budget, tuple(sorted(settings.items())))
+    except TypeError:  # a setting that cannot be hashed, such as a list of rules
+        return Stabilizer.from_policy(policy, budget=budget, **settings)
+
+
+# a stabilizer knows what it worked out for a conversation: a new one at every call would begin anew
+@lru_cache(maxsize=32)
+def _shared_stabilizer(policy: str, budget: int | str, settings: tuple[tuple[str, Any], ...]) -> Stabilizer:
+    return Stabilizer.from_policy(policy, budget=budget, **dict(settings))

@@ -1,0 +1,63 @@
+"""`ctxguard.guard` is one line for any format."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxguard
+from ctxguard import Artifact, BudgetExceededError
+from ctxguard.errors import AdapterError, ConfigError
+
+MAIL = "jane.roe@mailhost.org"
+
+
+def history(turns):
+    messages = [{"role": "system", "content": "Be brief."}]
+    for turn in range(turns):
+        messages.append({"role": "user", "content": f"Question {turn} of {MAIL}. " + "word " * 50})
+        messages.append({"role": "assistant", "content": f"Answer {turn}."})
+    return [*messages, {"role": "user", "content": "And now?"}]
+
+
+def test_dicts_come_back_as_a_list_of_dicts_with_a_report():
+    messages = history(30)
+    context = ctxguard.guard(messages, budget=800)
+    assert isinstance(context, list)
+    assert context.report.ok
+    assert context.report.tokens_after <= 800
+    assert context[0] is messages[0]
+    assert context[-1] is messages[-1]
+    assert MAIL not in str(context)
+
+
+def test_langchain_messages_come_back_as_such():
+    langchain = pytest.importorskip("langchain_core.messages", reason="LangChain is not installed")
+    messages = [langchain.HumanMessage(f"I am {MAIL}.")]
+    (message,) = ctxguard.guard(messages, budget=800)
+    assert type(message) is langchain.HumanMessage
+    assert message.content == "I am [REDACTED_EMAIL]."
+
+
+def test_artifacts_come_back_as_artifacts():
+    context = ctxguard.guard([Artifact("user", f"I am {MAIL}.")], budget=800)
+    assert context[0].text == "I am [REDACTED_EMAIL]."
+
+
+def test_calls_with_the_same_settings_extend_the_same_prompt():
+    messages = history(3)
+    first = ctxguard.guard(messages, budget=4_000, policy="chat")
+    second = ctxguard.guard([*messages, {"role": "assistant", "content": "Yes."}], budget=4_000, policy="chat")
+    assert second[: len(first)] == first
+    assert ctxguard.guard(messages, budget=4_000, rules=[ctxguard.pii.SSN])[1] is messages[1]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(AdapterError, match="no adapter knows a list of int"):
+        ctxguard.guard([5], budget=800)
+    with pytest.raises(ConfigError):
+        ctxguard.guard(history(1), budget=800, policy="none")
+    with pytest.raises(ConfigError):
+        ctxguard.guard(history(1), budget=800, unknown=1)
+    with pytest.raises(BudgetExceededError):
+        ctxguard.guard(history(1), budget=10)
+    assert ctxguard.guard([], budget=800) == []
