@@ -354,7 +354,9 @@ def _bounded_people(details: Mapping[str, object]) -> str:
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""
-    each = ", ".join(f"message {b['position']}: {b['tokens_after']:,} of {b['tokens_before']:,} tokens" for b in bounded)
+    each = ", ".join(
+        f"message {b['position']}: {b['tokens_after']:,} of {b['tokens_before']:,} tokens" for b in bounded
+    )
     return f"what a person said is sent in part, since it did not fit (on_overflow='bound'): {each}"
 
 

@@ -206,7 +206,7 @@ def _name_of(embed: object) -> str:
     """Return what tells the vectors of an embedding from those of another; empty where nothing does."""
     model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
     if isinstance(model, str):
-        return f"{type(embed).__qualname__}:{model}"
+        return f"{type(embed).__name__}:{model}"
     name = f"{getattr(embed, '__module__', '')}.{getattr(embed, '__qualname__', '<')}"
     return "" if "<" in name else name
 

@@ -42,6 +42,12 @@ _REPLY: Final = 2 / 3
 """Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
+_EXCERPT: Final = 4
+"""A quarter of the room: what an exchange that does not fit as a whole may take."""
+_PASSAGE: Final = 400
+"""Characters of a passage of a long text, about."""
+_MOST_SEARCHED: Final = 200_000
+"""Characters of a text that are searched for passages."""
 _MOST_IN_VAIN: Final = 100
 """Exchanges in a row that do not fit into what is left, after which no more are tried."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
@@ -112,7 +118,7 @@ class _Recalling:
         """Return the draft with the block, which is the same object for the whole turn."""
         made_from = (id(history.members(asked)[0].root), gone, room, draft.masks)
         if self._block[0] != made_from:
-            scores = yield from self._past.scores(history, asked, draft)
+            scores = yield from self._past.scores(history, asked, draft, room // _EXCERPT)
             self._block = (made_from, _block(draft, self._past, history, scores, gone, room))
         block = self._block[1]
         if self._past.failure:
@@ -120,7 +126,9 @@ class _Recalling:
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
-        why = "shares rare words with the last user message" if self._past.is_lexical else "matches the last user message"
+        why = (
+            "shares rare words with the last user message" if self._past.is_lexical else "matches the last user message"
+        )
         return draft.revise(artifacts, action="recalled", reason=why)
 
     def _left_out(self, draft: Draft, place: int) -> tuple[History, int, frozenset[int], int] | None:
@@ -149,11 +157,13 @@ class _Past:
 
     Attributes:
         failure: why the embedding could not be used when last asked; empty where it could.
+        question: what was asked last.
     """
 
     def __init__(self, embedding: Embedding | None) -> None:
         self._embedding = embedding
         self.failure = ""
+        self.question = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -168,13 +178,14 @@ class _Past:
         """Whether words alone rank."""
         return self._embedding is None or bool(self.failure)
 
-    def scores(self, history: History, asked: int, draft: Draft) -> Generator[Ask, object, dict[int, float]]:
-        """Return how much each exchange before a question matters for it, for its tokens."""
+    def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
+        """Return how much each exchange before a question matters for it, for its tokens; those above `most` are cut."""
         self._take(history, asked)
-        question = history.members(asked)[0].text
+        question = self.question = history.members(asked)[0].text
+        tokens = [min(each, most) for each in self.tokens]
         by_words = _discounted(with_neighbours(self.index.matches(question), _NEIGHBOR), history, asked)
         if self._embedding is None:
-            return per_token(by_words, self.tokens)
+            return per_token(by_words, tokens)
         self.failure = ""
         try:
             found = yield from self._meant(question, self._embedding, draft)
@@ -182,9 +193,9 @@ class _Past:
             raise
         except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
             self.failure = f"failed ({type(error).__name__}); ranked by words alone"
-            return per_token(by_words, self.tokens)
+            return per_token(by_words, tokens)
         by_meaning = _discounted(with_neighbours(found, _NEAR_IN_MEANING), history, asked)
-        return per_token(by_ranks(by_words, by_meaning), self.tokens)
+        return per_token(by_ranks(by_words, by_meaning), tokens)
 
     def _take(self, history: History, end: int) -> None:
         """Take in the exchanges before the question; those that were taken in already must be the very same."""
@@ -219,7 +230,7 @@ def _block(
     chosen: dict[int, str] = {}
     left, in_vain = room - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, ""))), 0
     for number in order:
-        piece = _piece(draft, past, history, number, left, excerpt=number == order[0])
+        piece = _piece(draft, past, history, number, left, room // _EXCERPT)
         in_vain += 1
         if piece is not None:
             chosen[number] = piece
@@ -286,16 +297,47 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, past: _Past, history: History, number: int, room: int, *, excerpt: bool) -> str | None:
-    """Return an exchange as it stands in the block, within `room` tokens, or in part where an excerpt will do."""
+def _piece(draft: Draft, past: _Past, history: History, number: int, left: int, most: int) -> str | None:
+    """Return an exchange as it stands in the block, within `left` tokens; where it takes more than `most`, in part."""
     # What stands around the texts comes on top, so texts that do not fit need not be rendered.
-    fits = sum(map(draft.counter.text, past.index.documents[number])) <= room
-    if not fits and not excerpt:
+    texts = sum(map(draft.counter.text, past.index.documents[number]))
+    if texts > left and (texts <= most or left < _LEAST_ROOM):
         return None
     text = "\n".join(_lines(history.members(number), past.turns[number]))
-    if fits and draft.counter.text(text) < room:
+    if texts <= left and draft.counter.text(text) < left:
         return text
-    return bounded_text(text, room // 2, draft) or None if excerpt else None
+    return _excerpt(draft, text, past.question, min(most, left - 1)) if texts > most else None
+
+
+def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
+    """Return the passages of a text that match a question best, in their order; its beginning where none does."""
+    passages = _passages(text[:_MOST_SEARCHED], min(_PASSAGE, 2 * max_tokens))
+    index = LexicalIndex()
+    for passage in passages:
+        index.add((passage,))
+    found = index.matches(question)
+    taken: dict[int, str] = {}
+    left = max_tokens
+    for number in sorted(found, key=lambda n: (-found[n], n)):
+        tokens = draft.counter.text(passages[number]) + 2  # with the mark of what is left out before it
+        if tokens <= left:
+            taken[number] = passages[number]
+            left -= tokens
+    if not taken:
+        return bounded_text(text, max_tokens, draft) or None
+    return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))
+
+
+def _passages(text: str, size: int) -> list[str]:
+    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
+    passages = [""]
+    for line in text.splitlines():
+        for begin in range(0, max(len(line), 1), size):
+            part = line[begin : begin + size]
+            if passages[-1] and len(passages[-1]) + len(part) > size:
+                passages.append("")
+            passages[-1] += f"\n{part}" if passages[-1] else part
+    return passages
 
 
 def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:

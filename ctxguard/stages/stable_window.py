@@ -238,7 +238,8 @@ class _Window:
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
         return [
-            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])} for p in positions
+            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
+            for p in positions
         ]
 
     def _why(self, artifact: Artifact) -> str:
