@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "Ask",
+    "CallSettings",
     "Change",
     "Cut",
     "Draft",
@@ -112,23 +113,41 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class CallSettings:
+    """Hold what a draft has to keep to: the same for all calls of a conversation, but for `dry`.
+
+    Attributes:
+        budget: tokens that everything sent may take, `overhead` included.
+        counter: counts artifacts.
+        overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
+        regained: tokens that were kept free of the budget because counts are estimates, and that a window may use once
+            the history says what the provider counted.
+        keep_recent: how many of the latest messages must stay.
+        keep_task: whether the first user message stays as the task.
+        calibrate: whether what the provider reported for earlier calls corrects the counts.
+        dry: whether this is a dry run, in which nothing may be written.
+    """
+
+    budget: int
+    counter: ArtifactCounter
+    overhead: int = 0
+    regained: int = 0
+    keep_recent: int = 2
+    keep_task: bool = True
+    calibrate: bool = True
+    dry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """Hold the context being drafted. Stages take one and give another; nothing in it is ever mutated.
 
     Attributes:
         artifacts: what the context holds by now.
-        budget: tokens that everything sent may take, `overhead` included.
-        regained: tokens that were kept free of the budget because counts are estimates, and that a window may use once
-            the history says what the provider counted.
-        counter: counts artifacts.
+        settings: what it has to keep to; each of them can be read from the draft itself.
         history: what came in, for stages and checks that look back.
         authority: the system and task artifacts of the history, with their positions in it; None where nobody has
             collected them.
-        overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
-        keep_recent: how many of the latest messages must stay.
-        keep_task: whether the first user message stays as the task.
-        calibrate: whether what the provider reported for earlier calls corrects the counts.
-        dry: whether this is a dry run, in which nothing may be written.
         masks: maskers of the stages so far, for whatever later stages write.
         detectors: what those maskers look for, for the check.
         left_out: what a window had left out when the last user message came, where some of it may be brought back.
@@ -139,22 +158,55 @@ class Draft:
     """
 
     artifacts: tuple[Artifact, ...]
-    budget: int
-    counter: ArtifactCounter
+    settings: CallSettings
     history: tuple[Artifact, ...] = ()
     authority: tuple[tuple[int, Artifact], ...] | None = None
-    overhead: int = 0
-    regained: int = 0
-    keep_recent: int = 2
-    keep_task: bool = True
-    calibrate: bool = True
-    dry: bool = False
     masks: tuple[Callable[[str], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     left_out: LeftOut | None = None
     cut_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def budget(self) -> int:
+        """Tokens that everything sent may take."""
+        return self.settings.budget
+
+    @property
+    def counter(self) -> ArtifactCounter:
+        """Counts artifacts."""
+        return self.settings.counter
+
+    @property
+    def overhead(self) -> int:
+        """Tokens that are sent beside the artifacts."""
+        return self.settings.overhead
+
+    @property
+    def regained(self) -> int:
+        """Tokens that a window may use once the history says what the provider counted."""
+        return self.settings.regained
+
+    @property
+    def keep_recent(self) -> int:
+        """How many of the latest messages must stay."""
+        return self.settings.keep_recent
+
+    @property
+    def keep_task(self) -> bool:
+        """Whether the first user message stays as the task."""
+        return self.settings.keep_task
+
+    @property
+    def calibrate(self) -> bool:
+        """Whether what the provider reported for earlier calls corrects the counts."""
+        return self.settings.calibrate
+
+    @property
+    def dry(self) -> bool:
+        """Whether this is a dry run, in which nothing may be written."""
+        return self.settings.dry
 
     @property
     def tokens(self) -> int:

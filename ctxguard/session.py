@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import (
     Ask,
+    CallSettings,
     Cut,
     Draft,
     Follower,
@@ -107,13 +108,13 @@ class Run:
 
     Args:
         stages: the chain.
-        blank: a draft with the settings that hold for the whole conversation, and no artifacts.
+        settings: those that hold for the whole conversation.
         key: tells runs of different chains and settings apart.
     """
 
-    def __init__(self, stages: Sequence[Stage], blank: Draft, key: Hashable = None) -> None:
+    def __init__(self, stages: Sequence[Stage], settings: CallSettings, key: Hashable = None) -> None:
         self.stages = tuple(stages)
-        self.blank = blank
+        self.settings = settings
         self.key = key
         self.given: list[Artifact] = []
         self.history: list[Artifact] = []
@@ -163,7 +164,7 @@ class Run:
     def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
         history = tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
-        draft = replace(self.blank, artifacts=history, history=history, authority=authority, dry=dry)
+        draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
         same, self._done = self._done, end
         try:
             for slot in self._slots:
@@ -180,7 +181,7 @@ class Run:
             return self._sent.get(end)
         run = self
         if self._done > end:
-            run = Run(self.stages, self.blank)
+            run = Run(self.stages, self.settings)
             run.extend(self.history[:end])
         try:
             draft = yield from reads_only(run._drafted(end, dry=True))
@@ -380,7 +381,7 @@ class Session:
         else:  # what a message is read as depends on those around it
             read = self.adapter.read([*self._messages, *new])
             if not _is_equal(run.given, read):
-                run = self._run = Run(run.stages, run.blank)
+                run = self._run = Run(run.stages, run.settings)
             run.extend(read[len(run.given) :])
         self._messages += new
 

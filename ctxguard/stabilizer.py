@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Cut, Draft, Stage, adrive, drive, refuse
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
 from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
@@ -266,9 +266,9 @@ class Stabilizer:
     ) -> Generator[Ask, object, Stabilized]:
         history = tuple(_require_iterable(artifacts))
         yield from self._ask_provider((), tools)
-        blank = self._blank(tools, overhead, window)
-        key = (self.stages, blank)
-        run = self._runs.take(history, key) or Run(self.stages, blank, key)
+        call = self._settings(tools, overhead, window)
+        key = (self.stages, call)
+        run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
         result = yield from self._judged(run)
         self._runs.keep(run)
@@ -282,12 +282,13 @@ class Stabilizer:
         window: int | None,
     ) -> Run:
         """Return a run of a chain, for one conversation, that has taken in nothing."""
-        return Run(stages, self._blank(tools, overhead, window))
+        return Run(stages, self._settings(tools, overhead, window))
 
-    def _blank(self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None) -> Draft:
+    def _settings(
+        self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None
+    ) -> CallSettings:
         full, kept, regained = self._share_out(window)
-        return Draft(
-            artifacts=(),
+        return CallSettings(
             budget=full - kept,
             regained=regained,
             counter=self.counter,

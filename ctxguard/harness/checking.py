@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
-from ctxguard.draft import Draft
+from ctxguard.draft import CallSettings, Draft
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
@@ -39,7 +39,7 @@ def check_session(
     artifacts = tuple(session.read())
     count = ArtifactCounter(find_counter(counter, model=model))
     overhead = count.tools(session.tools) + session.overhead(count)
-    draft = Draft(artifacts, budget or 0, count, history=artifacts, overhead=overhead)
+    draft = Draft(artifacts, CallSettings(budget or 0, count, overhead), history=artifacts)
     checks: list[Check] = [CallsArePaired(allow_bare=True), AuthorityFirst()]
     if budget is not None:
         checks.append(WithinBudget())

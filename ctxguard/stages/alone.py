@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Draft, Stage
+from ctxguard.draft import CallSettings, Draft, Stage
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 __all__ = ["applied"]
@@ -25,7 +25,7 @@ def applied(stage: Stage, artifacts: Iterable[Artifact], *, keep_recent: int = 1
     from ctxguard.stages.repair_exchanges import RepairExchanges
 
     history = tuple(artifacts)
-    draft = Draft(history, _UNLIMITED, _counter(), history=history, keep_recent=keep_recent)
+    draft = Draft(history, CallSettings(_UNLIMITED, _counter(), keep_recent=keep_recent), history=history)
     repaired = RepairExchanges()(draft)
     result = stage(repaired) if isinstance(repaired, Draft) else repaired
     if not isinstance(result, Draft):

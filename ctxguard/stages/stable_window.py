@@ -47,8 +47,8 @@ class StableWindow:
     Args:
         target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
             that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
-        trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None means
-            0.6 of that.
+        trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None
+            means 0.6 of that.
         digests: whether outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
             that call tools. None means 2, 1 and 1.
@@ -196,7 +196,7 @@ class _Window:
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
-            draft = replace(draft, budget=budget, regained=0, details=details)
+            draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
         if state.cut_at is None:
             return draft
         kept = list(self._kept(state))

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ctxguard.tokens.schemas import Function, as_json, as_typescript, as_words, compact
 
-__all__ = ["Costs", "CountText", "Pages", "Rendering", "SchemaCosts", "ToolCosts"]
+__all__ = ["TEKKEN", "Costs", "CountText", "Pages", "Rendering", "SchemaCosts", "ToolCosts"]
+
+TEKKEN: Final = "tekken"
+"""The vocabulary of Mistral's models since 2024, which the package mistral-common carries in its wheel."""
 
 CountText: TypeAlias = Callable[[str], int]
 Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]

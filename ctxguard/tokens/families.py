@@ -22,8 +22,7 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.tokens.costs import Costs, Pages, SchemaCosts, ToolCosts
-from ctxguard.tokens.vocabularies import TEKKEN
+from ctxguard.tokens.costs import TEKKEN, Costs, Pages, SchemaCosts, ToolCosts
 
 __all__ = ["ANY_CLAUDE", "FAMILIES", "GENERIC", "UNKNOWN", "Family", "family_of", "plain_name"]
 

@@ -20,12 +20,11 @@ from typing import Final
 
 from ctxguard.errors import TokenizerError
 from ctxguard.tokens.accuracy import NO_MODEL
+from ctxguard.tokens.costs import TEKKEN
 
 __all__ = ["ENCODINGS", "TEKKEN", "TiktokenCounter", "ToktokCounter", "exact_counter", "find_vocabulary"]
 
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
-TEKKEN: Final = "tekken"
-"""The vocabulary of Mistral's models since 2024, which the package mistral-common carries in its wheel."""
 _CHUNK: Final = 65_536
 
 

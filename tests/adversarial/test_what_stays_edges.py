@@ -40,9 +40,9 @@ def history_with(output="done", arguments="{}"):
     return history
 
 
-def stabilized(history, budget=2_000):
+def stabilized(history, budget=2_000, **settings):
     began = time.process_time()
-    result = Stabilizer(budget).stabilize(history)
+    result = Stabilizer(budget, **settings).stabilize(history)
     assert time.process_time() - began < _SECONDS
     assert result.report.ok, str(result.report)
     assert result.report.tokens_after <= budget
@@ -75,4 +75,4 @@ def test_thousands_of_parallel_calls_in_an_old_step_leave():
         *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(10_000)),
     ]
     history = history_with()
-    stabilized([*history[:2], *wide, *history[2:]], budget=4_000)
+    stabilized([*history[:2], *wide, *history[2:]], budget=4_000, counter="estimate")

@@ -16,7 +16,7 @@ from ctxguard.checks import (
     WithinBudget,
     provider_profile,
 )
-from ctxguard.draft import Draft
+from ctxguard.draft import CallSettings, Draft
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
@@ -25,9 +25,9 @@ COUNTER = ArtifactCounter(EstimateCounter())
 
 
 def draft(artifacts, history=None, budget=1_000, **settings):
-    return Draft(
-        tuple(artifacts), budget, COUNTER, history=tuple(history if history is not None else artifacts), **settings
-    )
+    of_call = {name: settings.pop(name) for name in ("overhead", "keep_recent") if name in settings}
+    history = tuple(history if history is not None else artifacts)
+    return Draft(tuple(artifacts), CallSettings(budget, COUNTER, **of_call), history=history, **settings)
 
 
 def found(check, *args, **settings):

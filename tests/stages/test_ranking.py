@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxguard.errors import ConfigError
 from ctxguard.draft import adrive, drive
+from ctxguard.errors import ConfigError
 from ctxguard.stages.embeddings import Embedding, SemanticIndex, find_embedder
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
 from ctxguard.stores import MemoryStore
@@ -99,7 +99,7 @@ def test_vectors_of_a_named_embedding_are_kept_in_the_store():
     first = drive(Embedding(Named(), store).vectors(["abc", "b"]))
     assert drive(Embedding(Named(), store).vectors(["abc", "b"])) == first
     assert seen == ["abc", "b"]
-    drive(Embedding(lambda texts: letters(texts), store).vectors(["abc"]))  # has no name of its own: not kept
+    drive(Embedding(lambda texts: [*letters(texts)], store).vectors(["abc"]))  # has no name of its own: not kept
     assert len(list(store.keys("embedding:Named:letters-3"))) == 2
 
 
