@@ -61,8 +61,8 @@ def strategies(masker):
         "recall, share 0.3": lambda: recall_stages(masker=masker, share=0.3),
         "recall (share 0.5)": lambda: recall_stages(masker=masker),
         "recall, share 0.7": lambda: recall_stages(masker=masker, share=0.7),
-        "semantic recall (share 0.5)": lambda: recall_stages(masker=masker, embed="static"),
-        "semantic recall, share 0.7": lambda: recall_stages(masker=masker, embed="static", share=0.7),
+        "semantic recall, share 0.5": lambda: recall_stages(masker=masker, embed="static", share=0.5),
+        "semantic recall (share 0.7)": lambda: recall_stages(masker=masker, embed="static"),
     }
 
 

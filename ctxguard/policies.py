@@ -104,7 +104,7 @@ def agent_stages(
 
 def recall_stages(
     *,
-    share: float = 0.5,
+    share: float | None = None,
     embed: Embed | None = None,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
@@ -116,7 +116,8 @@ def recall_stages(
     """Return the agent chain that brings dropped exchanges back where they matter for the current question.
 
     Args:
-        share: share of what system, task and pins leave of the budget that is kept for them.
+        share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
+            with `embed`, which finds more that is worth its room.
         embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
         rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
@@ -126,6 +127,8 @@ def recall_stages(
         window: settings of the window; the trail takes a tenth of the window's room, since recall finds the rest.
     """
     window = {"trail": 0.1, **window}
+    if share is None:
+        share = 0.5 if embed is None else 0.7
     prepared = _prepared(rules, masker, lifetimes, output_share, store)
     return [
         *prepared,

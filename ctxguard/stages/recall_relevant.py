@@ -179,7 +179,7 @@ class _Past:
         return self._embedding is None or bool(self.failure)
 
     def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
-        """Return how much each exchange before a question matters for it, for its tokens; those above `most` are cut."""
+        """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
         self._take(history, asked)
         question = self.question = history.members(asked)[0].text
         tokens = [min(each, most) for each in self.tokens]
