@@ -12,7 +12,7 @@ from functools import cache
 from math import sqrt
 from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
@@ -162,7 +162,7 @@ class SemanticIndex:
         except ImportError as error:
             raise ImportError(_EXTRA) from error
         self._numpy = np
-        self._rows = np.zeros((0, 0), dtype=np.float32)
+        self._rows: Any = np.zeros((0, 0), dtype=np.float32)
         self._size = 0
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class SemanticIndex:
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
         end = self._size + len(vectors)
         if end > len(self._rows):
-            rows = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
+            rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
             if self._size:
                 rows[: self._size] = self._rows[: self._size]
             self._rows = rows

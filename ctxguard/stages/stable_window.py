@@ -223,7 +223,8 @@ class _Window:
 
     def _latest_cuts(self, state: WindowState) -> dict[str, int]:
         """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""
-        history, end, calls = self._history, len(self._history), []
+        history, end = self._history, len(self._history)
+        calls: list[range] = []
         number = end - 1
         while number >= 0 and len(calls) < _LATEST_CALLS:
             if history.members(number)[0].kind is Kind.ASSISTANT:
