@@ -31,6 +31,7 @@ ELSEWHERE: Final = {
     "read": "ctxguard.files.cli:read",
     "pii": "ctxguard.pii.cli:app",
     "prompts": "ctxguard.prompts.cli:app",
+    "serve": "ctxguard.wire.cli:serve",
     "store": "ctxguard.stores.cli:app",
     "tokens": "ctxguard.harness.cli:tokens",
 }

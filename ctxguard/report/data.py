@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -139,6 +139,11 @@ class Report:
     def changed(self) -> bool:
         """Whether the result differs from the history in anything."""
         return bool(self._draft.changes)
+
+    @property
+    def masks(self) -> tuple[Callable[[str], str], ...]:
+        """What masks texts as each masking stage did: a method of its `MaskSession` where it gives placeholders."""
+        return self._draft.masks
 
     @cached_property
     def first_changed(self) -> int | None:
