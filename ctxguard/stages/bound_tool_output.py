@@ -195,9 +195,11 @@ class _Bounding(EachFollower):
         how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
         tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
         limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
-        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
+        is_pressed = self.total + min(tokens, limit) > _ROOMY * draft.budget
+        if is_pressed:
             limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
-        self.remaining -= min(tokens, limit)
+        # What is remaining is multiplied by `pressed` for each output, so what they take is divided by it.
+        self.remaining -= min(tokens, limit) / (self.stage.pressed if is_pressed else 1.0)
         self.waiting -= 1
         if artifact.pinned or tokens <= max(limit, how.threshold):
             return artifact
