@@ -66,9 +66,9 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
     "pinned": "unpin something",
-    "task": "shorten the first user message, or set keep_task=False",
-    "last user message": "shorten the last user message",
-    "user": "shorten the last user message",
+    "task": "shorten the first user message, set keep_task=False, or have it bounded: on_overflow='bound'",
+    "last user message": "shorten the last user message, or have it bounded: on_overflow='bound'",
+    "user": "shorten the last user message, or have it bounded: on_overflow='bound'",
     "recent messages": "lower keep_recent",
     "tools and framing": "send fewer or shorter tool schemas",
     "overhead": "send fewer or shorter tool schemas",

@@ -22,6 +22,7 @@ from ctxguard.stages.stable_window import OnOverflow
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
+    from ctxguard.stages.embeddings import Embed
     from ctxguard.stores import Store
 
 __all__ = [
@@ -103,7 +104,8 @@ def agent_stages(
 
 def recall_stages(
     *,
-    share: float = 0.5,
+    share: float | None = None,
+    embed: Embed | None = None,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -114,19 +116,24 @@ def recall_stages(
     """Return the agent chain with recall: dropped exchanges come back if they matter for the current question.
 
     Args:
-        share: share of what system, task and pins leave of the budget that is kept for them.
+        share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
+            with `embed`, which finds more that is worth its room.
+        embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
         rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
         lifetimes: see `agent_stages`.
         output_share: see `agent_stages`.
         store: see `agent_stages`.
-        window: settings of the window.
+        window: settings of the window; the trail takes a tenth of the window's room, since recall finds the rest.
     """
+    window = {"trail": 0.1, **window}
+    if share is None:
+        share = 0.5 if embed is None else 0.7
     prepared = _prepared(rules, masker, lifetimes, output_share, store)
     return [
         *prepared,
         StableWindow(store=store, reserve=share, **window),
-        RecallRelevant(share),
+        RecallRelevant(share, embed=embed, store=store),
         OrderByAuthority(),
     ]
 

@@ -28,7 +28,7 @@ from ctxguard.draft import (
     reads_only,
     stage_name,
 )
-from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Run:
         self._ids: set[int] = set()
         self._replies: list[int] = []
         self._authority: list[tuple[int, Artifact]] = []
-        self._sent: dict[int, tuple[Artifact, ...]] = {}
+        self._sent: dict[int, tuple[Artifact, ...] | None] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -157,7 +157,11 @@ class Run:
     def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, Outcome]:
         """Run the chain over the history; yield an `Ask` for whatever needs I/O."""
         before = yield from self._sent_before()
-        draft = yield from self._drafted(len(self.history), dry=dry)
+        try:
+            draft = yield from self._drafted(len(self.history), dry=dry)
+        except BudgetExceededError:
+            self._remember(len(self.history), None)  # a function of the history: the next call need not try it again
+            raise
         self._remember(len(self.history), draft.artifacts)
         return Outcome(draft, self._cut(draft, before))
 
@@ -165,14 +169,23 @@ class Run:
         history = tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
-        same, self._done = self._done, end
+        same, self._done, number = self._done, end, 0
         try:
-            for slot in self._slots:
+            for number, slot in enumerate(self._slots):  # noqa: B007 - tells how far the chain came
                 draft, same = yield from slot.run(draft, same)
+        except BudgetExceededError:
+            self._forget_behind(number, draft)
+            raise
         except BaseException:
             self._forget()
             raise
         return draft
+
+    def _forget_behind(self, number: int, draft: Draft) -> None:
+        """Begin anew behind a stage that refused its draft, and with the stage itself unless it has taken all in."""
+        has_taken = self._slots[number].taken == len(draft.artifacts)
+        begin = number + has_taken
+        self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
 
     def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
         """Return what was sent for the last reply; None if there was no reply, or that call was impossible."""
@@ -190,7 +203,7 @@ class Run:
         self._remember(end, draft.artifacts)
         return draft.artifacts
 
-    def _remember(self, end: int, artifacts: tuple[Artifact, ...]) -> None:
+    def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
         latest = list(self._sent.items())[-1:]  # of a call that is made again the one before is asked for, too
         self._sent = {**dict(latest), end: artifacts}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Cut, Draft
@@ -172,6 +173,11 @@ class Report:
             return ""
         return "no new cut" + ("" if self.cut is None else "; the context still starts where the last cut put it")
 
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What costs more or loses more than it should, each with its remedy."""
+        return tuple(filter(None, (_cuts_in_a_row(self.details), _bounded_people(self.details))))
+
     @property
     def unread_told(self) -> str:
         """What `str` and HTML say of the parts that were not read."""
@@ -205,6 +211,7 @@ class Report:
                 "fresh": self.cut.fresh,
                 "rebilled": self.cut.rebilled,
             },
+            "warnings": list(self.warnings),
             "actions": self.counts(),
             "checks": [
                 {"name": c.name, "ok": c.ok, "findings": [{"message": f.message, "path": f.path} for f in c.findings]}
@@ -217,6 +224,27 @@ class Report:
     def to_json(self, *, indent: int | None = None) -> str:
         """Return `to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
+
+    def original(self, position: int, *, masked: bool = True) -> Artifact:
+        """Return an artifact of the history as it came in.
+
+        Args:
+            position: place in the history.
+            masked: hide what the masking stages of the chain hide.
+        """
+        artifact = self._draft.history[position]
+        return _masked(self._draft, artifact) if masked else artifact
+
+    def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
+        """Return one self-contained HTML page: the figures, the checks, and each message before and after.
+
+        Args:
+            title: of the page.
+            show_originals: show what was masked, too; the page then holds personal data.
+        """
+        from ctxguard.report.messages import call_page
+
+        return call_page(self, title=title, show_originals=show_originals)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -325,11 +353,37 @@ def _lines(report: Report) -> list[str]:
         lines.append(report.cut_told)
     if report.unread:
         lines.append(report.unread_told)
+    lines += [f"warning: {warning}" for warning in report.warnings]
     for check in report.checks:
         lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
         lines += [f"       {finding}" for finding in check.findings[:20]]
     lines += _decision_lines(report)
     return lines
+
+
+_IN_A_ROW: Final = 3
+"""Calls cut, of the latest four, from which on the report warns."""
+
+
+def _cuts_in_a_row(details: Mapping[str, object]) -> str:
+    latest = details.get("latest_cuts")
+    if not isinstance(latest, Mapping) or latest["cut"] < _IN_A_ROW:
+        return ""
+    return (
+        f"{latest['cut']} of the latest {latest['calls']} calls were cut, so prompt caches serve little; raise the "
+        "budget, or bound tool outputs to a smaller share (output_share)"
+    )
+
+
+def _bounded_people(details: Mapping[str, object]) -> str:
+    """Say that what a person said is sent in part only."""
+    bounded = details.get("bounded_messages")
+    if not isinstance(bounded, Sequence) or not bounded:
+        return ""
+    each = ", ".join(
+        f"message {b['position']}: {b['tokens_after']:,} of {b['tokens_before']:,} tokens" for b in bounded
+    )
+    return f"what a person said is sent in part, since it did not fit (on_overflow='bound'): {each}"
 
 
 @dataclass(frozen=True, slots=True)

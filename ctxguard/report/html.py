@@ -34,7 +34,8 @@ def report_html(report: Report) -> str:
 
 
 def _told(report: Report) -> str:
-    lines = (report.cut_told, report.unread_told if report.unread else "")
+    warnings = (f"warning: {warning}" for warning in report.warnings)
+    lines = (report.cut_told, report.unread_told if report.unread else "", *warnings)
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 

@@ -200,12 +200,12 @@ class _Bounding(EachFollower):
         how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
         tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
         limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
-        # Judged with the output as the plain shares would bound it, so that the answer never depends on later
-        # artifacts.
-        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
+        # Judged with the output as the plain shares would bound it, so that the answer never depends on later ones.
+        is_pressed = self.total + min(tokens, limit) > _ROOMY * draft.budget
+        if is_pressed:
             limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
-        # What small results leave of the allowance goes to those that are still to come.
-        self.remaining -= min(tokens, limit)
+        # What is remaining is multiplied by `pressed` for each output, so what they take is divided by it.
+        self.remaining -= min(tokens, limit) / (self.stage.pressed if is_pressed else 1.0)
         self.waiting -= 1
         if artifact.pinned or tokens <= max(limit, how.threshold):
             return artifact

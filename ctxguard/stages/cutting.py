@@ -200,7 +200,7 @@ class Cutter:
         draft, whole = self.ledger.draft, self.whole[position]
         count = draft.counter.text
         # A handle is only named where something is stored behind it.
-        handle = f"; full text: handle {self._handle(whole.text)}" if self.settings.stores else ""
+        handle = f"; full text: handle {self.handle(whole.text)}" if self.settings.stores else ""
         told = digest(whole.text, _DIGEST, count=count)
         text = draft.mask(f"[digest of {count(whole.text)} tokens{handle}] {told}".rstrip())
         return self._made(self.ledger.history.artifacts[position].revised(content=text))
@@ -230,7 +230,8 @@ class Cutter:
             0 if calls == artifact.calls else self._put(position, self._made(artifact.revised(calls=calls)), shortened)
         )
 
-    def _handle(self, text: str) -> str:
+    def handle(self, text: str) -> str:
+        """Return the handle of a text that is to be stored in full."""
         handle = handle_of(text)
         self.handles[handle] = text
         return handle
@@ -310,7 +311,7 @@ class Cutter:
             for place, artifact in enumerate(members)
             if (count(artifact.text) > _WORTH_IT if artifact.kind is Kind.TOOL else len(artifact.text) > _HANDLED)
         ]
-        return {place: self._handle(members[place].text) for place in large}
+        return {place: self.handle(members[place].text) for place in large}
 
     def _uses_before(self, number: int) -> Mapping[str, int]:
         """Return in how many messages of the model each name stands, the exchange at which is cut left out."""

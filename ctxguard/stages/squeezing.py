@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,10 +26,13 @@ class Squeezer:
     Attributes:
         ledger: what the exchanges cost.
         bounds_people: whether the task and the last user message may be bounded where nothing else helps.
+        handle: stores a text in full and returns its handle; None where there is no store. What a person said is
+            nowhere else to be had, so its marker names the handle.
     """
 
     ledger: Ledger
     bounds_people: bool = False
+    handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
         """Return the state with texts made smaller until it fits or nothing is left to give.
@@ -108,7 +111,8 @@ class Squeezer:
         shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
         for position, size in sizes.items():
             if size > cap:
-                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position))
+                handle = self._handle(history.artifacts[position])
+                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position), handle=handle)
                 saved[position] = max(0, size - count(smaller))
                 if saved[position]:
                     shortened[position] = smaller
@@ -117,6 +121,10 @@ class Squeezer:
         fixed = saved.pop(task, 0) if task is not None else 0
         tokens = state.tokens - sum(saved.values())
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
+
+    def _handle(self, artifact: Artifact) -> str | None:
+        is_said = artifact.kind is Kind.USER and record_title(artifact) is None and artifact.text
+        return self.handle(artifact.text) if is_said and self.handle is not None else None
 
     def _is_open(self, position: int) -> bool:
         """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
@@ -142,9 +150,9 @@ def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
     return max(floor, sizes[-1] if sizes else floor)
 
 
-def squeezed_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool) -> Artifact:
+def squeezed_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None) -> Artifact:
     """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
-    squeezed = bounded(artifact, cap, draft)
+    squeezed = bounded(artifact, cap, draft, handle=handle)
     count = draft.counter
     if is_open or count.artifact(squeezed) <= cap:
         return squeezed

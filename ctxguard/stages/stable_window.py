@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, History
@@ -19,7 +19,7 @@ from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_state import LATEST_CUTS, Ledger, WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["OnOverflow", "StableWindow"]
 
 OnOverflow = Literal["raise", "bound"]
+_LATEST_CALLS: Final = 4
+"""Calls of the model over which the report counts cuts."""
 _BOUNDED: Final = "BoundToolOutput"
 """The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
@@ -103,7 +105,8 @@ class _Window:
         settings = WindowSettings(stage.target, stage.trail, stage.digests, stage.weights, stage.store is not None)
         self._whole: list[Artifact] = []
         self._cutter = Cutter(self._ledger, settings, self._whole)
-        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound")
+        handle = None if stage.store is None else self._cutter.handle
+        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound", handle=handle)
         self._state = WindowState(fixed=draft.overhead)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
@@ -183,6 +186,7 @@ class _Window:
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
+        state = replace(state, cuts=(*state.cuts, number)[-LATEST_CUTS:])
         return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
 
     # -- the result
@@ -219,8 +223,32 @@ class _Window:
             "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
             "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
         }
-        details = {**fitted.details, "trail": trail}
+        details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
+        if bounded := self._bounded_messages(state):
+            details["bounded_messages"] = bounded
         return replace(fitted, cut_at=self._history.start(state.cut_at), left_out=left, details=details)
+
+    def _latest_cuts(self, state: WindowState) -> dict[str, int]:
+        """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""
+        history, end = self._history, len(self._history)
+        calls: list[range] = []
+        number = end - 1
+        while number >= 0 and len(calls) < _LATEST_CALLS:
+            if history.members(number)[0].kind is Kind.ASSISTANT:
+                calls.append(range(number, end))
+                end = number
+            number -= 1
+        return {"calls": len(calls), "cut": sum(any(n in call for n in state.cuts) for call in calls)}
+
+    def _bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
+        """Return the task and the last user message where they are sent in part."""
+        history, count = self._history, self._ledger.draft.counter.artifact
+        numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
+        positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
+        return [
+            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
+            for p in positions
+        ]
 
     def _why(self, artifact: Artifact) -> str:
         return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
@@ -12,7 +13,10 @@ from ctxguard.history import History
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
-__all__ = ["Ledger", "WindowState"]
+__all__ = ["LATEST_CUTS", "Ledger", "WindowState"]
+
+LATEST_CUTS: Final = 8
+"""Cuts that a window remembers, to tell when they come in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class WindowState:
         kept: numbers of those that stayed at the last cut; all later ones stay.
         shortened: artifacts that a cut made smaller, by their position: digests, and what was squeezed.
         cut_at: number of the exchange that hit the budget last; None before the first cut.
+        cuts: numbers of the latest exchanges that hit the budget, at most `LATEST_CUTS`.
         fixed: tokens of what never leaves: overhead, system, task and pins so far.
         authority: system and task artifacts counted in it.
         tokens: tokens of all else that has not left, the trail included.
@@ -38,6 +43,7 @@ class WindowState:
     kept: tuple[int, ...] = ()
     shortened: Mapping[int, Artifact] = field(default_factory=dict)
     cut_at: int | None = None
+    cuts: tuple[int, ...] = ()
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
