@@ -102,7 +102,7 @@ def _budget(of: str, default: str) -> OptionInfo:
 
 Budget = Annotated[str | None, _budget("context", "that of the configuration, or 8000")]
 CheckedBudget = Annotated[str | None, _budget("session", "that of the configuration; without one any length is fine")]
-DemoBudget = Annotated[str | None, _budget("context", "that of --config, or 2500")]
+DemoBudget = Annotated[str | None, _budget("context", "that of --config, or 1400")]
 Window = Annotated[
     int | None,
     typer.Option("--window", min=1, help="The model's window in tokens, where the budget is a share of it."),
@@ -149,7 +149,6 @@ Config = Annotated[
     ),
 ]
 DEFAULT_BUDGET: Final = 8_000
-DEMO_BUDGET: Final = 2_500
 
 
 def settings_of(config: Path | None) -> StabilizerConfig:
@@ -313,12 +312,12 @@ def demo(
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
-    from ctxguard.harness.demo import demo_report, show_demo
+    from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, demo_report, show_demo
     from ctxguard.stabilizer import Stabilizer
 
     if config is None:  # the figures are those of the documentation, whatever lies in the working directory
         tokens = _in_tokens(budget or DEMO_BUDGET, window)
-        stabilizer = Stabilizer.from_policy("agent", budget=tokens, provider="openai")
+        stabilizer = Stabilizer.from_policy(DEMO_POLICY, budget=tokens, provider="openai")
     else:
         stabilizer = stabilizer_of(config, budget, window, default=DEMO_BUDGET)
     told = demo_report(stabilizer)

@@ -1,7 +1,7 @@
-"""The one loop: stages make a draft, checks judge it, the report tells what happened.
+"""The main loop: stages make a draft, checks judge it, the report says what happened.
 
-The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` run it by the two drivers in `ctxguard.draft`.
+The core is a generator that asks for I/O and never does it itself; `Stabilizer.stabilize` and
+`Stabilizer.astabilize` run it with the two drivers in `ctxguard.draft`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Stabilizer:
         margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
             counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
             history says what the provider counted (see `calibrate`); where no model is named it is 0, and the report
-            says that the count is no provider's. 0 keeps nothing free.
+            says that the count is not a provider's. 0 keeps nothing free.
         calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
             and they were more than ours, leave that much more room from there on: at most 2.5 times, only where at
             least 500 tokens were sent, and never so that what fits is refused. Where they exceed ours by more than a
@@ -154,7 +154,7 @@ class Stabilizer:
 
         Args:
             path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
-            settings: as for `from_policy`, `budget` and `policy` too; they come before those of the file.
+            settings: as for `from_policy`, including `budget` and `policy`; they override those of the file.
 
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
@@ -188,7 +188,7 @@ class Stabilizer:
 
         Raises:
             BudgetExceededError: what must stay does not fit.
-            HistoryError: an item is no artifact.
+            HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
         return drive(self._flow(artifacts, tools, overhead, window))
@@ -201,7 +201,7 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Stabilized:
-        """Do what `stabilize` does where summarizers or stores are async."""
+        """Do what `stabilize` does, with summarizers or stores that may be async."""
         return await adrive(self._flow(artifacts, tools, overhead, window))
 
     def plan(
@@ -214,7 +214,7 @@ class Stabilizer:
     ) -> Report:
         """Return the report of a dry run: what `stabilize` would do. Nothing is written anywhere.
 
-        Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
+        Requests for I/O are refused, and stages report what they would do without it.
         """
         run = self._run(self.stages, tools, overhead, window)
         run.extend(_require_iterable(artifacts))
@@ -228,7 +228,7 @@ class Stabilizer:
         window: int | None = None,
         adapter: NativeAdapter | None = None,
     ) -> Session:
-        """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
+        """Return a session: one growing conversation whose `context()` only costs what is new.
 
         Args:
             tools: tool schemas that are sent along, to be counted.
@@ -239,7 +239,7 @@ class Stabilizer:
         return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
-        """Return the budget in tokens, the reserve and the margin taken off.
+        """Return the budget in tokens, less the reserve and the margin.
 
         Raises:
             ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
@@ -248,7 +248,7 @@ class Stabilizer:
         return full - kept
 
     def _share_out(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget without the reserve, its margin, and what of that calibration gives back."""
+        """Return the budget less the reserve, the margin, and the part of it that calibration gives back."""
         if isinstance(self.budget, int):
             tokens = self.budget
         elif window is None:

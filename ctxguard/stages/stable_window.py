@@ -112,12 +112,14 @@ class _Window:
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in what comes next."""
         begin = len(self._history.artifacts)
+        # Digests and trail are made from full outputs: a bounded view has lost names already.
         change = next((c for c in reversed(draft.changes) if c.stage == _BOUNDED), None)
         is_in_step = change is not None and len(change.before) == len(draft.artifacts)
         self._whole += change.before[begin:] if change is not None and is_in_step else artifacts
         self._history.extend(artifacts)
         if self._ledger.task is None and draft.keep_task:
             self._ledger.task = self._history.task(draft.budget)
+        # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
         while self._state.seen < len(self._history) - 1:
             self._state = self._taken(self._state)
 
@@ -128,6 +130,7 @@ class _Window:
             BudgetExceededError: what must stay does not fit.
         """
         state = self._ended()
+        # Everything was tried by now: exchanges, records, squeezing.
         if state.total > self._ledger.whole_budget(state):
             raise self._exceeded(draft, state)
         result = self._drafted(draft, state)
@@ -138,6 +141,7 @@ class _Window:
         handles = self._cutter.handles
         for handle in list(handles):
             yield Ask(store.put_new, (NAMESPACE, handle, handles[handle].encode("utf-8", "surrogatepass")))
+            # Only after it was stored: a write that fails is tried again by the next call.
             del handles[handle]
         return result
 
@@ -159,6 +163,7 @@ class _Window:
         state = replace(state, seen=number + 1, fixed=state.fixed + fixed, tokens=state.tokens + tokens)
         if state.total > self._ledger.limit(state):
             state = self._cut(state, number)
+        # Recall must answer the same throughout a turn, whatever is cut meanwhile.
         if span.is_asked:
             state = replace(state, at_turn=(state.kept, state.judged, self._ledger.reserved(state)))
         return state
@@ -197,6 +202,7 @@ class _Window:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
             draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
+        # Nothing was ever cut: the draft goes through untouched, and its prefix with it.
         if state.cut_at is None:
             return draft
         kept = list(self._kept(state))
@@ -206,6 +212,7 @@ class _Window:
             id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
         }
         if state.note is not None:
+            # Behind the task and before everything else: it is about what came between the two.
             artifacts.insert(self._place_of_note([p for p, _ in kept]), state.note)
             reasons[id(state.note)], actions[id(state.note)] = "tells what has left", "summarised"
         gone = "left at a cut" if state.note is None else "left at a cut; the trail tells of it"

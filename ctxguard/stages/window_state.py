@@ -95,6 +95,7 @@ class Ledger:
 
     def whole_budget(self, state: WindowState) -> int:
         """Return the budget with what comes back of the margin once the provider's counts are known."""
+        # The margin was kept free because counts are estimates; once the provider has counted, it is not needed.
         return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
 
     def reserved(self, state: WindowState) -> int:
@@ -103,6 +104,7 @@ class Ledger:
 
     def limit(self, state: WindowState) -> int:
         """Return the tokens that may be taken: all of the budget until there is something to bring back."""
+        # Before the first cut there is nothing to bring back, and nothing to keep free for it.
         return self.budget(state) - (0 if state.cut_at is None else self.reserved(state))
 
     def positions(self, number: int) -> range:
