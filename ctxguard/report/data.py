@@ -18,7 +18,7 @@ __all__ = [
     "Decision",
     "DecisionRun",
     "Finding",
-    "Report",
+    "ReportData",
     "Step",
     "decision_runs",
 ]
@@ -103,7 +103,7 @@ class Decision:
         }
 
 
-class Report:
+class ReportData:
     """Tell what a stabilizer did to one history. Decisions are worked out when they are first asked for.
 
     Attributes:
@@ -235,29 +235,6 @@ class Report:
         artifact = self._draft.history[position]
         return _masked(self._draft, artifact) if masked else artifact
 
-    def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
-        """Return one self-contained HTML page: the figures, the checks, and each message before and after.
-
-        Args:
-            title: of the page.
-            show_originals: show what was masked, too; the page then holds personal data.
-        """
-        from ctxguard.report.messages import call_page
-
-        return call_page(self, title=title, show_originals=show_originals)
-
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
-
-    def __repr__(self) -> str:
-        state = "ok" if self.ok else "failed: " + ", ".join(c.name for c in self.checks if not c.ok)
-        return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
-
-    def _repr_html_(self) -> str:
-        from ctxguard.report.html import report_html
-
-        return report_html(self)
-
 
 def _decisions(draft: Draft) -> list[Decision]:
     counter = draft.counter
@@ -340,27 +317,6 @@ def _masked(draft: Draft, artifact: Artifact) -> Artifact:
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
 
-def _lines(report: Report) -> list[str]:
-    saved = report.tokens_before - report.tokens_after
-    share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
-    counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
-    lines = [
-        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share}); "
-        f"counted by {report.counter}, {report.accuracy}",
-        f"artifacts: {counted}",
-    ]
-    if report.cut_told:
-        lines.append(report.cut_told)
-    if report.unread:
-        lines.append(report.unread_told)
-    lines += [f"warning: {warning}" for warning in report.warnings]
-    for check in report.checks:
-        lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
-        lines += [f"       {finding}" for finding in check.findings[:20]]
-    lines += _decision_lines(report)
-    return lines
-
-
 _IN_A_ROW: Final = 3
 """Calls cut, of the latest four, from which on the report warns."""
 
@@ -431,17 +387,3 @@ def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
     """Return decisions with those that are alike and neighbours taken together, for a person to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]
-
-
-def _decision_lines(report: Report, most: int = 40) -> list[str]:
-    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
-    lines = list(map(_decision_line, told[:most]))
-    return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines
-
-
-def _decision_line(run: DecisionRun) -> str:
-    decision = run.decisions[0]
-    why = f"  {decision.stage}: {decision.reason}" if decision.stage else ""
-    return (
-        f"  [{run.place}] {run.kinds:<9} {decision.action:<10} {run.tokens_before:>6,} -> {run.tokens_after:>6,}{why}"
-    )

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.report.data import Decision, Report
+from ctxguard.report.data import Decision, ReportData
 from ctxguard.report.page import page, table, tiles, words
 
 __all__ = ["call_page", "call_section", "messages_html", "shown_text"]
@@ -19,14 +19,14 @@ _HEAD: Final = 2_000
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 
 
-def call_page(report: Report, *, title: str = "", show_originals: bool = False) -> str:
+def call_page(report: ReportData, *, title: str = "", show_originals: bool = False) -> str:
     """Return the page of one call."""
     named = title or "One model call, before and after"
     head = f"<h1>{escape(named)}</h1><p class='meta'>ctxguard {escape(version('ctxguard-stabilizer'))}</p>"
     return page(named, head + call_section(report, show_originals=show_originals))
 
 
-def call_section(report: Report, *, show_originals: bool = False) -> str:
+def call_section(report: ReportData, *, show_originals: bool = False) -> str:
     """Return what there is to say of one call, as HTML."""
     failed = [check for check in report.checks if not check.ok]
     saved = report.tokens_before - report.tokens_after
@@ -60,7 +60,7 @@ def call_section(report: Report, *, show_originals: bool = False) -> str:
     )
 
 
-def messages_html(report: Report, *, show_originals: bool = False) -> str:
+def messages_html(report: ReportData, *, show_originals: bool = False) -> str:
     """Return every message of a call, each with its text before and after.
 
     Args:
@@ -70,7 +70,7 @@ def messages_html(report: Report, *, show_originals: bool = False) -> str:
     return "".join(_message(report, decision, show_originals=show_originals) for decision in report.decisions)
 
 
-def _message(report: Report, decision: Decision, *, show_originals: bool) -> str:
+def _message(report: ReportData, decision: Decision, *, show_originals: bool) -> str:
     before = None if decision.position is None else report.original(decision.position, masked=not show_originals)
     after = decision.artifact if decision.tokens_after else None
     shown = shown_text(after if after is not None else before)

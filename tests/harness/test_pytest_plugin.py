@@ -29,7 +29,7 @@ def test_sessions_become_tests_and_a_broken_law_a_failure(tmp_path):
     (tmp_path / "good.json").write_text(json.dumps(MESSAGES))
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "test_it.py").write_text(TESTS)
-    plugins = ("-p", "no:cacheprovider", "-p", "ctxguard.harness.pytest_plugin")
+    plugins = ("-p", "no:cacheprovider")
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins, "--ctxguard-sessions", tmp_path, tmp_path / "test_it.py"],
         capture_output=True,
