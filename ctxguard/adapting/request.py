@@ -88,7 +88,11 @@ class Beside:
         if not isinstance(text, str | None):
             raise ConfigError(f"instructions must be a text, not {type(text).__name__}", setting="instructions")
         detectors = _detectors(stabilizer)
-        placed = [one for one in _schema_fields(request, is_editable=is_editable) if _matches(detectors, one[1])]
+        try:
+            fields = list(_schema_fields(request, is_editable=is_editable))
+        except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or keys that are not texts
+            raise ConfigError(f"tools and schemas cannot be read: {error}; send plain JSON", setting="tools") from None
+        placed = [one for one in fields if _matches(detectors, one[1])]
         prompt = Field(_INSTRUCTIONS, text or "", is_editable, is_identifier=False, tokens=0)
         is_dirty = bool(text) and _matches(detectors, prompt)
         if is_dirty and not is_editable:
@@ -154,6 +158,8 @@ def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Fi
             yield from _fields_of_schema(member, (*path, index))
     else:
         for name, member in fields_of(value).items():
+            if not isinstance(name, str):
+                raise TypeError(f"a key is a text, not {name!r}")
             yield (), Field(place_name((*path, name)), name)
             yield from _fields_of_schema(member, (*path, name))
 
