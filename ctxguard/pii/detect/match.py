@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone
+from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone, worth
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
@@ -76,12 +76,12 @@ class Engine:
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
-        contexts = dict.fromkeys(one.words for one in self._matchers if one.words)
-        places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
-        for one in self._matchers:
-            one.context_place = places.get(one.words)
-        words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
-        self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
+        others = [one for one in self._matchers if not one.is_number]
+        self._worded = tuple(one for one in others if one.is_told_by_words)
+        self._plain = tuple(one for one in others if not one.is_told_by_words)
+        # two automata: one of both would need a state for every combination of what occurs in a text
+        self._words = Prefilter([one.words_anchor for one in self._worded])
+        self._literals = Prefilter([one.anchor for one in self._plain])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
@@ -101,7 +101,7 @@ class Engine:
         """Return the findings, each expression matched over the whole text."""
         return self._found(text, self._everywhere)
 
-    def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _found(self, text: str, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
         first, *others = views_of(text, self._can_write)
         spans = self._found_in(first, candidates)
         for view in others:
@@ -110,46 +110,44 @@ class Engine:
                 spans = joined(first, spans, more)
         return spans
 
-    def _found_in(self, view: View, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
-        found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+    def _found_in(self, view: View, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
+        found = self._judged(view.text, candidates(view))
         for pattern, label in self._deny:
             found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
         return _chosen(view, found) if found else ()
 
-    def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+    def _candidates(self, view: View) -> Iterator[Candidate]:
         # rules that differ in their words alone share an expression, which is matched once
         shared: dict[str, list[Candidate]] = {}
-        for one in self._tried(opened):
-            if one.is_number:
-                continue
+        for one in self._opened(view):
             if one.rule.pattern not in shared:
                 shared[one.rule.pattern] = list(one.candidates(view))
             yield from (Candidate(one, start, end) for _, start, end in shared[one.rule.pattern])
         if not self._numbers:
             return
-        allowed = {None, *opened}
         shape = view.form(SHAPE.table)
         # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
             # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
-            for one, first, last in fitting(shape[start:end]):
-                if one.context_place in allowed:
-                    yield Candidate(one, start + first, start + last)
+            yield from (Candidate(one, start + first, start + last) for one, first, last in fitting(shape[start:end]))
 
-    def _everywhere(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+    def _everywhere(self, view: View) -> Iterator[Candidate]:
+        for one in self._opened(view):
+            yield from one.everywhere(view.text)
         shape = view.form(SHAPE.table)
-        for one in self._tried(opened):
-            yield from one.everywhere(shape if one.is_number else view.text)
+        for place in self._number_literals.open(view):
+            yield from self._numbers[place].everywhere(shape)
 
-    def _tried(self, opened: set[int]) -> Iterator[Matcher]:
-        """Walk the rules whose literals and words a text holds."""
-        for place in sorted(opened):
-            if place < len(self._matchers):
-                one = self._matchers[place]
-                if one.context_place is None or one.context_place in opened:
-                    yield one
+    def _opened(self, view: View) -> Iterator[Matcher]:
+        """Walk the rules, but for those of numbers, of which a text holds a word or a literal, whichever tells more."""
+        yield from (self._worded[place] for place in self._words.open(view))
+        yield from (self._plain[place] for place in self._literals.open(view))
+
+    @cached_property
+    def _number_literals(self) -> Prefilter:
+        return Prefilter([one.anchor for one in self._numbers])
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""
@@ -187,21 +185,16 @@ class Matcher:
 
     Attributes:
         words: its context words, before or behind a value; empty where it needs none.
-        context_place: the place of these words in the prefilter; None where it needs none.
 
     Raises:
         ConfigError: its validator cannot be imported.
     """
-
-    context_place: int | None = None
 
     def __init__(self, rule: Rule, order: int) -> None:
         self.rule = rule
         self.order = order
         self.is_number = is_number(rule.pattern)
         self.words = rule.context or rule.behind
-        self._context = re.compile(rule.context) if rule.context else None
-        self._behind = re.compile(rule.behind, re.IGNORECASE) if rule.behind else None
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
         self._validate, self._arguments = _function(rule)
 
@@ -209,6 +202,16 @@ class Matcher:
     def anchor(self) -> Anchor:
         """Where in a text a match may begin."""
         return anchor_of(self.rule.pattern)
+
+    @cached_property
+    def words_anchor(self) -> Anchor:
+        """What a text holds that has one of the context words."""
+        return anchor_of(self.words, forms=(WORDS,))
+
+    @cached_property
+    def is_told_by_words(self) -> bool:
+        """True where the words that it needs are in fewer texts than the literals of its expression."""
+        return bool(self.words) and worth(self.words_anchor) > worth(self.anchor)
 
     @cached_property
     def stands_alone(self) -> bool:
@@ -238,11 +241,11 @@ class Matcher:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
         # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
         before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-        if self._context is not None and not _says(self._context, before):
+        if self.rule.context and not self._is_named(before):
             return 0
-        if self._behind is not None and self._behind.match(text, end) is None:
+        if self.rule.behind and self._behind.match(text, end) is None:
             return 0
-        if self._quiet and _says(self._silence, before):
+        if self._quiet and self._is_quieted(before):
             return 0
         # most candidates end at the words; the validator may import a library
         if self._validate is None:
@@ -273,8 +276,16 @@ class Matcher:
         return "value" if "value" in self._pattern.groupindex else 0
 
     @cached_property
-    def _silence(self) -> re.Pattern[str]:
-        return re.compile(self._quiet)
+    def _is_named(self) -> Callable[[str], bool]:
+        return _says(self.rule.context)
+
+    @cached_property
+    def _behind(self) -> re.Pattern[str]:
+        return re.compile(self.rule.behind, re.IGNORECASE)
+
+    @cached_property
+    def _is_quieted(self) -> Callable[[str], bool]:
+        return _says(self._quiet)
 
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
@@ -282,9 +293,13 @@ class Matcher:
 
 
 @lru_cache(_MEMO)
-def _says(words: re.Pattern[str], before: str) -> bool:
-    """Tell whether words stand in the characters before a candidate: the same JSON keys come again and again."""
-    return words.search(before.lower()) is not None
+def _says(words: str) -> Callable[[str], bool]:
+    """Return what tells whether words stand in the characters before a candidate; rules share the same words.
+
+    It remembers its answers, as the same JSON keys come again and again.
+    """
+    search = re.compile(words).search
+    return lru_cache(_MEMO)(lambda before: search(before.lower()) is not None)
 
 
 @lru_cache(_MEMO)

@@ -21,9 +21,9 @@ from re import _constants as op  # type: ignore[attr-defined]  # the one parser 
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
-from ctxguard.pii.detect.normalize import View, beyond_ascii
+from ctxguard.pii.detect.normalize import View
 
-__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone"]
+__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone", "worth"]
 
 Literals: TypeAlias = frozenset[str]
 Chars: TypeAlias = frozenset[int]
@@ -31,7 +31,7 @@ Chars: TypeAlias = frozenset[int]
 Parsed: TypeAlias = Iterable[tuple[object, object]]
 
 BEYOND: Final = 256
-_LONGEST: Final = 16
+_LONGEST: Final = 26
 # Characters of a class that are told apart.
 _WIDEST: Final = 7
 # Characters before a literal in which a match may begin; from farther away the whole text is searched.
@@ -44,7 +44,7 @@ _EDGE: Final = "\x00"
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # How much a character tells where it is common, or stands for many in a form, against 1 of all others.
-_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.1}
+_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 # Nodes that match one character.
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 _ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
@@ -179,8 +179,8 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
     best = Anchor(forms[0], ("",))
     for form in forms:
         if form.ignores_case or not ignores_case:
-            best = max(best, _Walk(form, parsed).best, key=_worth)
-        if _worth(best) > _ENOUGH:
+            best = max(best, _Walk(form, parsed).best, key=worth)
+        if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
     beyond = frozenset[str]() if has_range else frozenset(char for char in pattern.lower() if not char.isascii())
@@ -243,9 +243,9 @@ class Prefilter:
     def open(self, view: View) -> set[int]:
         """Return the places of the anchors of which a text holds a literal."""
         found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
-        if view.text.isascii():
+        if not self._of_ascii or view.text.isascii():
             return found
-        chars = beyond_ascii(view.text.lower())
+        chars = view.beyond_ascii
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
@@ -396,7 +396,14 @@ class _Walk:
 
     def _repeat(self, least: int, most: int, repeated: Parsed) -> None:
         width = repeated.getwidth()  # type: ignore[attr-defined]
-        exact = _Walk(self._form, repeated).exact if least else None
+        exact = _Walk(self._form, repeated).exact if least or most == 1 else None
+        if exact is not None and not least and self._read != _EMPTY:
+            # what may be left out stands there or does not; in front of all it tells nothing
+            self._offer(self._read, self.lead)
+            self._append(exact | _EMPTY)
+            self._widen(0, width[1])
+            return
+        exact = exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
         # each repetition by itself: only so it is known how far from the beginning a literal ends
         for _ in range(read):
@@ -449,11 +456,11 @@ class _Walk:
         # to try hundreds of places for each literal would take longer than to search the text
         if anchor.most is not None and anchor.most > _FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
-        if _worth(anchor) > _worth(self.best):
+        if worth(anchor) > worth(self.best):
             self.best = anchor
 
 
-def _worth(anchor: Anchor) -> float:
+def worth(anchor: Anchor) -> float:
     """Return how much an anchor tells: what its weakest literal does, less for each other one to look for."""
     weights = anchor.form.weights
     weakest = min(sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals)
