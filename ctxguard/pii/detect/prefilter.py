@@ -15,7 +15,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -174,7 +174,7 @@ class Anchor:
 
 def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
     """Return the anchor of an expression in the form where it tells most."""
-    parsed = parser.parse(pattern, flags)
+    parsed = _parsed(pattern, flags)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
     for form in forms:
@@ -187,13 +187,17 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 
+# each expression is looked at several times, and many rules share one
+_parsed: Final = lru_cache(maxsize=512)(parser.parse)
+
+
 def is_number(pattern: str, flags: int = 0) -> bool:
     """Tell whether an expression is about the shape of a number: it matches the same whatever the digits and letters.
 
     It consumes digits and their separators alone, from six characters on. Such expressions are matched on shapes, which
     come again and again, and not on texts, which do not.
     """
-    parsed = parser.parse(pattern, flags)
+    parsed = _parsed(pattern, flags)
     least, most = parsed.getwidth()
     # what must follow from its first character on says how short it can be, too
     least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
@@ -216,7 +220,7 @@ def stands_alone(pattern: str, farthest: int) -> bool:
         pattern: the expression.
         farthest: the lines that it must not run over.
     """
-    for kind, argument in _nodes(parser.parse(pattern)):
+    for kind, argument in _nodes(_parsed(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):
             return False
         # what is forbidden around a match is judged by its far end: between blank lines it cannot be anything else
@@ -304,6 +308,7 @@ class _Walk:
         self._is_exact = True
         self._least = self._most = 0
         self.best = Anchor(form, ("",))
+        self._tells = worth(self.best)
         self.head = _EMPTY
         self.is_possible = True
         for parsed in sequences:
@@ -456,8 +461,8 @@ class _Walk:
         # to try hundreds of places for each literal would take longer than to search the text
         if anchor.most is not None and anchor.most > _FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
-        if worth(anchor) > worth(self.best):
-            self.best = anchor
+        if (tells := worth(anchor)) > self._tells:
+            self.best, self._tells = anchor, tells
 
 
 def worth(anchor: Anchor) -> float:
@@ -528,6 +533,7 @@ def _members(kind: object, argument: object) -> Chars:
     return (_ALL - members) | {BEYOND} if negated else frozenset(members)
 
 
+@lru_cache(maxsize=1024)
 def _range(first: int, last: int) -> Chars:
     return frozenset(range(min(first, BEYOND), min(last, BEYOND) + 1))
 
@@ -560,16 +566,20 @@ def _classes(parsed: Parsed) -> Iterator[Chars]:
 
 def _consumed(parsed: Parsed) -> Chars:
     """Return which characters a match may be made of; small and capital letters are taken for each other."""
-    consumed: set[int] = set()
+    consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
             continue
         if inner := _inner(kind, argument):
-            consumed.update(*map(_consumed, inner))
+            consumed = consumed.union(*map(_consumed, inner))
         elif kind in _ONE:
-            consumed |= _members(kind, argument)
-    letters = consumed & (_UPPER | frozenset(range(0x61, 0x7B)))
-    return frozenset(consumed | {letter ^ 0x20 for letter in letters})
+            consumed |= _in_both_cases(_members(kind, argument))
+    return consumed
+
+
+@lru_cache(maxsize=1024)
+def _in_both_cases(chars: Chars) -> Chars:
+    return chars | {letter ^ 0x20 for letter in chars & (_UPPER | _LETTERS)}
 
 
 def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
