@@ -26,7 +26,7 @@ def holds(pattern, text, forms=None):
     anchor = anchor_of(pattern) if forms is None else anchor_of(pattern, forms=forms)
     view = View(text)
     fast, plain = Prefilter([anchor]), Prefilter([anchor])
-    plain._match = None
+    plain._automata = None
     assert fast.open(view) == plain.open(view)
     return bool(plain.open(view))
 

@@ -48,9 +48,9 @@ Found: TypeAlias = list[tuple[int, Span]]
 
 
 class Candidate(NamedTuple):
-    """Mark where an expression matches; the words before it and its check digits have not been looked at."""
+    """Mark where expressions match; the words before it and its check digits have not been looked at."""
 
-    matcher: Matcher
+    matchers: tuple[Matcher, ...]
     start: int
     end: int
 
@@ -76,12 +76,8 @@ class Engine:
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
-        others = [one for one in self._matchers if not one.is_number]
-        self._worded = tuple(one for one in others if one.is_told_by_words)
-        self._plain = tuple(one for one in others if not one.is_told_by_words)
-        # two automata: one of both would need a state for every combination of what occurs in a text
-        self._words = Prefilter([one.words_anchor for one in self._worded])
-        self._literals = Prefilter([one.anchor for one in self._plain])
+        self._others = tuple(one for one in self._matchers if not one.is_number)
+        self._prefilter = Prefilter([one.evidence for one in self._others])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
@@ -118,11 +114,11 @@ class Engine:
 
     def _candidates(self, view: View) -> Iterator[Candidate]:
         # rules that differ in their words alone share an expression, which is matched once
-        shared: dict[str, list[Candidate]] = {}
+        shared: dict[str, list[Matcher]] = {}
         for one in self._opened(view):
-            if one.rule.pattern not in shared:
-                shared[one.rule.pattern] = list(one.candidates(view))
-            yield from (Candidate(one, start, end) for _, start, end in shared[one.rule.pattern])
+            shared.setdefault(one.rule.pattern, []).append(one)
+        for matchers in shared.values():
+            yield from (Candidate((*matchers,), start, end) for start, end in matchers[0].places(view))
         if not self._numbers:
             return
         shape = view.form(SHAPE.table)
@@ -131,19 +127,18 @@ class Engine:
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
             # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
-            yield from (Candidate(one, start + first, start + last) for one, first, last in fitting(shape[start:end]))
+            yield from (Candidate(fit, start + first, start + last) for fit, first, last in fitting(shape[start:end]))
 
     def _everywhere(self, view: View) -> Iterator[Candidate]:
         for one in self._opened(view):
-            yield from one.everywhere(view.text)
+            yield from (Candidate((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
-        for place in self._number_literals.open(view):
-            yield from self._numbers[place].everywhere(shape)
+        for one in (self._numbers[place] for place in self._number_literals.open(view)):
+            yield from (Candidate((one,), start, end) for start, end in one.everywhere(shape))
 
     def _opened(self, view: View) -> Iterator[Matcher]:
-        """Walk the rules, but for those of numbers, of which a text holds a word or a literal, whichever tells more."""
-        yield from (self._worded[place] for place in self._words.open(view))
-        yield from (self._plain[place] for place in self._literals.open(view))
+        """Walk the rules, but for those of numbers, of which a text may hold a match."""
+        return (self._others[place] for place in self._prefilter.open(view))
 
     @cached_property
     def _number_literals(self) -> Prefilter:
@@ -151,17 +146,24 @@ class Engine:
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""
-        return [candidate for one in self._numbers for candidate in one.everywhere(shape)]
+        fits: dict[tuple[int, int], list[Matcher]] = {}
+        for one in self._numbers:
+            for place in one.everywhere(shape):
+                fits.setdefault(place, []).append(one)
+        return [Candidate((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
-        for one, start, end in candidates:
+        for matchers, start, end in candidates:
+            # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+            before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
             # the cheapest evidence first: words are looked up, check digits are worked out
-            size = one.judge(text, start, end)
-            if not size or (self._allow and self._allows(text[start : start + size].lower())):
-                continue
-            found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
+            for one in _standing(matchers, before):
+                size = one.judge(text, start, end)
+                if not size or (self._allow and self._allows(text[start : start + size].lower())):
+                    continue
+                found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
         return found
 
     def _allows(self, value: str) -> bool:
@@ -204,14 +206,10 @@ class Matcher:
         return anchor_of(self.rule.pattern)
 
     @cached_property
-    def words_anchor(self) -> Anchor:
-        """What a text holds that has one of the context words."""
-        return anchor_of(self.words, forms=(WORDS,))
-
-    @cached_property
-    def is_told_by_words(self) -> bool:
-        """True where the words that it needs are in fewer texts than the literals of its expression."""
-        return bool(self.words) and worth(self.words_anchor) > worth(self.anchor)
+    def evidence(self) -> Anchor:
+        """What a text must hold to be searched: a literal of the expression, or a context word where that tells more."""
+        words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
+        return max([self.anchor, *words], key=worth)
 
     @cached_property
     def stands_alone(self) -> bool:
@@ -220,7 +218,7 @@ class Matcher:
         farthest = WINDOW if self._validate is not None else _FAR
         return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
 
-    def candidates(self, view: View) -> Iterator[Candidate]:
+    def places(self, view: View) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
         if self.anchor.most is None:
             yield from self.everywhere(view.text)
@@ -230,22 +228,22 @@ class Matcher:
             # as `finditer` does it: no match begins within the one before
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
-                yield self._candidate(match)
+                yield self._place(match)
                 done = max(match.end(), start + 1)
 
-    def everywhere(self, text: str) -> Iterator[Candidate]:
+    def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text or a shape."""
-        return map(self._candidate, self._pattern.finditer(text))
+        return map(self._place, self._pattern.finditer(text))
+
+    def stands_after(self, before: str) -> bool:
+        """Tell whether the words right before a candidate, in small letters, let it stand."""
+        if self.rule.context and self._context.search(before) is None:
+            return False
+        return not self._quiet or self._silence.search(before) is None
 
     def judge(self, text: str, start: int, end: int) -> int:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
-        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-        before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-        if self.rule.context and not self._is_named(before):
-            return 0
         if self.rule.behind and self._behind.match(text, end) is None:
-            return 0
-        if self._quiet and self._is_quieted(before):
             return 0
         # most candidates end at the words; the validator may import a library
         if self._validate is None:
@@ -258,10 +256,10 @@ class Matcher:
         more = self._tail.match(text, end) if self._tail is not None else None
         return end if more is None else more.end()
 
-    def _candidate(self, match: re.Match[str]) -> Candidate:
+    def _place(self, match: re.Match[str]) -> tuple[int, int]:
         start, end = match.span(self._group)
         # an alternative without the group may have matched
-        return Candidate(self, start, end) if start >= 0 else Candidate(self, *match.span())
+        return (start, end) if start >= 0 else match.span()
 
     @cached_property
     def _starts(self) -> Callable[[View], Iterator[int]]:
@@ -276,16 +274,16 @@ class Matcher:
         return "value" if "value" in self._pattern.groupindex else 0
 
     @cached_property
-    def _is_named(self) -> Callable[[str], bool]:
-        return _says(self.rule.context)
+    def _context(self) -> re.Pattern[str]:
+        return re.compile(self.rule.context)
 
     @cached_property
     def _behind(self) -> re.Pattern[str]:
         return re.compile(self.rule.behind, re.IGNORECASE)
 
     @cached_property
-    def _is_quieted(self) -> Callable[[str], bool]:
-        return _says(self._quiet)
+    def _silence(self) -> re.Pattern[str]:
+        return re.compile(self._quiet)
 
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
@@ -293,13 +291,10 @@ class Matcher:
 
 
 @lru_cache(_MEMO)
-def _says(words: str) -> Callable[[str], bool]:
-    """Return what tells whether words stand in the characters before a candidate; rules share the same words.
-
-    It remembers its answers, as the same JSON keys come again and again.
-    """
-    search = re.compile(words).search
-    return lru_cache(_MEMO)(lambda before: search(before.lower()) is not None)
+def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+    """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
+    lowered = before.lower()
+    return [one for one in matchers if one.stands_after(lowered)]
 
 
 @lru_cache(_MEMO)

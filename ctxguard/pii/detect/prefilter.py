@@ -79,6 +79,8 @@ class Form:
         weights: how much a character tells; 1 where it is not named.
         most: literals of which one must stand in the text; more are not looked for.
         is_ascii: what is derived holds of ASCII texts only; every other text passes.
+        is_apart: its literals are looked for by an automaton of their own. Nearly every character of a text goes on
+            with one of them, and an automaton has a state for each combination of what it is amid.
     """
 
     table: bytes
@@ -86,6 +88,7 @@ class Form:
     weights: Mapping[str, float]
     most: int = 12
     is_ascii: bool = False
+    is_apart: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return what the members of a class become; None where they are many, or beyond ASCII and so of many forms."""
@@ -97,20 +100,22 @@ class Form:
         return folded if len(folded) <= _WIDEST else None
 
 
-def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False) -> Form:
+def _form(
+    *classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False, is_apart: bool = False
+) -> Form:
     table = bytearray(range(256)).lower() if ignores_case else bytearray(range(256))
     for to, members in classes:
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
-    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii)
+    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii, is_apart=is_apart)
 
 
 SHAPE: Final = _form(("0", _DIGITS), ("A", _UPPER), ("a", _LOWER), ignores_case=False)
-WORDS: Final = _form(("0", _DIGITS), is_ascii=True)
+WORDS: Final = _form(("0", _DIGITS), is_ascii=True, is_apart=True)
 """For words of many languages, of which an ASCII text can hold the ASCII ones alone."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
-_NAMES: Final = _form(("w", _DIGITS | _UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
+_NAMES: Final = _form(("w", _DIGITS | _UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", _DIGITS)), SHAPE, _HEX, _NAMES)
 
 
@@ -242,11 +247,11 @@ class Prefilter:
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
         self._of_ascii = [(place, one.beyond) for place, one in enumerate(anchors) if one.form.is_ascii]
-        self._match = _re2_set(anchors) if importlib.util.find_spec("re2") is not None else None
+        self._automata = _automata(self._anchors) if importlib.util.find_spec("re2") is not None else None
 
     def open(self, view: View) -> set[int]:
         """Return the places of the anchors of which a text holds a literal."""
-        found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
+        found = set(self._one_by_one(view) if self._automata is None else self._automata(view.plain))
         if not self._of_ascii or view.text.isascii():
             return found
         chars = view.beyond_ascii
@@ -262,8 +267,17 @@ class Prefilter:
                     break
 
 
-def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
-    """Return one automaton for all anchors: classes and literals of fixed length stay far below its memory limit."""
+def _automata(anchors: Sequence[Anchor]) -> Callable[[bytes], Iterable[int]]:
+    """Return what tells in one pass, or one for each form that is apart, which anchors a text holds."""
+    parts: dict[bytes, list[int]] = {}
+    for place, anchor in enumerate(anchors):
+        parts.setdefault(anchor.form.table if anchor.form.is_apart else b"", []).append(place)
+    automata = [(_re2_set([anchors[place] for place in places]), places) for places in parts.values()]
+    return lambda plain: (places[number] for match, places in automata for number in match(plain) or ())
+
+
+def _re2_set(anchors: Iterable[Anchor]) -> Callable[[bytes], Sequence[int] | None]:
+    """Return one automaton: classes and literals of fixed length stay far below its memory limit."""
     import re2
 
     options = re2.Options()
@@ -274,7 +288,8 @@ def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
     for anchor in anchors:
         every.Add("|".join(_spelled(literal, anchor.form) for literal in anchor.literals))
     every.Compile()
-    return lambda plain: every.Match(plain) or ()
+    matching: Callable[[bytes], Sequence[int] | None] = every.Match
+    return matching
 
 
 def _spelled(literal: str, form: Form) -> str:
