@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
 LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
 OTHERS := $(filter-out $(LONGEST),$(wildcard tests/test_*.py)) $(sort $(dir $(wildcard tests/*/test_*.py tests/*/*/test_*.py)))
+CORE := $(addprefix tests/,test_artifacts.py test_drivers.py test_laws.py test_public_face.py test_report.py checks pii/test_masking.py pii/test_match.py stages tokens)
 unexport PYTHONDONTWRITEBYTECODE # set in many images: every process would compile what it imports anew
 .DEFAULT_GOAL := help
 
@@ -57,8 +58,23 @@ layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session, every recorded file at every limit
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/files/test_shared_files.py
 
-hunt: $(VENV)/.test ## every property with 500 examples, in hours
-	CTXGUARD_EXAMPLES=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout=0 tests
+EXAMPLES ?= 150
+hunt: $(VENV)/.test ## every property with many more examples, for about an hour; EXAMPLES=n for more or fewer
+	CTXGUARD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n 2 --dist loadfile --timeout=0 -m hypothesis tests
+
+PYTHONS ?= 3.11 3.12 3.13
+.venv-%/.done: pyproject.toml
+	PYENV_VERSION=$* python$* -m venv .venv-$*
+	.venv-$*/bin/python -m pip install -q --no-compile -e '.[tokens,vault,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx
+	@touch $@
+
+matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3.13" names others
+	@found=0; for version in $(PYTHONS); do \
+	  if ! PYENV_VERSION=$$version python$$version -c "" 2>/dev/null; then echo "== Python $$version is not installed: left out"; continue; fi; \
+	  echo "== Python $$version"; found=1; \
+	  $(MAKE) --no-print-directory .venv-$$version/.done || exit 1; \
+	  .venv-$$version/bin/python -m pytest -q -n 2 --dist loadfile $(CORE) || exit 1; \
+	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }
 
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -75,6 +91,6 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was built, .venv too
-	rm -rf $(VENV) .venv-oldest build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test types layers test-oldest replay-all hunt bench docs notebooks format clean
+.PHONY: help demo test types layers test-oldest matrix replay-all hunt bench docs notebooks format clean

@@ -1,6 +1,6 @@
 """Measure which facts survive: share of questions whose evidence is all in the context, the question put last.
 
-    python benchmarks/memory.py [--questions 300] [--budgets 2000,4000,8000,16000]
+    python benchmarks/memory.py [--questions 300] [--budgets 2000,4000,8000,16000] [--only recall]
 
 No model is asked. A question counts where every message that holds its evidence stands in the context word for word
 (after masking, which all strategies share).
@@ -21,9 +21,8 @@ from pathlib import Path
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.stages import BoundToolOutput, FillBudget, MaskPII, OrderByAuthority, RepairExchanges
-from ctxguard.stages.recall_relevant import recall_stages
-from ctxguard.stages.stable_window import StableWindow
+from ctxguard.policies import agent_stages, recall_stages
+from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RepairExchanges
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "memory"
 SOURCES = ("goodai-ltm", "lifebench", "longmemeval-evidence")
@@ -55,15 +54,15 @@ def sample(total, seed=7):
 
 
 def strategies(masker):
-    def before():
-        return [RepairExchanges(), MaskPII(masker=masker), BoundToolOutput()]
-
     return {
-        "stable window (agent)": lambda: [*before(), StableWindow(), OrderByAuthority()],
-        "fill from the newest": lambda: [*before(), FillBudget(), OrderByAuthority()],
-        "recall, share 0.15": lambda: [*recall_stages(before=before()), OrderByAuthority()],
-        "recall, share 0.3": lambda: [*recall_stages(share=0.3, before=before()), OrderByAuthority()],
-        "recall, share 0.5": lambda: [*recall_stages(share=0.5, before=before()), OrderByAuthority()],
+        "stable window (agent)": lambda: agent_stages(masker=masker),
+        "fill from the newest": lambda: [RepairExchanges(), MaskPII(masker=masker), FillBudget(), OrderByAuthority()],
+        "recall, share 0.15": lambda: recall_stages(masker=masker, share=0.15),
+        "recall, share 0.3": lambda: recall_stages(masker=masker, share=0.3),
+        "recall (share 0.5)": lambda: recall_stages(masker=masker),
+        "recall, share 0.7": lambda: recall_stages(masker=masker, share=0.7),
+        "semantic recall, share 0.5": lambda: recall_stages(masker=masker, embed="static", share=0.5),
+        "semantic recall (share 0.7)": lambda: recall_stages(masker=masker, embed="static"),
     }
 
 
@@ -71,6 +70,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--budgets", default="2000,4000,8000,16000")
+    parser.add_argument("--only", default="", help="measure the strategies whose name contains this")
     options = parser.parse_args()
     if not DATA.is_dir():
         sys.exit(f"no recorded conversations at {DATA}")
@@ -79,6 +79,8 @@ def main():
     drawn = sample(options.questions)
     rows, times = {}, {}
     for name, stages in strategies(masker).items():
+        if options.only not in name:
+            continue
         spent, kept = [], {}
         for budget in budgets:
             stabilizer = Stabilizer(budget, stages=stages())

@@ -131,6 +131,25 @@ def rows() -> None:
         )
 
 
+def cuts() -> None:
+    """Time the calls that cut at the end of a long session; an outsider has nothing to compare them with."""
+    for size in (100, 1_000, 10_000):
+        messages = OpenAIAdapter().read(dicts(size + 400))
+        session = Stabilizer(BUDGET, counter="o200k_base").session()
+        session.extend(messages[:size])
+        session.context()
+        fresh, others = [], []
+        for message in messages[size:]:
+            session.append(message)
+            began = time.process_time()
+            cut = session.context().report.cut
+            (fresh if cut is not None and cut.fresh else others).append((time.process_time() - began) * 1_000)
+        print(
+            f"{size:>9,} messages: a call that cuts {statistics.median(fresh):.1f} ms (worst of {len(fresh)}: "
+            f"{max(fresh):.1f}), one that does not {statistics.median(others):.1f} ms"
+        )
+
+
 def lens() -> None:
     messages = dicts(2_000)
     adapter = OpenAIAdapter()
@@ -154,4 +173,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     imports()
     lens()
+    cuts()
     rows()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,20 +18,21 @@ from typer.models import OptionInfo
 
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
-from ctxguard.report.printing import ReportFormat, note, out, progress, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.harness import Session
-    from ctxguard.harness.replay import Replay
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "settings_of", "stabilizer_of"]
 
 ELSEWHERE: Final = {
     "read": "ctxguard.files.cli:read",
+    "replay": "ctxguard.harness.replay_cli:replay",
     "pii": "ctxguard.pii.cli:app",
     "prompts": "ctxguard.prompts.cli:app",
+    "serve": "ctxguard.wire.cli:serve",
     "store": "ctxguard.stores.cli:app",
     "tokens": "ctxguard.harness.cli:tokens",
 }
@@ -100,7 +102,7 @@ def _budget(of: str, default: str) -> OptionInfo:
 
 Budget = Annotated[str | None, _budget("context", "that of the configuration, or 8000")]
 CheckedBudget = Annotated[str | None, _budget("session", "that of the configuration; without one any length is fine")]
-DemoBudget = Annotated[str | None, _budget("context", "that of --config, or 2500")]
+DemoBudget = Annotated[str | None, _budget("context", "that of --config, or 1400")]
 Window = Annotated[
     int | None,
     typer.Option("--window", min=1, help="The model's window in tokens, where the budget is a share of it."),
@@ -147,10 +149,9 @@ Config = Annotated[
     ),
 ]
 DEFAULT_BUDGET: Final = 8_000
-DEMO_BUDGET: Final = 2_500
 
 
-def _settings(config: Path | None) -> StabilizerConfig:
+def settings_of(config: Path | None) -> StabilizerConfig:
     """Return the settings of the file and the environment, and say where they are from."""
     from ctxguard.config import load_context_config, settings_source
 
@@ -173,15 +174,21 @@ def _in_tokens(budget: int | str, window: int | None) -> int:
     return asked.budget_for(window)
 
 
-def _stabilizer(
-    config: Path | None, budget: str | None, window: int | None, *, default: int = DEFAULT_BUDGET, **given: str | None
+def stabilizer_of(
+    config: Path | None,
+    budget: str | None,
+    window: int | None,
+    *,
+    default: int = DEFAULT_BUDGET,
+    settings: Mapping[str, str | float | None] = MappingProxyType({}),
+    known: StabilizerConfig | None = None,
 ) -> Stabilizer:
     """Return the stabilizer of the configuration; what was given on the command line comes before it."""
     from ctxguard.stabilizer import Stabilizer
 
-    known = _settings(config)
+    known = known or settings_of(config)
     tokens = _in_tokens(budget or known.budget or default, window)
-    return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in given.items() if v is not None})
+    return Stabilizer.from_config(config, budget=tokens, **{k: v for k, v in settings.items() if v is not None})
 
 
 def _each(path: str, adapter: str | None) -> list[Session]:
@@ -235,7 +242,8 @@ def stabilize(
     from ctxguard.adapting import Request, stabilize_request
 
     refuse_overwriting(output, [session])
-    stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
+    settings = {"policy": policy, "provider": provider, "counter": counter}
+    stabilizer = stabilizer_of(config, budget, window, settings=settings)
     contexts, reports = [], []
     for one in _each(session, adapter):
         with _named(session, one):
@@ -277,7 +285,7 @@ def check(
     """
     from ctxguard.harness.checking import check_session
 
-    known = _settings(config)
+    known = settings_of(config)
     wanted = budget or known.budget
     tokens = None if wanted is None else _in_tokens(wanted, window)
     provider, counter = provider or known.provider, counter or known.counter
@@ -304,74 +312,19 @@ def demo(
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
-    from ctxguard.harness.demo import demo_report, show_demo
+    from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, demo_report, show_demo
     from ctxguard.stabilizer import Stabilizer
 
     if config is None:  # the figures are those of the documentation, whatever lies in the working directory
         tokens = _in_tokens(budget or DEMO_BUDGET, window)
-        stabilizer = Stabilizer.from_policy("agent", budget=tokens, provider="openai")
+        stabilizer = Stabilizer.from_policy(DEMO_POLICY, budget=tokens, provider="openai")
     else:
-        stabilizer = _stabilizer(config, budget, window, default=DEMO_BUDGET)
+        stabilizer = stabilizer_of(config, budget, window, default=DEMO_BUDGET)
     told = demo_report(stabilizer)
     if report is ReportFormat.TEXT:
         show_demo(told)
     else:
         out(reports_as([told], report))
-
-
-@app.command()
-def replay(
-    sessions: Annotated[
-        list[str],
-        typer.Argument(metavar="SESSIONS...", help="Recorded sessions: JSON or JSONL, .gz too; - is standard input."),
-    ],
-    budget: Budget = None,
-    window: Window = None,
-    policy: Policy = None,
-    adapter: AdapterName = None,
-    provider: Provider = None,
-    counter: Counter = None,
-    config: Config = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", help="Figures of an earlier replay (--output); more than 1% worse fails."),
-    ] = None,
-    allow_refused: Annotated[
-        bool, typer.Option("--allow-refused", help="Exit with 0 also where calls are refused for their budget.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the figures to this file, too, as JSON.")
-    ] = None,
-) -> None:
-    """Replay sessions turn by turn: budget, pairs, personal data, prompt prefix and cost at every model call.
-
-    The figures are printed as JSON; advice, and on a terminal how far it is, goes to standard error. Exit with 1 where
-    a check fails, a call is refused because what must stay exceeds the budget, or a figure is worse than in the
-    baseline.
-    """
-    from ctxguard.harness.replay import Replay, compare, load_baseline
-
-    refuse_overwriting(output, [*sessions, *([] if baseline is None else [baseline])])
-    known = None if baseline is None else load_baseline(baseline)
-    stabilizer = _stabilizer(config, budget, window, policy=policy, provider=provider, counter=counter)
-    played = (_played(path, one, stabilizer) for path in sessions for one in _each(path, adapter))
-    told = sum(played, Replay())
-    figures = json.dumps(told.to_dict(), indent=2)
-    out(figures)
-    if output is not None:
-        out(figures, output)
-    worse = [f"worse than the baseline: {line}" for line in ([] if known is None else compare(told, known))]
-    for line in (*told.advice(stabilizer.budget_for()), *worse):
-        note(line)
-    if worse or not told.ok or (told.refused and not allow_refused):
-        raise typer.Exit(1)
-
-
-def _played(path: str, session: Session, stabilizer: Stabilizer) -> Replay:
-    from ctxguard.harness.replay import replay
-
-    with _named(path, session), progress(f"session {session.id}, messages") as told:
-        return replay(session, stabilizer, progress=told)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The context being drafted: what stages take and give, what each of them has changed, and what they may ask for."""
+"""The context being drafted: what stages take and return, what each of them changed, and what they may ask for."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Cut:
     The prompt before is the one that the last reply answered: that of the history up to it.
 
     Attributes:
-        at: position in the history of the artifact that brought the cut about; what is older was sent before it.
-        position: position in the result from which it differs from what was sent before; its length where it does not.
-        fresh: True where this very call made the cut; False where an earlier one did, which still holds.
+        at: position in the history of the artifact that caused the cut; older ones had been sent before.
+        position: first position at which the result differs from what was sent before; its length if it does not.
+        fresh: True if this call made the cut; False if an earlier one did and the context still starts there.
         rebilled: tokens from `position` on, which no prompt cache can serve.
     """
 
@@ -114,7 +114,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """Hold what a draft has to keep to: the same for all calls of a conversation, but for `dry`.
+    """Hold the settings of a draft: the same for all calls of a conversation, except for `dry`.
 
     Attributes:
         budget: tokens that everything sent may take, `overhead` included.
@@ -140,14 +140,14 @@ class CallSettings:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Hold the context being drafted. Stages take one and give another; nothing in it is ever mutated.
+    """Hold the context being drafted. Stages take a draft and return another; nothing in it is ever mutated.
 
     Attributes:
         artifacts: what the context holds by now.
-        settings: what it has to keep to; each of them can be read from the draft itself.
+        settings: see `CallSettings`; each of them can also be read from the draft itself.
         history: what came in, for stages and checks that look back.
-        authority: the system and task artifacts of the history, with their positions in it; None where nobody has
-            collected them.
+        authority: the system and task artifacts of the history, with their positions in it; None if not collected
+            yet.
         masks: maskers of the stages so far, for whatever later stages write.
         detectors: what those maskers look for, for the check.
         left_out: what a window had left out when the last user message came, where some of it may be brought back.
@@ -228,19 +228,19 @@ class Draft:
         action: Action | None = None,
         actions: Mapping[int, Action] | None = None,
     ) -> Draft:
-        """Return a draft with other artifacts; what became of each is worked out by identity.
+        """Return a draft with other artifacts; changes are detected by identity.
 
         An artifact that is gone counts as dropped, a changed copy of one as `action`, a new one as `action` too.
 
         Args:
             artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
-            reason: why, for all, or by `id()` of the artifact that was (or is new); said in the report.
-            otherwise: why, for those that `reason` does not name.
-            action: what happened to those changed or new; None means `bounded` for changed ones, `recalled` for new.
-            actions: the same by `id()` of the artifact that was (or is new), where it is not the same for all.
+            reason: the reason for the report: one for all, or by `id()` of the old (or the added) artifact.
+            otherwise: the reason for artifacts that `reason` does not name.
+            action: what happened to changed or added ones; None means `bounded` for changed, `recalled` for added.
+            actions: the same by `id()` of the old (or the added) artifact, if it differs from one to another.
 
         Raises:
-            HistoryError: one of them is no artifact.
+            HistoryError: one of them is not an artifact.
         """
         after = tuple(artifacts)
         now = self.artifacts
@@ -252,7 +252,7 @@ class Draft:
         return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
 
     def changed(self, change: Change) -> Draft:
-        """Return the draft after a change that is known to be one: without the look at every artifact of `revise`."""
+        """Return the draft after a change that certainly is one; skips the comparison that `revise` makes."""
         return replace(self, artifacts=change.after, changes=(*self.changes, change))
 
 
@@ -260,7 +260,7 @@ StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
 
 
 class Stage(Protocol):
-    """Change a draft: a pure function of it. It does no I/O and reads no clock; a generator may yield `Ask`s."""
+    """Make one draft from another: a pure function, without I/O or a clock. A generator may yield `Ask`s."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that returns it."""
@@ -268,35 +268,35 @@ class Stage(Protocol):
 
 
 class Follower(Protocol):
-    """Work out what a stage makes of a history while the history grows.
+    """Compute the result of a stage for a growing history.
 
-    The session keeps it between calls. Whatever it remembers changes speed alone: what it gives for a history is what
-    a new one gives that takes all of it at once.
+    The session keeps it between calls. What it remembers must only change speed: a new follower that takes the whole
+    history at once has to return the same result.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that come next in the stage's drafts, of which this is the latest."""
+        """Take in the artifacts that are new in the stage's latest draft."""
         ...
 
     def result(self, draft: Draft) -> StageResult:
-        """Return what the stage makes of a draft whose artifacts are all that were taken in, and no others."""
+        """Return the stage's result for a draft that holds exactly the artifacts taken in so far."""
         ...
 
 
 @runtime_checkable
 class IncrementalStage(Protocol):
-    """Say how a stage begins with a new conversation, so that a call costs what is new in it.
+    """Start a stage on a new conversation, so that later calls only cost what is new.
 
-    A stage without it is called with the whole draft each time.
+    A stage without `begin` is called with the whole draft each time.
     """
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return a follower that has taken in nothing; the draft's settings hold for all drafts that it will see."""
+        """Return an empty follower; the settings of this draft hold for all drafts that it will see."""
         ...
 
 
 def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
-    """Return what an incremental stage makes of one draft, by a follower that is thrown away."""
+    """Return the result of an incremental stage for one draft, with a follower that is used once."""
     follower = stage.begin(draft)
     follower.take(draft.artifacts, draft)
     return follower.result(draft)
@@ -314,7 +314,7 @@ Answer: TypeAlias = Callable[[Ask], object]
 
 
 def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling what it asks for; it is closed however that goes."""
+    """Run a flow to its end, calling what it asks for; close it in any case."""
     call = answer or _call
     try:
         ask = next(flow)
@@ -333,7 +333,7 @@ def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None)
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting what it asks for; it is closed however that goes, a cancellation included."""
+    """Run a flow to its end, awaiting what it asks for; close it in any case, even if it is canceled."""
     try:
         ask = next(flow)
         while True:
@@ -351,10 +351,10 @@ async def adrive(flow: Generator[Ask, object, Result]) -> Result:
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
-    """Pass on what a flow only looks up; whatever else it asks for fails.
+    """Pass on requests that only read; let all others fail.
 
     Raises:
-        SummarizerError: (inside the flow) for what would have an effect.
+        SummarizerError: (inside the flow) for a request that would have an effect.
     """
     try:
         ask = next(flow)
@@ -373,12 +373,12 @@ def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, R
 
 
 def refuse(_ask: Ask) -> object:
-    """Answer whatever a dry run asks for.
+    """Refuse any request of a dry run.
 
     Raises:
         SummarizerError: always.
     """
-    raise SummarizerError("a dry run asks for nothing")
+    raise SummarizerError("a dry run calls no summarizer and no store")
 
 
 def _call(ask: Ask) -> object:
@@ -417,7 +417,7 @@ def _not_awaitable(reply: object) -> object:
     if isinstance(reply, Awaitable):
         if inspect.iscoroutine(reply):
             reply.close()
-        raise SummarizerError("the function gave an awaitable and stabilize() is not async; use astabilize()")
+        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
     return reply
 
 

@@ -15,7 +15,8 @@ CtxguardError
 │   └── PromptNotFoundError  the template, or one that it includes, is not there
 ├── SummarizerError          a summarizer was given that cannot be used where it is asked
 ├── TokenizerError           the tokenizer that was named is not to be had without the network
-└── AdapterError             no adapter of that name, or a message an adapter cannot take
+├── AdapterError             no adapter of that name, or a message an adapter cannot take
+└── WireError                an HTTP request cannot be read, or is too large, so it was not sent
 ```
 
 Every error carries its data as attributes; its message says what is wrong, where, and what to do.
@@ -42,6 +43,7 @@ __all__ = [
     "SummarizerError",
     "TokenizerError",
     "VaultError",
+    "WireError",
 ]
 
 
@@ -64,9 +66,9 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
     "pinned": "unpin something",
-    "task": "shorten the first user message, or set keep_task=False",
-    "last user message": "shorten the last user message",
-    "user": "shorten the last user message",
+    "task": "shorten the first user message, set keep_task=False, or have it bounded: on_overflow='bound'",
+    "last user message": "shorten the last user message, or have it bounded: on_overflow='bound'",
+    "user": "shorten the last user message, or have it bounded: on_overflow='bound'",
     "recent messages": "lower keep_recent",
     "tools and framing": "send fewer or shorter tool schemas",
     "overhead": "send fewer or shorter tool schemas",
@@ -213,3 +215,15 @@ class TokenizerError(CtxguardError):
 
 class AdapterError(CtxguardError):
     """Say that there is no such adapter, or that it cannot take what it was given."""
+
+
+class WireError(CtxguardError):
+    """Say that the guard on the wire did not send a request: it cannot read it, or the request is too large.
+
+    Attributes:
+        status: the HTTP status that the client gets.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        self.status = status
+        super().__init__(message)

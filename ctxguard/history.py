@@ -94,7 +94,7 @@ def write_record(title: str, body: str) -> str:
     """Return a text that is recognized as written by a stage: a first line with a digest of all of it, and the body.
 
     The digest is made of letters only, so that no PII rule matches it, and covers the title, the body and its length.
-    Mask both before: a changed text is no longer recognized.
+    Mask title and body first: a record whose text changes is no longer recognized.
 
     Args:
         title: what it is, in a sentence or two without brackets or line breaks.
@@ -149,7 +149,7 @@ def records_in(text: str) -> list[Record]:
 
 
 def is_synthetic(artifact: Artifact) -> bool:
-    """Tell a message that stages wrote in the user's role, also where it comes back as part of a history."""
+    """Return whether stages wrote a message in the user's role, even if it came back as part of a history."""
     if artifact.kind is not Kind.USER:
         return False
     text = artifact.text
@@ -160,12 +160,12 @@ def is_synthetic(artifact: Artifact) -> bool:
 
 
 def record_title(artifact: Artifact) -> str | None:
-    """Return what the message that a stage wrote says it is; None for all other artifacts."""
+    """Return the title of a message that a stage wrote; None for all other artifacts."""
     return leading_records(artifact.text)[0].title if is_synthetic(artifact) else None
 
 
 def is_asked(artifact: Artifact) -> bool:
-    """Tell a message that a user wrote from those that stages write in that role."""
+    """Return whether a message has the user's role and a user wrote it, not a stage."""
     return artifact.kind is Kind.USER and not is_synthetic(artifact)
 
 
@@ -209,7 +209,7 @@ class Pairing:
 def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
     """Return where the last whole exchange ends, or None where not every call is followed by its results, all with ids.
 
-    None may be wrong, a position not: it is what `pair` would find, told at a glance.
+    `None` is inconclusive; a position is exact, the same that `pair` would find. Much cheaper than `pair`.
 
     Args:
         artifacts: the history.
@@ -325,12 +325,12 @@ def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
     Every artifact is in exactly one exchange. A result that answers no call stands alone.
 
     Raises:
-        HistoryError: an item is no `Artifact`.
+        HistoryError: an item is not an `Artifact`.
     """
     history = tuple(artifacts)
     for position, artifact in enumerate(history):
         if not isinstance(artifact, Artifact):
-            raise HistoryError(f"an Artifact is wanted, not {type(artifact).__name__}", position=position)
+            raise HistoryError(f"expected an Artifact, got {type(artifact).__name__}", position=position)
     found = pair(history)
     members: dict[int, list[int]] = {}
     for position in range(len(history)):
@@ -355,7 +355,7 @@ class ExchangeSpan:
         end: position behind its last one.
         tokens: what it costs.
         has_user_role: whether it has the role of the user.
-        is_asked: whether a user wrote it: it is none of the messages that stages write in that role.
+        is_asked: whether a user wrote it, rather than a stage that writes in the user's role.
         is_message: whether it holds what a user or the model said.
         is_pinned: whether one of its artifacts is pinned.
     """
@@ -420,7 +420,7 @@ class History:
             self._begin(position, artifact, tokens)
 
     def _continues(self, position: int) -> bool:
-        """Tell whether a tool result that comes now belongs to the last exchange."""
+        """Return whether a tool result at this position belongs to the last exchange."""
         if not self.spans or self.spans[-1].end != position:
             return False
         return bool(self.artifacts[self.spans[-1].start].calls)
@@ -461,7 +461,7 @@ class History:
         return tuple(self.artifacts[span.start : span.end])
 
     def opener(self, number: int) -> int | None:
-        """Return the user message that opened the turn an exchange stands in; None where that is itself or nobody's."""
+        """Return the user message that opened the exchange's turn; None if it is that message, or if there is none."""
         if self.spans[number].is_asked:
             return None
         place = bisect_left(self.asked, number)
@@ -487,7 +487,7 @@ class History:
         return None if task is None or not self.asked else self.asked[0]
 
     def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
-        """Return which of the first `end` exchanges stay whatever a strategy says, in order.
+        """Return which of the first `end` exchanges every strategy has to keep, in order.
 
         Pins, the task, the last message of the user's, the latest messages and the last exchange. A copy of what a
         stage wrote is a record, unless it is the last message in the user's role: that always stays.

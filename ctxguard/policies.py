@@ -1,4 +1,4 @@
-"""Named chains, so that a first user writes one word."""
+"""Named chains of stages."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ctxguard.stages.stable_window import OnOverflow
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
+    from ctxguard.stages.embeddings import Embed
     from ctxguard.stores import Store
 
 __all__ = [
@@ -42,7 +43,7 @@ class WindowOptions(TypedDict, total=False):
         target: share of the room that a cut frees down to.
         trail: share of the room that the trail may take.
         digests: whether old outputs and arguments become digests first.
-        weights: how much exchanges weigh against leaving.
+        weights: how strongly exchanges are kept, by who begins them.
         on_overflow: `raise` or `bound`.
     """
 
@@ -90,11 +91,11 @@ def agent_stages(
 
     Args:
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-        masker: a masker of one's own (strategies, vault), in place of `rules`.
+        masker: your own masker (strategies, vault), instead of `rules`.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
         output_share: most that one tool output may take of the room, see `BoundToolOutput`; those of one exchange
             together may take twice as much, and less once the history does not fit any more.
-        store: where full texts go; what is left of them names a handle.
+        store: where full texts go; digests and the trail then name a handle.
         window: settings of the window: `target`, `trail`, `digests`, `weights`, `on_overflow`.
     """
     prepared = _prepared(rules, masker, lifetimes, output_share, store)
@@ -103,7 +104,8 @@ def agent_stages(
 
 def recall_stages(
     *,
-    share: float = 0.5,
+    share: float | None = None,
+    embed: Embed | None = None,
     rules: Detector | Sequence[Detector] | None = None,
     masker: Masker | None = None,
     lifetimes: Mapping[str, Lifetime] | None = None,
@@ -111,22 +113,27 @@ def recall_stages(
     store: Store | None = None,
     **window: Unpack[WindowOptions],
 ) -> list[Stage]:
-    """Return the agent chain that brings dropped exchanges back where they matter for the current question.
+    """Return the agent chain with recall: dropped exchanges come back if they matter for the current question.
 
     Args:
-        share: share of what system, task and pins leave of the budget that is kept for them.
+        share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
+            with `embed`, which finds more that is worth its room.
+        embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
         rules: see `agent_stages`, as all others.
         masker: see `agent_stages`.
         lifetimes: see `agent_stages`.
         output_share: see `agent_stages`.
         store: see `agent_stages`.
-        window: settings of the window.
+        window: settings of the window; the trail takes a tenth of the window's room, since recall finds the rest.
     """
+    window = {"trail": 0.1, **window}
+    if share is None:
+        share = 0.5 if embed is None else 0.7
     prepared = _prepared(rules, masker, lifetimes, output_share, store)
     return [
         *prepared,
         StableWindow(store=store, reserve=share, **window),
-        RecallRelevant(share),
+        RecallRelevant(share, embed=embed, store=store),
         OrderByAuthority(),
     ]
 
@@ -224,7 +231,7 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
 
 
 def stabilizer_defaults(policy: str) -> dict[str, object]:
-    """Return what a policy sets for the stabilizer itself, unless the caller does.
+    """Return the settings of the stabilizer itself that a policy changes, unless the caller gives them.
 
     The plain transcripts of the documents hold tool outputs without calls, and the pattern keeps the system prompt and
     the newest message, nothing else.

@@ -1,8 +1,8 @@
-"""The one memory: what the calls of a conversation have worked out, kept from one to the next.
+"""The one memory: results of earlier calls on a conversation, kept for the next call.
 
-A call is a function of the whole history. What makes it cheap is that histories grow at their end: a `Run` holds, for
-each stage of a chain, how far it has come, and goes on from there. `Runs` finds the run that a history continues: one
-match at the door, and nothing behind it remembers anything. What is remembered changes speed, never results.
+The result of a call is a function of the whole history. Calls are cheap because histories grow at their end: a `Run`
+holds how far each stage of a chain has come, and continues from there. `Runs` finds the run that a history continues,
+with one comparison for each call. No other module remembers anything. Memory changes speed, never results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ctxguard.draft import (
     reads_only,
     stage_name,
 )
-from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _MOST_ARTIFACTS: Final = 100_000
 
 
 class Outcome(NamedTuple):
-    """Hold what a chain made of a history, and where the prompt stopped extending the one before."""
+    """Hold the draft that a chain produced, and where its prompt stops extending the previous one."""
 
     draft: Draft
     cut: Cut | None
@@ -53,15 +53,15 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class _Slot:
-    """Hold one stage of a chain, and how far it has come in one conversation.
+    """Hold one stage of a chain and its progress in one conversation.
 
     Attributes:
         stage: the stage.
-        follower: what works out an incremental stage's results; None before the first call, and for all others.
+        follower: the state of an incremental stage; None before the first call, and for all other stages.
         taken: artifacts that the follower has taken in.
         masks: the maskers that were in force when it began.
         given: what the stage was given in its last call.
-        gave: what it gave.
+        gave: what it returned.
     """
 
     stage: Stage
@@ -104,12 +104,12 @@ class _Slot:
 
 
 class Run:
-    """Hold one conversation on its way through one chain: the history so far, and how far each stage has come.
+    """Hold one conversation and one chain: the history so far, and the progress of each stage.
 
     Args:
         stages: the chain.
         settings: those that hold for the whole conversation.
-        key: tells runs of different chains and settings apart.
+        key: identifies the chain and its settings.
     """
 
     def __init__(self, stages: Sequence[Stage], settings: CallSettings, key: Hashable = None) -> None:
@@ -121,18 +121,18 @@ class Run:
         self._ids: set[int] = set()
         self._replies: list[int] = []
         self._authority: list[tuple[int, Artifact]] = []
-        self._sent: dict[int, tuple[Artifact, ...]] = {}
+        self._sent: dict[int, tuple[Artifact, ...] | None] = {}
         self._forget()
 
     def _forget(self) -> None:
-        """Begin anew: a call that failed may have left stages at different places."""
+        """Start over: a call that failed may have left the stages at different positions."""
         self._slots = [_Slot(stage) for stage in self.stages]
         self._done = 0
 
     def extend(self, artifacts: Iterable[Artifact]) -> None:
         """Take in what comes next in the history.
 
-        An object that stands in the history already is copied: what becomes of artifacts is told by identity.
+        An object that is in the history already is copied, because reports identify artifacts by identity.
 
         Raises:
             HistoryError: an item is not an artifact.
@@ -155,9 +155,13 @@ class Run:
                 self._authority.append((position, own))
 
     def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, Outcome]:
-        """Run the chain over the history; what needs I/O is asked for."""
+        """Run the chain over the history; yield an `Ask` for whatever needs I/O."""
         before = yield from self._sent_before()
-        draft = yield from self._drafted(len(self.history), dry=dry)
+        try:
+            draft = yield from self._drafted(len(self.history), dry=dry)
+        except BudgetExceededError:
+            self._remember(len(self.history), None)  # a function of the history: the next call need not try it again
+            raise
         self._remember(len(self.history), draft.artifacts)
         return Outcome(draft, self._cut(draft, before))
 
@@ -165,17 +169,26 @@ class Run:
         history = tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
-        same, self._done = self._done, end
+        same, self._done, number = self._done, end, 0
         try:
-            for slot in self._slots:
+            for number, slot in enumerate(self._slots):  # noqa: B007 - tells how far the chain came
                 draft, same = yield from slot.run(draft, same)
+        except BudgetExceededError:
+            self._forget_behind(number, draft)
+            raise
         except BaseException:
             self._forget()
             raise
         return draft
 
+    def _forget_behind(self, number: int, draft: Draft) -> None:
+        """Begin anew behind a stage that refused its draft, and with the stage itself unless it has taken all in."""
+        has_taken = self._slots[number].taken == len(draft.artifacts)
+        begin = number + has_taken
+        self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
+
     def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
-        """Return what was sent for the last reply; None where there was none, or that call could not be made."""
+        """Return what was sent for the last reply; None if there was no reply, or that call was impossible."""
         end = self._replies[-1] if self._replies else 0
         if not end or end in self._sent:
             return self._sent.get(end)
@@ -190,7 +203,7 @@ class Run:
         self._remember(end, draft.artifacts)
         return draft.artifacts
 
-    def _remember(self, end: int, artifacts: tuple[Artifact, ...]) -> None:
+    def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
         latest = list(self._sent.items())[-1:]  # of a call that is made again the one before is asked for, too
         self._sent = {**dict(latest), end: artifacts}
 
@@ -248,9 +261,9 @@ def _is_same_summary(one: Artifact, other: Artifact) -> bool:
 
 
 class Runs:
-    """Remember runs, and find the one that a history continues. Safe for many threads: who takes a run has it alone.
+    """Remember runs, and find the one that a history continues. Thread-safe: a run that was taken is nobody else's.
 
-    Copies and pickles start with none.
+    Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -261,7 +274,7 @@ class Runs:
         return Runs, ()
 
     def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        """Return the longest run that a history begins with, by identity or else by equality; it is let go of.
+        """Remove and return the longest run that a history begins with, by identity or else by equality.
 
         Args:
             history: the artifacts.
@@ -279,7 +292,7 @@ class Runs:
         return None
 
     def keep(self, run: Run) -> None:
-        """Remember a run; the least recently used ones make room."""
+        """Remember a run. If there are too many, the least recently used are forgotten."""
         with self._lock:
             self._kept.append(run)
             size = sum(len(run.given) for run in self._kept)
@@ -305,7 +318,7 @@ def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stabilized:
-    """Hold the result: the context and the report on how it came about."""
+    """Hold the result: the context and the report."""
 
     artifacts: list[Artifact]
     report: Report
@@ -319,12 +332,12 @@ class Stabilized:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Hold what a session would send now.
+    """Hold the context of a session at one moment.
 
     Attributes:
         artifacts: the context.
         messages: the same as native messages; the artifacts themselves where the session was given artifacts.
-        report: what was done and why.
+        report: what was done, and why.
     """
 
     artifacts: list[Artifact]
@@ -333,7 +346,7 @@ class Context:
 
 
 class Session:
-    """Stabilize one conversation that is appended to; a call costs what is new in it. Made by `Stabilizer.session`.
+    """Stabilize one growing conversation; a call costs only what is new. Made by `Stabilizer.session`.
 
     Args:
         stages: the chain.
@@ -397,7 +410,7 @@ class Session:
         return self._run
 
     def context(self) -> Context:
-        """Return what would be sent now. What was appended stays as it was.
+        """Return the context as of now. The messages that were appended are not changed.
 
         Raises:
             BudgetExceededError: what must stay does not fit.

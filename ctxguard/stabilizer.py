@@ -1,7 +1,7 @@
-"""The one loop: stages make a draft, checks judge it, the report tells what happened.
+"""The main loop: stages make a draft, checks judge it, the report says what happened.
 
-The core is a generator that asks for what needs I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` run it by the two drivers in `ctxguard.draft`.
+The core is a generator that asks for I/O and never does it itself; `Stabilizer.stabilize` and
+`Stabilizer.astabilize` run it with the two drivers in `ctxguard.draft`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
-from ctxguard.policies import POLICIES, WindowOptions, agent_stages, stabilizer_defaults
+from ctxguard.policies import POLICIES, WindowOptions, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
@@ -41,13 +41,15 @@ class Stabilizer:
     Args:
         budget: tokens that everything sent may take; or a share of the model's window as `"80%"`, where the caller
             or the adapter names the window with each call.
-        stages: the chain, in order; None means the chain of the `agent` policy.
+        policy: name of the chain, one of `ctxguard.policies.POLICIES` with a window: `chat`, `agent`, `browser` or
+            `recall`. `from_policy` takes their further settings, and knows the chains without a window.
+        stages: a chain of one's own, in order, in place of a policy's.
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
         target: share of the room that a cut frees down to; None means about 0.4, see `StableWindow`. The lower, the
             rarer the cuts. The room is what system, task and the last user message leave of the budget. This setting
-            and the four below are those of the default chain's `StableWindow`, which documents them.
+            and the four below are those of the policy's `StableWindow`, which documents them.
         trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them.
@@ -61,7 +63,7 @@ class Stabilizer:
         margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
             counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
             history says what the provider counted (see `calibrate`); where no model is named it is 0, and the report
-            says that the count is no provider's. 0 keeps nothing free.
+            says that the count is not a provider's. 0 keeps nothing free.
         calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
             and they were more than ours, leave that much more room from there on: at most 2.5 times, only where at
             least 500 tokens were sent, and never so that what fits is refused. Where they exceed ours by more than a
@@ -78,6 +80,7 @@ class Stabilizer:
         self,
         budget: int | str,
         *,
+        policy: str = "agent",
         stages: Sequence[Stage] | None = None,
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
@@ -102,7 +105,7 @@ class Stabilizer:
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
-        wanted = callables(agent_stages(**window) if stages is None else stages, "stages")
+        wanted = callables(_chain_of(policy, window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
@@ -134,7 +137,7 @@ class Stabilizer:
         stages_of = POLICIES[policy]
         own = set(inspect.signature(stages_of).parameters)
         own = own - {"window"} | WindowOptions.__annotations__.keys() if "window" in own else own
-        general = set(inspect.signature(cls).parameters) - {"budget", "stages"}
+        general = set(inspect.signature(cls).parameters) - {"budget", "stages", "policy"}
         unknown = sorted(set(settings) - own - general)
         if unknown:
             raise ConfigError(
@@ -151,7 +154,7 @@ class Stabilizer:
 
         Args:
             path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
-            settings: as for `from_policy`, `budget` and `policy` too; they come before those of the file.
+            settings: as for `from_policy`, including `budget` and `policy`; they override those of the file.
 
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
@@ -162,6 +165,10 @@ class Stabilizer:
         if chosen["budget"] is None:
             raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
         return cls.from_policy(**chosen)
+
+    def __repr__(self) -> str:
+        chain = " > ".join(map(stage_name, self.stages))
+        return f"<Stabilizer: {self.budget} tokens, counted by {self.counter.counter.name}; {chain}>"
 
     def stabilize(
         self,
@@ -181,7 +188,7 @@ class Stabilizer:
 
         Raises:
             BudgetExceededError: what must stay does not fit.
-            HistoryError: an item is no artifact.
+            HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
         return drive(self._flow(artifacts, tools, overhead, window))
@@ -194,7 +201,7 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Stabilized:
-        """Do what `stabilize` does where summarizers or stores are async."""
+        """Do what `stabilize` does, with summarizers or stores that may be async."""
         return await adrive(self._flow(artifacts, tools, overhead, window))
 
     def plan(
@@ -207,7 +214,7 @@ class Stabilizer:
     ) -> Report:
         """Return the report of a dry run: what `stabilize` would do. Nothing is written anywhere.
 
-        Stages that ask for I/O are told that nothing can be asked for, and report what they would do without it.
+        Requests for I/O are refused, and stages report what they would do without it.
         """
         run = self._run(self.stages, tools, overhead, window)
         run.extend(_require_iterable(artifacts))
@@ -221,7 +228,7 @@ class Stabilizer:
         window: int | None = None,
         adapter: NativeAdapter | None = None,
     ) -> Session:
-        """Return a session: one conversation that is appended to, and answers `context()` at the cost of what is new.
+        """Return a session: one growing conversation whose `context()` only costs what is new.
 
         Args:
             tools: tool schemas that are sent along, to be counted.
@@ -232,7 +239,7 @@ class Stabilizer:
         return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
-        """Return the budget in tokens, the reserve and the margin taken off.
+        """Return the budget in tokens, less the reserve and the margin.
 
         Raises:
             ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
@@ -241,7 +248,7 @@ class Stabilizer:
         return full - kept
 
     def _share_out(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget without the reserve, its margin, and what of that calibration gives back."""
+        """Return the budget less the reserve, the margin, and the part of it that calibration gives back."""
         if isinstance(self.budget, int):
             tokens = self.budget
         elif window is None:
@@ -355,6 +362,22 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
     if own is None:
         return artifact
     return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
+
+
+def _chain_of(policy: str, window: WindowOptions) -> list[Stage]:
+    """Return the chain of a policy that has a window.
+
+    Raises:
+        ConfigError: there is no such policy, or it has no window.
+    """
+    stages_of = POLICIES.get(policy)
+    if stages_of is None or "window" not in inspect.signature(stages_of).parameters:
+        known = ", ".join(name for name, of in POLICIES.items() if "window" in inspect.signature(of).parameters)
+        raise ConfigError(
+            f"no policy {policy!r} with a window (known are {known}); Stabilizer.from_policy knows the others",
+            setting="policy",
+        )
+    return stages_of(**window)
 
 
 def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:

@@ -162,7 +162,7 @@ def test_every_artifact_of_a_broken_history_is_in_one_exchange(history):
 
 
 def test_something_that_is_no_artifact_is_named_with_its_place():
-    with pytest.raises(HistoryError, match="message 1: an Artifact is wanted, not dict") as caught:
+    with pytest.raises(HistoryError, match="message 1: expected an Artifact, got dict") as caught:
         exchanges([Artifact("user", "x"), {"role": "user"}])
     assert caught.value.position == 1
     assert isinstance(caught.value, CtxguardError)

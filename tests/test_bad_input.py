@@ -171,7 +171,7 @@ SETTINGS = [
     ("masker", "is a Masker, not MemoryStore", lambda: MaskPII(masker=MemoryStore())),
     ("preset", "is a TruncationConfig, not int", lambda: context_result(5)),
     ("lifetimes", "dict", lambda: ExpireLifetimes(["x"])),
-    ("lifetimes", "2 is no Lifetime", lambda: ExpireLifetimes({"search": 2})),
+    ("lifetimes", "2 is not a Lifetime", lambda: ExpireLifetimes({"search": 2})),
     ("lifetimes", r"Lifetime\(turns=2\)", lambda: Stabilizer.from_policy("chat", budget=100, lifetimes={"search": 2})),
     ("tools", r"tools\['q'\] is a number of tokens", lambda: BoundToolOutput(tools={"q": 0.5})),
     ("tools", r"tools\['q'\] is a number of tokens", lambda: BoundToolOutput(tools={"q": None})),

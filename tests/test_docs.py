@@ -114,4 +114,36 @@ def test_reports_escape_what_came_in():
 
 def test_every_page_is_in_the_menu():
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert not [page.name for page in DOCS.glob("*.md") if f": {page.name}\n" not in menu]
+    pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")]
+    assert len(pages) > 20
+    assert not [page for page in pages if not re.search(rf"[:-] {re.escape(page)}\n", menu)]
+
+
+def test_the_pictures_of_how_it_works_are_drawn_and_shown():
+    drawn = run_path(str(DOCS / "scripts" / "rooms.py"))["pictures"]()
+    page = (DOCS / "how_it_works.md").read_text(encoding="utf-8")
+    for name, picture in drawn.items():
+        assert (DOCS / "assets" / name).read_text(encoding="utf-8") == picture, "run python docs/scripts/rooms.py"
+        assert f"](assets/{name})" in page
+
+
+def test_the_modules_that_pictures_and_pages_name_are_there():
+    drawn = run_path(str(DOCS / "scripts" / "rooms.py"))
+    steps = [step for row in (*drawn["MESSAGE"], *drawn["FINDING"]) for step in row]
+    assert len(steps) == 20
+    homes = (ROOT / "ctxguard", ROOT)
+    missing = [
+        step.module
+        for step in steps
+        if not any((home / step.module).exists() or (home / f"{step.module}.py").exists() for home in homes)
+    ]
+    assert not missing
+    table = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where a change belongs")[2]
+        .partition("## A stage")[0]
+    )
+    paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|/))`", table)
+    assert len(paths) > 30
+    assert not [path for path in paths if not any((home / path).exists() for home in homes)]

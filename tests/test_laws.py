@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer
+from ctxguard.history import TRAIL, record_title
 from ctxguard.policies import POLICIES
 from ctxguard.testing import broken_histories, histories, law_findings
 
@@ -73,7 +74,7 @@ def test_determinism_and_idempotence(policy, history, budget):
 
 @given(history=histories(max_turns=6), budget=st.sampled_from([250, 500, 1_000]))
 def test_between_cuts_prompts_only_grow(history, budget):
-    previous = None
+    previous, served = None, 0
     for end in range(1, len(history) + 1):
         if end < len(history) and history[end].kind is not Kind.ASSISTANT:
             continue
@@ -81,7 +82,22 @@ def test_between_cuts_prompts_only_grow(history, budget):
         if result is None:
             previous = None
             continue
-        previous = grown(previous, result)
+        previous, served = grown(previous, result), served + 1
+    assume(served)  # where every call is refused, Hypothesis says so
+
+
+@given(history=histories(), budget=BUDGETS)
+def test_what_leaves_stands_on_the_trail_or_the_report_says_that_there_is_no_room(history, budget):
+    _, result = run("agent", budget, history)
+    if result is None:
+        return
+    left = [d for d in result.report.decisions if d.stage == "StableWindow" and d.action == "dropped"]
+    trails = [a.text for a in result.artifacts if record_title(a) == TRAIL]
+    assert len(trails) <= 1
+    if left:
+        told = result.report.details["trail"]
+        assert told["room"] == bool(trails)
+        assert not trails or f"\n{told['steps']} earlier steps" in trails[0]
 
 
 @given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))

@@ -138,11 +138,15 @@ def test_without_pressure_real_messages_come_back_as_the_same_objects(transcript
 
 def test_stabilising_the_result_again_changes_nothing(transcripts):
     for budget in (2_000, 8_000):
-        stabilizer = Stabilizer(budget)
+        stabilizer, judged, refused = Stabilizer(budget), 0, 0
         for name, record, _ in sessions(transcripts, every=60):
             try:
                 once, _ = stabilize_messages(record["messages"], stabilizer)
-            except BudgetExceededError:
+            except BudgetExceededError as error:
+                assert error.needed > budget, name
+                refused += 1
                 continue
+            judged += 1
             twice, report = stabilize_messages(once, stabilizer)
             assert twice == once, f"{name} at {budget}: {report}"
+        assert judged > refused

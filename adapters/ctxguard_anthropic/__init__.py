@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from ctxguard_anthropic.adapter import AnthropicAdapter
+from ctxguard_anthropic.clients import guarded
 from ctxguard_anthropic.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
 
-__all__ = ["AnthropicAdapter", "astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
+__all__ = [
+    "AnthropicAdapter",
+    "astabilize_request",
+    "guarded",
+    "recall_tool",
+    "stabilize_messages",
+    "stabilize_request",
+]

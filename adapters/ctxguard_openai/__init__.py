@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxguard_openai.chat import OpenAIAdapter
+from ctxguard_openai.clients import guarded
 from ctxguard_openai.requests import (
     astabilize_input,
     astabilize_messages,
@@ -20,6 +21,7 @@ __all__ = [
     "astabilize_input",
     "astabilize_messages",
     "astabilize_request",
+    "guarded",
     "recall_tool",
     "stabilize_input",
     "stabilize_messages",

@@ -12,7 +12,7 @@ __all__ = ["AuthorityFirst"]
 
 
 class AuthorityFirst:
-    """Hold where system artifacts stand before task artifacts, and both before all others.
+    """Hold if system artifacts stand before task artifacts, and both before all others.
 
     Strict chat templates refuse a system message anywhere else, and models weigh what stands first.
     """

@@ -14,7 +14,7 @@ __all__ = ["CallsArePaired"]
 
 
 class CallsArePaired:
-    """Hold where every result directly follows its call and every call has a result, but in an open last exchange.
+    """Hold if every result directly follows its call, and every call outside of an open last exchange has one.
 
     OpenAI: "An assistant message with 'tool_calls' must be followed by tool messages responding to each
     'tool_call_id'"; Anthropic: "tool_use ids were found without tool_result blocks immediately after". Both answer 400.

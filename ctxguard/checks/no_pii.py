@@ -17,13 +17,13 @@ __all__ = ["NoPII"]
 
 
 class NoPII:
-    """Hold where no rule matches in any text of the result: contents, tool-call arguments, fields beside them.
+    """Hold if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
 
     Ids, names, links, signatures and unknown fields are never edited, and ids hold digits of all sorts; they are
     searched by rules with a form of their own, see `ctxguard.pii.identifiers`.
 
-    The texts are scanned on a path of its own, not by what masked them. A verdict is remembered by the text it was
-    passed on, so that only texts that are new in the session cost a scan. Copies and pickles start with none.
+    The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text, so that
+    only texts that are new in the session cost a scan. Copies and pickles start without them.
 
     Args:
         rules: None means the rules of the masking stages that ran, or nothing where none ran.
@@ -83,7 +83,7 @@ def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> 
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:
-    """Find by the independent path where a detector has one (`scan`), else by `find`."""
+    """Find with the detector's independent path (`scan`) if it has one, else with `find`."""
     independent = getattr(detector, "scan", None)
     spans: Sequence[Span] = independent(text) if independent is not None else detector.find(text)
     return spans

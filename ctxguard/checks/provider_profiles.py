@@ -16,7 +16,7 @@ __all__ = ["PROVIDERS", "ProviderProfile", "provider_profile"]
 
 @dataclass(frozen=True, slots=True)
 class ProviderProfile:
-    """Hold where the roles stand as a provider wants them.
+    """Hold if the roles are in an order that the provider accepts.
 
     Attributes:
         name: of the check, `ProviderProfile(openai)` and so on.
@@ -38,7 +38,9 @@ class ProviderProfile:
         """Walk everything that is wrong."""
         for position, artifact in enumerate(draft.artifacts):
             if artifact.role is not None:
-                yield Finding(f"role {artifact.role!r:.40} is none that the provider knows", f"artifacts[{position}]")
+                yield Finding(
+                    f"role {artifact.role!r:.40} is not one that the provider knows", f"artifacts[{position}]"
+                )
         body = [(p, a) for p, a in enumerate(draft.artifacts) if a.kind is not Kind.SYSTEM]
         if not body:
             return
@@ -86,7 +88,7 @@ def provider_profile(provider: str) -> ProviderProfile:
     """Return the profile of a provider.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no provider of that name.
     """
     try:
         return PROVIDERS[provider]

@@ -19,7 +19,7 @@ compare the digest, and keep what does not match it."""
 
 
 class RecentKept:
-    """Hold where the latest `keep_recent` messages and the last user message of the history are in the result.
+    """Hold if the latest `keep_recent` messages and the last user message of the history are in the result.
 
     A message that was joined with the one behind it is there where its whole text is. What stands before the first
     message of the user's may be missing where the provider takes no such message.

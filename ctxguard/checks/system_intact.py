@@ -1,4 +1,4 @@
-"""Nothing of the instructions is lost: control has not degraded."""
+"""The instructions are complete: no control degradation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SystemIntact"]
 
 
 class SystemIntact:
-    """Hold where every system and task artifact of the history is in the result, in order, changed by masking alone.
+    """Hold if every system and task artifact of the history is in the result, in order, changed only by masking.
 
     An artifact with a lifetime of its own may have expired.
     """

@@ -11,7 +11,7 @@ __all__ = ["WithinBudget"]
 
 
 class WithinBudget:
-    """Hold where everything sent takes at most the budget, by the counter in use.
+    """Hold if everything that is sent fits the budget, by the counter in use.
 
     Every provider refuses or silently cuts a prompt that exceeds the model's window.
     """

@@ -103,7 +103,7 @@ class HistoryCompactor(OfOneProcess):
         counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
 
     Raises:
-        ConfigError: a setting is out of range, or is no configuration, summarizer or open store.
+        ConfigError: a setting is out of range, or not a configuration, a summarizer, or an open store.
     """
 
     name = "HistoryCompactor"
@@ -221,7 +221,7 @@ class HistoryCompactor(OfOneProcess):
         return known if known is not None else (yield from self._made(plan, keys, mask))
 
     def known_summary(self, key: str) -> Generator[Ask, object, str | None]:
-        """Return a summary that was made before; None where there is none or it may not be asked for."""
+        """Return a summary that was made before; None if there is none, or a dry run may not ask for it."""
         try:
             return (yield from self.summaries.known(key))
         except SummarizerError:
@@ -288,7 +288,7 @@ class _Compacting:
         tokens = count(summary)
         if tokens < self._plan.allowance // 2 or tokens < count("\n\n".join(self._plan.pieces(mask))):
             return summary
-        _log.warning("a summary of %d tokens is no shorter than what it stands for; head and tail are kept", tokens)
+        _log.warning("a summary of %d tokens is not shorter than what it replaces; head and tail are kept", tokens)
         return None
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:

@@ -92,7 +92,7 @@ class Summaries:
     """Make summaries and remember them.
 
     Attributes:
-        summarizer: makes them; None means there are none to be had.
+        summarizer: makes them; None means that none can be made.
         store: where they are kept, under the content they replace.
         instructions: what the summarizer is told.
         timeout: seconds that one request may take.
@@ -200,7 +200,7 @@ class Summaries:
                 parts.append(part)
             fewer = chunked(parts, self.max_input, count)
             if len(fewer) >= len(chunks):
-                _log.warning("the summaries of %d parts are no fewer parts; they are not used", len(chunks))
+                _log.warning("the summaries of %d parts are not fewer than the parts; they are not used", len(chunks))
                 return None
             chunks = fewer
         return (yield from self._answer("The conversation:", chunks[0], count, mask)) if chunks else None
@@ -256,11 +256,11 @@ class Summaries:
 def _fault(answer: object, source: int, count: Callable[[str], int]) -> str:
     """Say what is wrong with an answer; nothing where it can be used."""
     if not isinstance(answer, str):
-        return f"a text was wanted, not {type(answer).__name__}"
+        return f"expected a text, got {type(answer).__name__}"
     if not answer.strip():
         return "it is empty"
     if (tokens := count(answer)) >= source:
-        return f"its {tokens} tokens are no fewer than the {source} of what it stands for"
+        return f"its {tokens} tokens are not fewer than the {source} that it replaces"
     if _INJECTED.search(answer):
         return "it reads like an instruction to the model"
     return ""

@@ -84,7 +84,7 @@ def _plain_agent(model: object) -> object:
 def langchain_summarizer(runnable: object) -> Callable[[str], Awaitable[str]]:
     """Return a summarizer of a LangChain runnable that takes a text: a chat model, or a chain that ends in one."""
     if not hasattr(runnable, "ainvoke"):
-        raise SummarizerError(f"a runnable with ainvoke() is wanted, not {type(runnable).__name__}")
+        raise SummarizerError(f"expected a runnable with ainvoke(), got {type(runnable).__name__}")
 
     async def summarize(prompt: str) -> str:
         return _text_of(await cast("_Runnable", runnable).ainvoke(prompt))
@@ -111,7 +111,7 @@ def openai_summarizer(client: object, model: str) -> Callable[[str], str | Await
     try:
         create = client.chat.completions.create  # type: ignore[attr-defined]  # the client's own shape
     except AttributeError:
-        raise SummarizerError(f"a client with chat.completions is wanted, not {type(client).__name__}") from None
+        raise SummarizerError(f"expected a client with chat.completions, got {type(client).__name__}") from None
 
     def summarize(prompt: str) -> str | Awaitable[str]:
         reply = create(model=model, messages=[{"role": "user", "content": prompt}])

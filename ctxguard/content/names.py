@@ -16,6 +16,8 @@ _LONGEST: Final = 120
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
 _MARKED: Final = re.compile(r"\d|_|/|.[A-Z]|.\..")
 _ENDS: Final = ".:-/"
+_PLACEHOLDER: Final = "REDACTED_"
+"""What masking leaves of a value: it names nothing."""
 _OPENS: Final = ".-"
 _WORD: Final = re.compile(r"[^\W_]")
 
@@ -49,7 +51,9 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _is_distinctive(run: str) -> bool:
-    """Tell a name from a word and from a run of punctuation. Capitals alone may be an id (`PUNERT`)."""
+    """Tell a name from a word, a run of punctuation and a placeholder. Capitals alone may be an id (`PUNERT`)."""
+    if run.startswith(_PLACEHOLDER):
+        return False
     return _MARKED.search(run) is not None and _WORD.search(run) is not None
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ctxguard.harness.checking import check_session
+from ctxguard.harness.figures import Figures
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.replay import Replay, replay, replay_sessions
+from ctxguard.harness.replay import SessionReplay, replay, replay_sessions
 from ctxguard.harness.sessions import Session, parse_session, read_sessions
 
 __all__ = [
+    "Figures",
     "PriceModel",
-    "Replay",
     "Session",
+    "SessionReplay",
     "check_session",
     "parse_session",
     "read_sessions",

@@ -1,34 +1,59 @@
-"""What prompts cost where the provider caches prefixes: the part that extends the previous prompt is cheap."""
+"""Price prompts in money where the provider caches prefixes, and what plain trimming would send instead."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
-__all__ = ["PriceModel", "common_prefix"]
+import yaml
+
+from ctxguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctxguard.artifacts import Artifact
+    from ctxguard.tokens import ArtifactCounter
+
+__all__ = ["PlainTrim", "PriceModel", "common_prefix", "price_model"]
 
 Item = TypeVar("Item")
+MILLION: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class PriceModel:
-    """Price input tokens, in units of one uncached input token.
+    """Price the input tokens of one model. Calls are taken to follow each other within the lifetime of the cache.
+
+    Without a model, prices are in units of one uncached input token.
 
     Attributes:
-        cached: price of a token read from the cache (a tenth at Anthropic and OpenAI, as of November 2026).
+        model: name of the model; empty where the price is relative.
+        input: price of a token that is not cached.
+        cached: price of a token read from the cache (a tenth of `input` at Anthropic and OpenAI, as of November 2026).
+        written: price of a token that is written to the cache; None means that writing costs what `input` does.
         minimum: tokens a prefix needs to be cached at all.
         step: tokens by which cached prefixes grow.
+        currency: what the prices are in; `tokens` where they are relative.
+        source: where the prices are from, for the report.
     """
 
+    model: str = ""
+    input: float = 1.0
     cached: float = 0.1
+    written: float | None = None
     minimum: int = 1_024
     step: int = 128
+    currency: str = "tokens"
+    source: str = "relative: an uncached input token costs 1, a cached one 0.1"
 
     def price(self, tokens: int, shared: int) -> float:
         """Return the price of a prompt of `tokens` of which the first `shared` stood in the previous one."""
         served = shared // self.step * self.step if shared >= self.minimum else 0
-        return tokens - served + served * self.cached
+        fresh = self.input if self.written is None or tokens < self.minimum else self.written
+        return (tokens - served) * fresh + served * self.cached
 
 
 def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
@@ -37,3 +62,141 @@ def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
         if a is not b and a != b:
             return position
     return min(len(left), len(right))
+
+
+CACHES: Final[Mapping[str, tuple[int, int]]] = {
+    "openai": (1_024, 128),
+    "anthropic": (1_024, 1),
+    "google": (1_024, 1),
+}
+"""Tokens that a prefix needs to be cached, and the step by which it grows, as the providers document it."""
+
+
+def price_model(model: str | None = None, table: str | Path | None = None) -> PriceModel:
+    """Return the prices of a model: of the user's table, else of `genai-prices`, which ships them in its package.
+
+    Args:
+        model: name of the model; None gives relative prices.
+        table: a YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128}`, in
+            US dollars a million tokens; only `input` must be there.
+
+    Raises:
+        ConfigError: there are no prices for the model, the table cannot be read, or there is none and `genai-prices`
+            is not installed.
+    """
+    if model is None:
+        if table is not None:
+            raise ConfigError("a price table needs the name of the model; give --model NAME", setting="model")
+        return PriceModel()
+    return _of_library(model) if table is None else _of_table(model, Path(table))
+
+
+def _of_table(model: str, path: Path) -> PriceModel:
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"the price table {path} cannot be read: {str(error).splitlines()[0]}", setting="prices"
+        ) from error
+    found = table.get(model) if isinstance(table, dict) else None
+    if not isinstance(found, dict):
+        known = ", ".join(map(str, table)) if isinstance(table, dict) else "nothing"
+        raise ConfigError(f"the price table {path} has no prices of {model!r}; it has {known}", setting="prices")
+    unknown = sorted(set(map(str, found)) - {"input", "cache_read", "cache_write", "minimum", "step"})
+    values = {key: found[key] for key in found if found[key] is not None}
+    if unknown or "input" not in values or not all(_is_price(v) for v in values.values()):
+        raise ConfigError(
+            f"the prices of {model!r} in {path} are numbers by input, cache_read, cache_write, minimum and step, "
+            "and input is required",
+            setting="prices",
+        )
+    fresh = float(values["input"])
+    return PriceModel(
+        model,
+        fresh / MILLION,
+        float(values.get("cache_read", fresh)) / MILLION,
+        float(values["cache_write"]) / MILLION if "cache_write" in values else None,
+        int(values.get("minimum", 1_024)),
+        max(1, int(values.get("step", 1))),
+        "USD",
+        path.name,
+    )
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _of_library(model: str) -> PriceModel:
+    try:
+        from genai_prices import data_snapshot
+    except ImportError as error:
+        raise ConfigError(
+            "prices by model need genai-prices: pip install 'ctxguard-stabilizer[prices]', or a table with --prices",
+            setting="model",
+        ) from error
+    from importlib.metadata import version
+
+    try:
+        provider, found = data_snapshot.get_snapshot().find_provider_model(model, None, None, None)
+    except LookupError:
+        raise ConfigError(
+            f"genai-prices knows no model {model!r}; give its prices in a YAML table with --prices", setting="model"
+        ) from None
+    prices = found.get_prices(datetime.now(UTC))
+    fresh = _base(prices.input_mtok)
+    if fresh is None:
+        raise ConfigError(
+            f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model"
+        )
+    cached, written = _base(prices.cache_read_mtok), _base(prices.cache_write_mtok)
+    minimum, step = CACHES.get(provider.id, (1_024, 1))
+    return PriceModel(
+        found.id,
+        fresh / MILLION,
+        (fresh if cached is None else cached) / MILLION,
+        None if written is None else written / MILLION,
+        minimum,
+        step,
+        "USD",
+        f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts",
+    )
+
+
+def _base(price: object) -> float | None:
+    """Return a price, of tiered ones the lowest tier's."""
+    found = getattr(price, "base", price)
+    return float(found) if isinstance(found, (int, float, Decimal)) else None
+
+
+class PlainTrim:
+    """Say what the commonest alternative would send: at each call system, task and the longest tail that fits.
+
+    The tail is of whole exchanges, cut anew at each call, with nothing in place of what is gone.
+    """
+
+    def __init__(self, artifacts: Sequence[Artifact], count: ArtifactCounter, budget: int, beside: int) -> None:
+        from ctxguard.history import exchanges
+
+        self._found = [(e.positions[0], max(e.positions)) for e in exchanges(artifacts)]
+        self._authority = [n for n, a in enumerate(artifacts) if a.kind.value in ("system", "task")]
+        own = set(self._authority)
+        self._sums = [0]
+        for number, artifact in enumerate(artifacts):
+            self._sums.append(self._sums[-1] + (0 if number in own else count.artifact(artifact)))
+        self._fixed = [(n, count.artifact(artifacts[n])) for n in self._authority]
+        self._budget, self._beside = budget, beside
+        self._begin, self._known, self._before = 0, 0, 0
+
+    def call(self, end: int) -> tuple[int, int]:
+        """Return the tokens of the prompt at the call behind `end` messages, and how many the one before shares."""
+        fixed = self._beside + sum(tokens for n, tokens in self._fixed if n < end)
+        starts = [first for first, last in self._found if last < end and first >= self._begin]
+        begin = next((s for s in starts if fixed + self._sums[end] - self._sums[s] <= self._budget), None)
+        if begin is None:
+            begin = starts[-1] if starts else self._begin
+        tokens = min(self._budget, fixed + self._sums[end] - self._sums[begin])
+        moved = self._sums[begin] != self._sums[self._begin]
+        shared = 0 if not self._before else min(self._before, fixed if moved else self._before)
+        self._begin, self._before = begin, tokens
+        return tokens, shared

@@ -2,124 +2,126 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Final
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import BudgetExceededError, ConfigError
-from ctxguard.harness.pricing import PriceModel, common_prefix
+from ctxguard.errors import BudgetExceededError
+from ctxguard.harness.fidelity import Fidelity, Need
+from ctxguard.harness.figures import Figures, Place
+from ctxguard.harness.judging import Judge, masker_of
+from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
+from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
+from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Replay", "compare", "load_baseline", "replay", "replay_sessions"]
+__all__ = ["Call", "SessionReplay", "replay", "replay_sessions", "replay_settings"]
 
-MANY_CUTS: Final = 1 / 3
-"""Share of cutting calls above which the provider's cache is of little use."""
+MOST_PLACES: Final = 50
+"""Findings of one session that are listed; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Hold what became of one model call.
+
+    Attributes:
+        end: messages of the history before it.
+        before: tokens of the history.
+        after: tokens of the request; 0 where the call was refused.
+        cut: whether it cut the window.
+        bill: price of the request.
+        trimmed: price of what plain trimming would have sent.
+    """
+
+    end: int
+    before: int
+    after: int
+    cut: bool = False
+    bill: float = 0.0
+    trimmed: float = 0.0
 
 
 @dataclass(slots=True)
-class Replay:
-    """Hold the figures of replayed sessions; two of them add up.
+class SessionReplay:
+    """Hold one session, replayed under one setting.
 
     Attributes:
-        sessions: how many.
-        budget: tokens each call had, the reply's reserve taken off; the most of them, where figures are added up.
-        calls: model calls in them: the history up to each assistant message.
-        pressed: calls whose history exceeds the budget.
-        refused: calls for which what must stay does not fit (`BudgetExceededError`).
-        needed: the most tokens that what must stay took at one of them, 0 where there are none.
-        tokens_before: tokens of the histories, over all calls that were served.
-        tokens_after: tokens of the contexts, over the same calls.
-        successors: calls that follow a served call, in sessions that exceed the budget.
-        extended: those of them whose prompt extends the previous one.
-        cuts: calls that cut the window.
-        price: what the contexts cost, cached prefixes cheap, in units of one uncached token.
-        price_before: what the histories would have cost.
-        findings: calls at which a check failed, by check.
-        places: the first finding of each check, with its session and call; not among the figures.
+        id: of the session.
+        path: the file it is from.
+        line: the line it stands on.
+        budget: tokens each call had, the reply's reserve taken off.
+        figures: what adds up.
+        calls: call by call.
+        places: the findings, at most 50 of them.
     """
 
-    sessions: int = 0
+    id: str
+    path: str = ""
+    line: int = 1
     budget: int = 0
-    calls: int = 0
-    pressed: int = 0
-    refused: int = 0
-    needed: int = 0
-    tokens_before: int = 0
-    tokens_after: int = 0
-    successors: int = 0
-    extended: int = 0
-    cuts: int = 0
-    price: float = 0.0
-    price_before: float = 0.0
-    findings: dict[str, int] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
-
-    def __add__(self, other: Replay) -> Replay:
-        summed = [f.name for f in fields(self) if f.name not in ("budget", "needed", "findings", "places")]
-        sums = {name: getattr(self, name) + getattr(other, name) for name in summed}
-        names = sorted({*self.findings, *other.findings})
-        findings = {name: self.findings.get(name, 0) + other.findings.get(name, 0) for name in names}
-        places = {**other.places, **self.places}
-        most = {name: max(getattr(self, name), getattr(other, name)) for name in ("budget", "needed")}
-        return Replay(**sums, **most, findings=findings, places=places)
+    figures: Figures = field(default_factory=lambda: Figures(sessions=1))
+    calls: list[Call] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether every check held at every call that was served."""
-        return not self.findings
+        """Whether something was judged and every law held."""
+        return self.figures.ok
 
     @property
-    def cut_share(self) -> float:
-        """Share of the served calls that cut the window; 0.0 if none was served."""
-        served = self.calls - self.refused
-        return self.cuts / served if served else 0.0
+    def badness(self) -> tuple[float, ...]:
+        """Sort key: findings first, then refusals, then what the requests do not hold, then cuts."""
+        own, calls = self.figures, max(self.figures.calls, 1)
+        lost = 0.0 if own.support is None else 1 - own.support
+        return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
-    @property
-    def prefix_share(self) -> float:
-        """Share of calls whose prompt extends the previous one, in sessions that exceed the budget; 1.0 if none do."""
-        return self.extended / self.successors if self.successors else 1.0
 
-    @property
-    def saved(self) -> float:
-        """Share of the input tokens that was saved, over all served calls."""
-        return 1 - self.tokens_after / self.tokens_before if self.tokens_before else 0.0
+Watcher = Callable[[int, Sequence[Artifact], Report], object]
+"""Is shown each served call: its number, the context and the report."""
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON values."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "places"}
-        prices = {name: round(own[name], 1) for name in ("price", "price_before")}
-        shares = {name: round(getattr(self, name), 4) for name in ("cut_share", "prefix_share", "saved")}
-        return {**own, **prices, **shares}
 
-    def advice(self, budget: int) -> list[str]:
-        """Return where checks failed, and what to do about calls that are missing, refused or cut too often, as lines.
+class Recorded:
+    """Hold what is the same for all settings under which a session is replayed."""
 
-        Args:
-            budget: tokens each call had.
-        """
-        lines = [
-            f"{name} fails at {self.findings[name]} calls, first at {place}" for name, place in self.places.items()
-        ]
-        if not self.calls:
-            lines.append("there is no model call in what was read: calls are played up to each assistant message")
-        if self.refused:
-            lines.append(
-                f"{self.refused} of {self.calls} calls are refused: what must stay takes up to {self.needed} tokens "
-                f"and the budget is {budget}; raise it"
-            )
-        if self.cut_share > MANY_CUTS:
-            lines.append(
-                f"{self.cut_share:.0%} of the calls cut: the budget is close to what must stay; "
-                "raise it or lower target"
-            )
-        return lines
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.artifacts = _apart(session.read())
+        self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
+        self.reader = WireReader()
+        self._needs: dict[tuple[int, int], list[Need]] = {}
+        self._measures: dict[int, Fidelity] = {}
+
+    def measure(self, mask: Callable[[str], str] | None) -> Fidelity:
+        """Return what measures support, one for each way to mask."""
+        key = id(getattr(mask, "__self__", None))
+        known = self._measures.get(key)
+        if known is None:
+            known = self._measures[key] = Fidelity(mask=mask)
+        return known
+
+    def needs(self, measure: Fidelity, end: int) -> list[Need]:
+        """Return what the message behind a call needs of the history before it."""
+        key = (id(measure), end)
+        if key not in self._needs:
+            self._needs[key] = measure.needs(self.artifacts[:end], self.artifacts[end])
+        return self._needs[key]
+
+
+def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Return artifacts that are all different objects: what becomes of each is told by identity."""
+    seen: set[int] = set()
+    apart = []
+    for artifact in artifacts:
+        own = replace(artifact) if id(artifact) in seen else artifact
+        seen.add(id(own))
+        apart.append(own)
+    return apart
 
 
 def replay(
@@ -128,146 +130,145 @@ def replay(
     *,
     prices: PriceModel | None = None,
     progress: Callable[[int, int], object] | None = None,
-) -> Replay:
-    """Replay one session: stabilize its history up to each assistant message.
+    watch: Watcher | None = None,
+) -> SessionReplay:
+    """Replay one session: append it message by message, and stabilize before each assistant message.
 
     Args:
         session: as recorded.
         stabilizer: does the work.
-        prices: of the provider; None means the default model.
+        prices: of the model; None means relative prices.
         progress: called after each model call with the number of messages played and of all there are.
+        watch: shown each served call.
     """
-    return _Player(session, stabilizer, prices or PriceModel()).play(progress or (lambda _done, _total: None))
+    (told,) = replay_settings(session, [stabilizer], prices=prices, progress=progress, watch=watch)
+    return told
+
+
+def replay_settings(
+    session: Session,
+    stabilizers: Iterable[Stabilizer],
+    *,
+    prices: PriceModel | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    watch: Watcher | None = None,
+) -> Iterator[SessionReplay]:
+    """Replay one session under several settings; what they share is worked out once."""
+    recorded = Recorded(session)
+    for stabilizer in stabilizers:
+        yield _Player(recorded, stabilizer, prices or PriceModel(), watch).play(progress or _unseen)
+
+
+def _unseen(_done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+def replay_sessions(
+    sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None
+) -> Figures:
+    """Replay many sessions and add up their figures."""
+    told = Figures()
+    for session in sessions:
+        told.add(replay(session, stabilizer, prices=prices).figures)
+    return told
 
 
 class _Player:
-    """Play one session."""
+    """Play one session under one setting."""
 
-    def __init__(self, session: Session, stabilizer: Stabilizer, prices: PriceModel) -> None:
-        self.id = session.id
-        self.artifacts = session.read()
-        self.tools = session.tools
-        self.overhead = session.overhead(stabilizer.counter)
-        self.stabilizer = with_adapter_stages(stabilizer, session.adapter)
-        self.prices = prices
-        counter = self.stabilizer.counter
-        beside = self.overhead + counter.tools(self.tools)
-        self.tokens = list(accumulate(map(counter.artifact, self.artifacts), initial=beside))
-        self.told = Replay(sessions=1, budget=stabilizer.budget_for())
+    def __init__(
+        self, recorded: Recorded, stabilizer: Stabilizer, prices: PriceModel, watch: Watcher | None = None
+    ) -> None:
+        session = recorded.session
+        chain = with_adapter_stages(stabilizer, session.adapter)
+        counter = chain.counter
+        overhead = session.overhead(counter)
+        self.recorded, self.prices, self.counter, self.watch = recorded, prices, counter, watch
+        self.running = chain.session(tools=session.tools, overhead=overhead)
+        self.judge = Judge(session, chain, recorded.reader)
+        masker = masker_of(chain)
+        self.measure = recorded.measure(None if masker is None else masker.mask)
+        beside = overhead + counter.tools(session.tools)
+        self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=beside))
+        self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), beside)
+        self.told = SessionReplay(session.id, budget=chain.budget_for())
         self.previous: list[Artifact] | None = None
         self.history_before = 0
 
-    def play(self, progress: Callable[[int, int], object]) -> Replay:
-        for end, artifact in enumerate(self.artifacts):
-            if artifact.kind is Kind.ASSISTANT and end:
-                self._call(end)
-                progress(end, len(self.artifacts))
-        if not self.told.pressed:
-            self.told.successors = self.told.extended = 0
+    def play(self, progress: Callable[[int, int], object]) -> SessionReplay:
+        done = 0
+        for end in self.recorded.ends:
+            self.running.extend(self.recorded.artifacts[done:end])
+            done = end
+            self._call(end)
+            progress(end, len(self.recorded.artifacts))
+        if not self.told.figures.pressed:
+            self.told.figures.successors = self.told.figures.extended = 0
         return self.told
 
     def _call(self, end: int) -> None:
-        told = self.told
-        told.calls += 1
+        own = self.told.figures
+        own.calls += 1
+        begun = time.perf_counter()
         try:
-            result = self.stabilizer.stabilize(self.artifacts[:end], tools=self.tools, overhead=self.overhead)
+            context = self.running.context()
         except BudgetExceededError as error:
-            told.refused += 1
-            told.pressed += 1
-            told.needed = max(told.needed, error.needed)
-            self.previous = None
+            self._refused(end, error)
             return
-        report, before = result.report, self.tokens[end]
-        told.pressed += before > report.budget
-        told.tokens_before += before
-        told.tokens_after += report.tokens_after
-        told.cuts += report.cut is not None and report.cut.fresh
-        for check in report.checks:
-            if not check.ok:
-                told.findings[check.name] = told.findings.get(check.name, 0) + 1
-                told.places.setdefault(check.name, f"call {told.calls} of session {self.id}: {check.findings[0]}")
-        self._price(result.artifacts, before, report.tokens_after)
+        own.milliseconds.add(1_000 * (time.perf_counter() - begun))
+        report, before = context.report, self.tokens[end]
+        cut = report.cut is not None and report.cut.fresh
+        own.pressed += before > report.budget
+        own.tokens_before += before
+        own.tokens_after += report.tokens_after
+        own.cuts += cut
+        own.rebilled += report.cut.rebilled if report.cut is not None else 0
+        self._judge(end, context.artifacts, report)
+        self._support(end, context.artifacts)
+        bill, trimmed = self._price(end, context.artifacts, report.tokens_after)
+        self.told.calls.append(Call(end, before, report.tokens_after, cut, bill, trimmed))
+        if self.watch is not None:
+            self.watch(own.calls, context.artifacts, report)
 
-    def _price(self, artifacts: list[Artifact], before: int, after: int) -> None:
-        told, shared = self.told, 0
+    def _refused(self, end: int, error: BudgetExceededError) -> None:
+        own = self.told.figures
+        own.refused += 1
+        own.pressed += 1
+        own.needed = max(own.needed, error.needed)
+        self.previous = None
+        self.judge.refused()
+        self.told.calls.append(Call(end, self.tokens[end], 0))
+
+    def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
+        own, session = self.told.figures, self.recorded.session
+        native = session.adapter.write(session.native, artifacts)
+        verdicts = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
+        if verdicts:
+            own.judged(verdicts, session.id, self.told.path)
+            room = MOST_PLACES - len(self.told.places)
+            self.told.places += [Place(session.id, self.told.path, own.calls, v) for v in verdicts[:room]]
+
+    def _support(self, end: int, artifacts: list[Artifact]) -> None:
+        needs = self.recorded.needs(self.measure, end)
+        if needs:
+            own, support = self.told.figures, self.measure.support(needs, artifacts)
+            own.needing += 1
+            own.held += support.plain
+            own.held_in_context += support.with_context
+
+    def _price(self, end: int, artifacts: list[Artifact], after: int) -> tuple[float, float]:
+        own, shared = self.told.figures, 0
         if self.previous is not None:
             same = common_prefix(self.previous, artifacts)
-            told.successors += 1
-            told.extended += same == len(self.previous)
-            counted = self.stabilizer.counter.artifacts
+            own.successors += 1
+            own.extended += same == len(self.previous)
+            counted = self.counter.artifacts
             beside = after - counted(artifacts)  # tool schemas and framing stand before the messages
             shared = beside + counted(artifacts[:same])
-        told.price += self.prices.price(after, shared)
-        told.price_before += self.prices.price(before, self.history_before)
-        self.previous, self.history_before = artifacts, before
-
-
-def replay_sessions(sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> Replay:
-    """Replay many sessions and add up their figures."""
-    return sum((replay(session, stabilizer, prices=prices) for session in sessions), Replay())
-
-
-BETTER_LOW: Final = ("refused", "tokens_after", "price")
-BETTER_HIGH: Final = ("prefix_share",)
-
-
-def load_baseline(path: str | Path) -> Mapping[str, object]:
-    """Return the figures of an earlier replay from its JSON file.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds no such figures.
-    """
-    try:
-        figures = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"the baseline {path} cannot be read ({error}); write one with --output", setting="baseline"
-        ) from error
-    if not isinstance(figures, dict) or not all(map(_is_figure, _compared(figures))):
-        raise ConfigError(f"the baseline {path} holds no figures of a replay", setting="baseline")
-    return figures
-
-
-def _compared(figures: Mapping[str, object]) -> Iterator[object]:
-    """Walk what of a baseline is compared; None where something is missing."""
-    yield from (figures.get(name) for name in (*BETTER_LOW, *BETTER_HIGH))
-    findings = figures.get("findings", {})
-    yield from findings.values() if isinstance(findings, Mapping) else (None,)
-
-
-def _is_figure(value: object) -> bool:
-    """Tell a number that others can be worse than: against NaN nothing would be."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def compare(now: Replay, baseline: Mapping[str, object], *, tolerance: float = 0.01) -> list[str]:
-    """Return what has become worse than a baseline, one line each.
-
-    Args:
-        now: the new figures.
-        baseline: those of `Replay.to_dict`, at the same sessions and settings.
-        tolerance: share by which a figure may be worse.
-
-    Raises:
-        ConfigError: it is of other sessions, or of another budget.
-    """
-    told = now.to_dict()
-    for name in ("sessions", "calls", "budget"):
-        was = baseline.get(name, told[name])
-        if was != told[name]:
-            raise ConfigError(
-                f"the baseline is of other figures than these: {name} {was} and {told[name]}; "
-                "write one of these with --output",
-                setting="baseline",
-            )
-    worse = []
-    for name in (*BETTER_LOW, *BETTER_HIGH):
-        before, after = float(str(baseline[name])), float(str(told[name]))
-        loss = after - before if name in BETTER_LOW else before - after
-        if loss > abs(before) * tolerance:
-            worse.append(f"{name} was {before:g} and is {after:g}")
-    known = baseline.get("findings")
-    for check, count in now.findings.items():
-        if count > (known.get(check, 0) if isinstance(known, Mapping) else 0):
-            worse.append(f"{check} fails at {count} calls")
-    return worse
+        bill = self.prices.price(after, shared)
+        trimmed = self.prices.price(*self.trim.call(end))
+        own.bill += bill
+        own.bill_trimmed += trimmed
+        own.bill_unmanaged += self.prices.price(self.tokens[end], self.history_before)
+        self.previous, self.history_before = artifacts, self.tokens[end]
+        return bill, trimmed

@@ -20,7 +20,16 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.tokens import ArtifactCounter
 
-__all__ = ["BundleAdapter", "Session", "parse_records", "parse_session", "read_sessions", "read_text", "sessions_in"]
+__all__ = [
+    "BundleAdapter",
+    "Session",
+    "parse_json",
+    "parse_records",
+    "parse_session",
+    "read_sessions",
+    "read_text",
+    "sessions_in",
+]
 
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
@@ -209,7 +218,7 @@ def parse_records(text: str, name: str = "-") -> list[tuple[int, object]]:
     if not text.strip():
         raise SessionFileError(name, "the file is empty; a session is a list of messages")
     try:
-        return [(1, _loads(text))]
+        return [(1, parse_json(text))]
     except ValueError as whole:
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) == 1 or not lines[0][1].rstrip().endswith(("}", "]")):
@@ -219,12 +228,17 @@ def parse_records(text: str, name: str = "-") -> list[tuple[int, object]]:
 
 def _line(name: str, number: int, line: str) -> object:
     try:
-        return _loads(line)
+        return parse_json(line)
     except ValueError as error:
         raise SessionFileError(name, f"no valid JSON: {error}", line=number) from None
 
 
-def _loads(text: str) -> object:
+def parse_json(text: str) -> object:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: it is not valid JSON, is nested too deeply, or holds NaN or an infinity.
+    """
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:

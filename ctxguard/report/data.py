@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Cut, Draft
@@ -17,7 +18,7 @@ __all__ = [
     "Decision",
     "DecisionRun",
     "Finding",
-    "Report",
+    "ReportData",
     "Step",
     "decision_runs",
 ]
@@ -102,7 +103,7 @@ class Decision:
         }
 
 
-class Report:
+class ReportData:
     """Tell what a stabilizer did to one history. Decisions are worked out when they are first asked for.
 
     Attributes:
@@ -139,6 +140,11 @@ class Report:
         """Whether the result differs from the history in anything."""
         return bool(self._draft.changes)
 
+    @property
+    def masks(self) -> tuple[Callable[[str], str], ...]:
+        """What masks texts as each masking stage did: a method of its `MaskSession` where it gives placeholders."""
+        return self._draft.masks
+
     @cached_property
     def first_changed(self) -> int | None:
         """Position of the first artifact of the result that is not the one of the history; None if all are."""
@@ -166,6 +172,11 @@ class Report:
         if not self.changed:
             return ""
         return "no new cut" + ("" if self.cut is None else "; the context still starts where the last cut put it")
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What costs more or loses more than it should, each with its remedy."""
+        return tuple(filter(None, (_cuts_in_a_row(self.details), _bounded_people(self.details))))
 
     @property
     def unread_told(self) -> str:
@@ -200,6 +211,7 @@ class Report:
                 "fresh": self.cut.fresh,
                 "rebilled": self.cut.rebilled,
             },
+            "warnings": list(self.warnings),
             "actions": self.counts(),
             "checks": [
                 {"name": c.name, "ok": c.ok, "findings": [{"message": f.message, "path": f.path} for f in c.findings]}
@@ -213,17 +225,15 @@ class Report:
         """Return `to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
+    def original(self, position: int, *, masked: bool = True) -> Artifact:
+        """Return an artifact of the history as it came in.
 
-    def __repr__(self) -> str:
-        state = "ok" if self.ok else "failed: " + ", ".join(c.name for c in self.checks if not c.ok)
-        return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
-
-    def _repr_html_(self) -> str:
-        from ctxguard.report.html import report_html
-
-        return report_html(self)
+        Args:
+            position: place in the history.
+            masked: hide what the masking stages of the chain hide.
+        """
+        artifact = self._draft.history[position]
+        return _masked(self._draft, artifact) if masked else artifact
 
 
 def _decisions(draft: Draft) -> list[Decision]:
@@ -307,24 +317,29 @@ def _masked(draft: Draft, artifact: Artifact) -> Artifact:
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
 
-def _lines(report: Report) -> list[str]:
-    saved = report.tokens_before - report.tokens_after
-    share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
-    counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
-    lines = [
-        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share}); "
-        f"counted by {report.counter}, {report.accuracy}",
-        f"artifacts: {counted}",
-    ]
-    if report.cut_told:
-        lines.append(report.cut_told)
-    if report.unread:
-        lines.append(report.unread_told)
-    for check in report.checks:
-        lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
-        lines += [f"       {finding}" for finding in check.findings[:20]]
-    lines += _decision_lines(report)
-    return lines
+_IN_A_ROW: Final = 3
+"""Calls cut, of the latest four, from which on the report warns."""
+
+
+def _cuts_in_a_row(details: Mapping[str, object]) -> str:
+    latest = details.get("latest_cuts")
+    if not isinstance(latest, Mapping) or latest["cut"] < _IN_A_ROW:
+        return ""
+    return (
+        f"{latest['cut']} of the latest {latest['calls']} calls were cut, so prompt caches serve little; raise the "
+        "budget, or bound tool outputs to a smaller share (output_share)"
+    )
+
+
+def _bounded_people(details: Mapping[str, object]) -> str:
+    """Say that what a person said is sent in part only."""
+    bounded = details.get("bounded_messages")
+    if not isinstance(bounded, Sequence) or not bounded:
+        return ""
+    each = ", ".join(
+        f"message {b['position']}: {b['tokens_after']:,} of {b['tokens_before']:,} tokens" for b in bounded
+    )
+    return f"what a person said is sent in part, since it did not fit (on_overflow='bound'): {each}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,17 +387,3 @@ def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
     """Return decisions with those that are alike and neighbours taken together, for a person to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]
-
-
-def _decision_lines(report: Report, most: int = 40) -> list[str]:
-    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
-    lines = list(map(_decision_line, told[:most]))
-    return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines
-
-
-def _decision_line(run: DecisionRun) -> str:
-    decision = run.decisions[0]
-    why = f"  {decision.stage}: {decision.reason}" if decision.stage else ""
-    return (
-        f"  [{run.place}] {run.kinds:<9} {decision.action:<10} {run.tokens_before:>6,} -> {run.tokens_after:>6,}{why}"
-    )

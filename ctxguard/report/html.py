@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 from typing import Final
 
-from ctxguard.report import DecisionRun, Report, decision_runs
+from ctxguard.report.data import DecisionRun, ReportData, decision_runs
 
 __all__ = ["report_html"]
 
 
-def report_html(report: Report) -> str:
+def report_html(report: ReportData) -> str:
     """Return the report as one HTML fragment, every text escaped."""
     runs = decision_runs(report.decisions)
     rows = "".join(map(_row, runs[:_MOST_ROWS]))
@@ -33,8 +33,9 @@ def report_html(report: Report) -> str:
     )
 
 
-def _told(report: Report) -> str:
-    lines = (report.cut_told, report.unread_told if report.unread else "")
+def _told(report: ReportData) -> str:
+    warnings = (f"warning: {warning}" for warning in report.warnings)
+    lines = (report.cut_told, report.unread_told if report.unread else "", *warnings)
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 
@@ -48,7 +49,7 @@ def _row(run: DecisionRun) -> str:
     )
 
 
-def _bar(report: Report) -> str:
+def _bar(report: ReportData) -> str:
     widest = max(report.tokens_before, report.budget, 1)
     return "".join(
         f"<div class='ctxguard-bar'><span style='width:{100 * tokens / widest:.1f}%;background:{colour}'></span>"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,9 +16,7 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = ["ReportFormat", "note", "out", "printable", "progress", "refuse_overwriting", "reports_as", "speak_utf8"]
-
-_HEAD: Final = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>ctxguard</title>"
+__all__ = ["ReportFormat", "note", "out", "printable", "refuse_overwriting", "reports_as", "speak_utf8"]
 
 
 class ReportFormat(StrEnum):
@@ -82,24 +79,6 @@ def note(line: str) -> None:
     sys.stderr.write(f"ctxguard: {printable(line)}\n")
 
 
-@contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], object] | None]:
-    """Show on standard error how far a work is, while it lasts; nothing where that is no terminal.
-
-    What it gives takes how much is done and how much there is; it is None where nothing is shown.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
     """Return reports in one form: texts one after the other, JSON a line each where there are several, one page.
 
@@ -114,9 +93,11 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
             if several
             else "".join(map(str, reports))
         )
+    from ctxguard.report.messages import call_section
+    from ctxguard.report.page import page
+
+    title = "One model call, before and after" if not several else f"{len(reports):,} model calls, before and after"
     shown = "\n".join(
-        (f"<h2 style='font:600 15px system-ui,sans-serif;margin:24px 16px 0'>session {n}</h2>" if several else "")
-        + report._repr_html_()
-        for n, report in enumerate(reports)
+        (f"<h2>session {n}</h2>" if several else "") + call_section(report) for n, report in enumerate(reports)
     )
-    return f"<!doctype html><html lang='en'>{_HEAD}{shown}</html>"
+    return page(title, f"<h1>{title}</h1>{shown}")

@@ -21,7 +21,7 @@ def _counter() -> ArtifactCounter:
 
 
 def applied(stage: Stage, artifacts: Iterable[Artifact], *, keep_recent: int = 1) -> list[Artifact]:
-    """Return what a stage that asks for nothing makes of some artifacts, calls repaired, under no budget."""
+    """Return the result of a stage without I/O for some artifacts, with calls repaired and without a budget."""
     from ctxguard.stages.repair_exchanges import RepairExchanges
 
     history = tuple(artifacts)

@@ -70,7 +70,7 @@ class BoundToolOutput:
         store: where full outputs go; markers then name a handle. None keeps none.
 
     Raises:
-        ConfigError: a limit or share is none or out of range, or there is no such preset.
+        ConfigError: a limit or share is not a number or out of range, or there is no such preset.
     """
 
     name = "BoundToolOutput"
@@ -112,6 +112,7 @@ class BoundToolOutput:
         if bounds.max_tokens is not None:
             return bounds.max_tokens
         floor = max(FLOOR, min(MOST_FLOOR, room // 8, int(allowance)))
+        # Under pressure the shares shrink: full-sized outputs would make nearly every step a cut.
         factor = self.pressed if is_pressed else 1.0
         limit = max(floor, int(factor * min(self.share * room, max(allowance, 0))))
         return limit if self.max_tokens is None else min(limit, self.max_tokens)
@@ -139,6 +140,7 @@ class _Bounding(EachFollower):
         self.asked = 0
         self.total = draft.overhead
         self._is_first = True
+        # Results often lack the name of their tool; the call before them has it.
         self.names: dict[str | None, str] = {}
         self.waiting = 0
         self.remaining = 0.0
@@ -152,6 +154,7 @@ class _Bounding(EachFollower):
         return self._keep(result, self.stage.store)
 
     def _keep(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+        # A copy of the keys: an entry goes as soon as it is stored, so that a failed write is tried again.
         for handle in list(self.whole):
             yield Ask(store.put_new, (NAMESPACE, handle, self.whole[handle].text.encode("utf-8", "surrogatepass")))
             del self.whole[handle]
@@ -171,6 +174,7 @@ class _Bounding(EachFollower):
         if artifact.calls:
             self.names = {call.id: call.name for call in artifact.calls}
             self.waiting = len(artifact.calls)
+            # Parallel results share one allowance: each of them alone would fit, all of them together would not.
             self.remaining = self.stage.exchange_share * self.room
         return artifact
 
@@ -184,6 +188,7 @@ class _Bounding(EachFollower):
         self._is_first = False
         if is_task:
             self.fixed += self._count(artifact)
+        # What stages wrote in the user's role can leave the window again; only a real question takes its room for good.
         elif not is_synthetic(artifact):
             self.asked = self._count(artifact)
 
@@ -195,9 +200,12 @@ class _Bounding(EachFollower):
         how = self.stage.tools.get(artifact.name or self.names.get(artifact.answers, ""), _ANY)
         tokens, allowance = self._count(artifact), self.remaining / max(self.waiting, 1)
         limit = self.stage.limit(how, self.room, allowance, is_pressed=False)
-        if self.total + min(tokens, limit) > _ROOMY * draft.budget:
+        # Judged with the output as the plain shares would bound it, so that the answer never depends on later ones.
+        is_pressed = self.total + min(tokens, limit) > _ROOMY * draft.budget
+        if is_pressed:
             limit = self.stage.limit(how, self.room, allowance, is_pressed=True)
-        self.remaining -= min(tokens, limit)
+        # What is remaining is multiplied by `pressed` for each output, so what they take is divided by it.
+        self.remaining -= min(tokens, limit) / (self.stage.pressed if is_pressed else 1.0)
         self.waiting -= 1
         if artifact.pinned or tokens <= max(limit, how.threshold):
             return artifact
@@ -284,6 +292,7 @@ def bounded(
     claimed = counter.artifact(artifact)
     if claimed <= max_tokens:
         return artifact
+    # A caller's own count may differ from ours; the excess is converted into what our counter measures.
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
@@ -294,6 +303,7 @@ def bounded(
     parts: list[Part] = []
     for part in artifact.content:
         text = part.text
+        # Signed text is refused when it is changed, and media cannot be shortened.
         if excess <= 0 or not text or not part.editable:
             parts.append(part)
             continue
@@ -318,6 +328,7 @@ def bounded_text(
     counter = draft.counter
     make = _telling_view if is_telling else _view
     view = make(text, max_tokens, draft, handle, how)
+    # Masking can make a view longer than its limit; a smaller view is made then, a few times at most.
     for attempt in range(1, 5):
         shown = draft.mask(view)
         if counter.text(shown) <= max_tokens:

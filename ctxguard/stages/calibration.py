@@ -45,10 +45,14 @@ class Calibration:
         correction = self.correction
         if reported - counted <= _PLAIN_EXCESS * budget:
             correction = reported / counted
+        # Much more than ours may be another prompt. Growth between two replies tells the truth all the same.
         elif self.anchor is not None and counted - self.anchor[1] >= _LEAST_COUNTED:
             correction = (reported - self.anchor[0]) / (counted - self.anchor[1])
         return Calibration(
-            min(_MOST_CORRECTION, max(1.0, correction)), (reported, counted), self.anchor or (reported, counted)
+            # Never below 1: a count that is too high only costs room, one that is too low is refused.
+            min(_MOST_CORRECTION, max(1.0, correction)),
+            (reported, counted),
+            self.anchor or (reported, counted),
         )
 
     def after_cut(self) -> Calibration:

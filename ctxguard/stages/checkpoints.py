@@ -59,6 +59,7 @@ def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
     rules = []
     for name in names:
         spoken = name.replace("_", " ")
+        # The default argument binds `found` now; a plain closure would see the last one of the loop.
         found = mentions(*_PHRASES.get(name, ()), *(f"{spoken} {ending}" for ending in _ENDINGS))
         rules.append(PhaseRule(name, lambda artifact, found=found: found(artifact, 0)))  # type: ignore[misc]
     return tuple(rules)
@@ -148,6 +149,7 @@ class CheckpointManager(OfOneProcess):
         with self._lock:
             found = {key: self._store.get(NAMESPACE, key) for key in self._store.keys(NAMESPACE)}
         prefix = self._key("")
+        # One store may serve many sessions; only the keys of this one are read.
         return {k.removeprefix(prefix): _loaded(v) for k, v in found.items() if v and k.startswith(prefix)}
 
     def create_checkpoint(
@@ -167,13 +169,14 @@ class CheckpointManager(OfOneProcess):
             messages: how many messages of the history it stands for; as a stage, contexts then begin behind them.
 
         Raises:
-            ConfigError: `state` is no `PageState` and no dict of its fields.
+            ConfigError: `state` is neither a `PageState` nor a dict of its fields.
         """
         state = _page_state(state)
         done = tuple(completed_objectives)
         summary = self._sized(_summary(state, done))
         checkpoint = Checkpoint(phase, self._clock(), state, done, summary, messages)
         record = json.dumps({**asdict(checkpoint), "timestamp": checkpoint.timestamp.isoformat()})
+        # Writing and noting the mark belong together: another thread must not see one without the other.
         with self._lock:
             self._store.put(NAMESPACE, self._key(phase), record.encode())
             self.current_phase = phase
@@ -240,12 +243,14 @@ class _Watching:
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
         self._history.extend(artifacts)
+        # The last exchange is left out: results may still come for it.
         for number in range(self._seen, max(self._seen, len(self._history) - 1)):
             self._seen = number + 1
             for artifact in self._history.members(number):
                 self._watch(artifact, number)
 
     def _watch(self, artifact: Artifact, number: int) -> None:
+        # What users say never ends a phase, but a record of ours in their role tells which phases are over.
         if artifact.kind is Kind.USER:
             for record in records_in(artifact.text):
                 for completed in _COMPLETED.findall(record.body):
@@ -259,6 +264,7 @@ class _Watching:
         reached = self._reached()
         if not reached:
             return draft
+        # The context begins anew behind the phase that ended last.
         begin = max(reached.values()) + 1
         phase = max(reached, key=reached.__getitem__)
         done = (*self.told, *sorted(reached, key=reached.__getitem__))
@@ -281,6 +287,7 @@ class _Watching:
     def _checkpoint(self, text: str) -> Artifact:
         """Return the message that stands for what goes: the same object as long as it says the same."""
         known, artifact = self._shown
+        # The same object each time keeps the prefix of the prompt, and what later stages remember of it.
         if artifact is None or known != text:
             artifact = Artifact(Kind.USER, write_record(CHECKPOINT, text))
             self._shown = (text, artifact)
@@ -310,6 +317,7 @@ def _summary(state: PageState, objectives: Sequence[str]) -> str:
 def state_of(artifacts: Sequence[Artifact]) -> PageState:
     """Read the page from the latest tool output that names it."""
     state = PageState()
+    # From the newest on: the page that was seen last is where things stand.
     for artifact in reversed(artifacts):
         if artifact.kind is not Kind.TOOL:
             continue

@@ -110,9 +110,11 @@ class Cutter:
         ledger, history = self.ledger, self.ledger.history
         base = replace(self._with_earlier_trail(state, number), cut_at=number, note=None)
         base = replace(base, calibration=base.calibration.after_cut())
+        # An earlier trail goes: the new one tells what it told.
         there = [n for n in state.numbers() if self._is_kept(n, number)]
         base = ledger.with_kept(base, there)
         stay = set(history.must_stay(ledger.draft.keep_recent, ledger.task, number + 1))
+        # Without it, what a checkpoint or summary stands for would be nowhere.
         stay.add(self._newest_record(there))
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
@@ -127,7 +129,7 @@ class Cutter:
         return cut if cut.note is not None else self._beginning_with_user(cut, stay)
 
     def _newest_record(self, there: Sequence[int]) -> int:
-        """Return the newest summary or checkpoint of at most a quarter of the budget; -1 where there is none."""
+        """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
         history, budget = self.ledger.history, self.ledger.draft.budget
         for other in reversed(there):
             title = record_title(history.members(other)[0])
@@ -147,7 +149,7 @@ class Cutter:
     # -- an earlier trail that stands in the history
 
     def _is_kept(self, other: int, number: int) -> bool:
-        """Tell whether an exchange is none of an earlier trail, which the next one replaces."""
+        """Return whether an exchange is not an earlier trail, which the next one replaces."""
         return other == self.ledger.history.last_user(number + 1) or not self._is_trail(other)
 
     def _is_trail(self, number: int) -> bool:
@@ -166,6 +168,7 @@ class Cutter:
     def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
         """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
         shortened, saved = dict(state.shortened), 0
+        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
         for shorten in (self._digest_outputs, self._digest_arguments):
             for number in numbers:
                 if state.total - saved <= goal:
@@ -187,6 +190,7 @@ class Cutter:
         count, history = self.ledger.draft.counter.artifact, self.ledger.history
         before = shortened.get(position, history.artifacts[position])
         saved = count(before) - count(artifact)
+        # A digest can be longer than a short text with long names.
         if saved <= 0:
             return 0
         shortened[position] = artifact
@@ -195,7 +199,8 @@ class Cutter:
     def _digest_of(self, position: int) -> Artifact:
         draft, whole = self.ledger.draft, self.whole[position]
         count = draft.counter.text
-        handle = f"; full text: handle {self._handle(whole.text)}" if self.settings.stores else ""
+        # A handle is only named where something is stored behind it.
+        handle = f"; full text: handle {self.handle(whole.text)}" if self.settings.stores else ""
         told = digest(whole.text, _DIGEST, count=count)
         text = draft.mask(f"[digest of {count(whole.text)} tokens{handle}] {told}".rstrip())
         return self._made(self.ledger.history.artifacts[position].revised(content=text))
@@ -225,7 +230,8 @@ class Cutter:
             0 if calls == artifact.calls else self._put(position, self._made(artifact.revised(calls=calls)), shortened)
         )
 
-    def _handle(self, text: str) -> str:
+    def handle(self, text: str) -> str:
+        """Return the handle of a text that is to be stored in full."""
         handle = handle_of(text)
         self.handles[handle] = text
         return handle
@@ -236,9 +242,11 @@ class Cutter:
         """Return the state without the exchanges that are least useful for their tokens; the trail tells of them."""
         ledger = self.ledger
         costs = {n: ledger.tokens(n, state.shortened) for n in leaving}
+        # If exchanges have to leave, the trail needs room as well; it is freed along with them.
         room_for_trail = most if state.trail.steps or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
+        # Age divides what an exchange is worth, and so does the root of its size: twice as large is not half as useful.
         for other in sorted(leaving, key=lambda n: (self._weight(n) / (number - n) / sqrt(max(1, costs[n])), n)):
             if total <= goal - room_for_trail:
                 break
@@ -259,6 +267,7 @@ class Cutter:
         if first is None or history.spans[first].has_user_role:
             return state
         opener = history.opener(first)
+        # Providers refuse a context that begins with the assistant or a tool result.
         if opener is not None and opener not in state.kept:
             return ledger.with_kept(state, (opener, *state.kept))
         leading = list(takewhile(lambda n: not history.spans[n].has_user_role and n not in stay, state.kept))
@@ -302,7 +311,7 @@ class Cutter:
             for place, artifact in enumerate(members)
             if (count(artifact.text) > _WORTH_IT if artifact.kind is Kind.TOOL else len(artifact.text) > _HANDLED)
         ]
-        return {place: self._handle(members[place].text) for place in large}
+        return {place: self.handle(members[place].text) for place in large}
 
     def _uses_before(self, number: int) -> Mapping[str, int]:
         """Return in how many messages of the model each name stands, the exchange at which is cut left out."""

@@ -53,6 +53,7 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:
         return set()
+    # Everything behind the first artifact that went was written under another prompt.
     first = next((n for n, artifact in enumerate(change.before) if id(artifact.root) not in kept), 0)
     return {id(artifact.root) for artifact in change.before[first:]}
 

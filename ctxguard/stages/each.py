@@ -36,6 +36,7 @@ class EachFollower:
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
+        # In order and once: what becomes of an artifact may depend on those before it, never on later ones.
         new = list(map(self.change, artifacts))
         self._is_changed = self._is_changed or any(now is not was for now, was in zip(new, artifacts, strict=True))
         self.changed += new

@@ -7,21 +7,31 @@ torch is needed. An embedding is the mean over the tokens of a text, so it takes
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 from math import sqrt
 from operator import mul
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
-from ctxguard.errors import ConfigError
+from ctxguard.draft import Ask
+from ctxguard.errors import ConfigError, StoreError
+from ctxguard.settings import opened
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["Embed", "Embedder", "Embeddings", "SemanticIndex", "find_embedder", "static_embedder"]
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
+
+__all__ = ["Embed", "Embedder", "Embedding", "Embeddings", "SemanticIndex", "find_embedder", "static_embedder"]
 
 Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 """Take texts and return one vector for each."""
+_EXTRA: Final = "semantic recall needs an extra: pip install 'ctxguard-stabilizer[semantic]'"
+_MOST_CHARS: Final = 4_000
+"""Characters of a text that are embedded: a mean over more of them says less and less."""
+_AT_ONCE: Final = 256
+"""Texts that are embedded in one call."""
 
 
 @runtime_checkable
@@ -33,28 +43,29 @@ class Embeddings(Protocol):
         ...
 
 
-Embed: TypeAlias = "Embedder | Embeddings"
+Embed: TypeAlias = 'Embedder | Embeddings | Literal["static"]'
 
 
-def find_embedder(embed: Embed | None = None) -> Embedder:
+def find_embedder(embed: Embed) -> Embedder:
     """Return the function that embeds texts.
 
     Args:
-        embed: any callable from a list of texts to their vectors, or an `Embeddings` of `langchain_core`; None means
-            the static embeddings of the extra `semantic`.
+        embed: any callable, sync or async, from a list of texts to their vectors; an `Embeddings` of `langchain_core`;
+            or `static`, the static embeddings of the extra `semantic`.
 
     Raises:
-        ConfigError: `embed` is neither.
-        ImportError: none is given and the extra is not installed.
+        ConfigError: `embed` is none of these.
+        ImportError: `static` is given and the extra is not installed.
     """
-    if embed is None:
+    if embed == "static":
         return static_embedder()
     if isinstance(embed, Embeddings):
         return embed.embed_documents
     if callable(embed):
         return embed
     raise ConfigError(
-        f"embed is a function from texts to vectors or a langchain_core Embeddings, not {type(embed).__name__}",
+        "embed is a function from texts to vectors, a langchain_core Embeddings, or 'static', "
+        f"not {embed if isinstance(embed, str) else type(embed).__name__!r}",
         setting="embed",
     )
 
@@ -69,57 +80,147 @@ def static_embedder() -> Embedder:
     try:
         import wordllama
     except ImportError as error:
-        raise ImportError("semantic recall needs an extra: pip install 'ctxguard-stabilizer[semantic]'") from error
+        raise ImportError(_EXTRA) from error
     # Weights and tokenizer are files of the package; it looks for the tokenizer in its cache folder only.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return lambda texts: model.embed(texts, norm=True)
 
 
-class SemanticIndex:
-    """Score documents against a query by the cosine of their embeddings. Each text is embedded once.
+class Embedding:
+    """Embed texts, each once: vectors are remembered, and kept in a store where there is one.
 
     Args:
         embed: see `find_embedder`.
+        store: where vectors are kept. Only those of an embedding with a name of its own are, since other functions
+            could be mistaken for one another; static embeddings are computed faster than they are read.
     """
 
-    def __init__(self, embed: Embed | None = None) -> None:
+    def __init__(self, embed: Embed, store: Store | None = None) -> None:
         self._embed = find_embedder(embed)
-        self._vectors: list[array[float]] = []
-        self._waiting: list[str] = []
-        self._queries: TextCache[array[float]] = TextCache(1_000_000)
+        name = "" if embed == "static" else _name_of(embed)
+        self._namespace = f"embedding:{name}"
+        self._store = opened(store) if name else None
+        self._known: TextCache[array[float]] = TextCache(8_000_000)
+
+    def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
+        """Return one vector of length 1 for each text; what is not known is asked for.
+
+        Args:
+            texts: any texts; the beginning of each is embedded.
+            dry: whether nothing may be written to the store.
+
+        Raises:
+            ConfigError: the embedder does not return one vector for each text.
+        """
+        clipped = [text[:_MOST_CHARS] or " " for text in texts]
+        found: dict[str, array[float]] = {}
+        for text in dict.fromkeys(clipped):
+            known = self._known.get(text)
+            if known is None and self._store is not None:
+                known = yield from self._stored(text, self._store)
+            if known is not None:
+                found[text] = known
+        missing = [text for text in dict.fromkeys(clipped) if text not in found]
+        for begin in range(0, len(missing), _AT_ONCE):
+            found.update((yield from self._embedded(missing[begin : begin + _AT_ONCE], dry=dry)))
+        for text, vector in found.items():
+            self._known.put(text, vector)
+        return [found[text] for text in clipped]
+
+    def _stored(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
+        try:
+            value = yield Ask(store.get, (self._namespace, _key(text)), is_read=True)
+        except StoreError:
+            return None
+        vector = array("f")
+        if isinstance(value, bytes) and value and len(value) % vector.itemsize == 0:
+            vector.frombytes(value)
+            return vector
+        return None
+
+    def _embedded(self, texts: list[str], *, dry: bool) -> Generator[Ask, object, dict[str, array[float]]]:
+        given = yield Ask(self._embed, (texts,), is_read=True)
+        vectors = [_normalized(vector) for vector in cast("Iterable[Vector]", given)]
+        if len(vectors) != len(texts):
+            raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
+        if self._store is not None and not dry:
+            for text, vector in zip(texts, vectors, strict=True):
+                yield Ask(self._store.put_new, (self._namespace, _key(text), vector.tobytes()))
+        return dict(zip(texts, vectors, strict=True))
+
+
+class SemanticIndex:
+    """Score documents against a query by the cosine of their vectors, which have length 1.
+
+    Raises:
+        ImportError: numpy is not installed; it is part of the extra `semantic`.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import numpy as np
+        except ImportError as error:
+            raise ImportError(_EXTRA) from error
+        self._numpy = np
+        self._rows: Any = np.zeros((0, 0), dtype=np.float32)
+        self._size = 0
 
     def __len__(self) -> int:
-        return len(self._vectors) + len(self._waiting)
+        return self._size
 
-    def add(self, text: str) -> None:
-        """Take in one more document."""
-        self._waiting.append(text)
+    def extend(self, vectors: Sequence[array[float]]) -> None:
+        """Take in more documents.
 
-    def matches(self, query: str) -> dict[int, float]:
+        Raises:
+            ConfigError: the vectors are not all of the same size.
+        """
+        if not vectors:
+            return
+        width = len(vectors[0])
+        if any(len(vector) != width for vector in vectors) or (self._size and width != self._rows.shape[1]):
+            raise ConfigError("embed returned vectors of different sizes", setting="embed")
+        end = self._size + len(vectors)
+        if end > len(self._rows):
+            rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
+            if self._size:
+                rows[: self._size] = self._rows[: self._size]
+            self._rows = rows
+        self._rows[self._size : end] = self._numpy.asarray(vectors, dtype=self._numpy.float32)
+        self._size = end
+
+    def matches(self, query: array[float]) -> dict[int, float]:
         """Return the scores of all documents by their number, from -1 to 1.
 
         Raises:
-            ConfigError: the embedder does not return one vector for each text, all of the same size.
+            ConfigError: the query is not of their size.
         """
-        if self._waiting:
-            self._vectors += self._embedded(self._waiting)
-            self._waiting = []
-        asked = self._queries.get(query)
-        if asked is None:
-            asked = self._embedded([query])[0]
-            self._queries.put(query, asked)
-        if any(len(vector) != len(asked) for vector in self._vectors):
+        if not self._size:
+            return {}
+        if len(query) != self._rows.shape[1]:
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
-        return {number: sum(map(mul, vector, asked)) for number, vector in enumerate(self._vectors)}
+        asked = self._numpy.asarray(query, dtype=self._numpy.float32)
+        return dict(enumerate((self._rows[: self._size] @ asked).tolist()))
 
-    def _embedded(self, texts: list[str]) -> list[array[float]]:
-        vectors = [_normalized(vector) for vector in self._embed([text or " " for text in texts])]
-        if len(vectors) != len(texts):
-            raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
-        return vectors
+
+def _name_of(embed: object) -> str:
+    """Return what tells the vectors of an embedding from those of another; empty where nothing does."""
+    model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
+    if isinstance(model, str):
+        return f"{type(embed).__name__}:{model}"
+    name = f"{getattr(embed, '__module__', '')}.{getattr(embed, '__qualname__', '<')}"
+    return "" if "<" in name else name
+
+
+def _key(text: str) -> str:
+    from ctxguard.content import handle_of
+
+    return handle_of(text.encode("utf-8", "surrogatepass"))
 
 
 def _normalized(vector: Vector) -> array[float]:
-    values = array("f", map(float, vector))
+    try:
+        values = array("f", map(float, vector))
+    except (TypeError, ValueError) as error:
+        raise ConfigError("embed returned something other than vectors of numbers", setting="embed") from error
     length = sqrt(sum(map(mul, values, values)))
     return array("f", (value / length for value in values)) if length else values

@@ -13,6 +13,7 @@ from ctxguard.artifacts import Artifact, Kind
 
 __all__ = ["reports_error"]
 
+# The word "error" alone says nothing: code, logs and talk are full of it. An error has a shape.
 _AT_LINE_START: Final = re.compile(
     r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
     r"|(?!no |0 |without )(?:[a-z][\w'-]{0,30}[^\S\n]){1,4}(?:error|exception|failure)s?[^\S\n]?[:!]"
@@ -76,12 +77,14 @@ def reports_error(artifact: Artifact) -> bool:
 
 
 def _holds_error(text: str) -> bool:
+    # Words first: looking for a substring is far cheaper than searching with an expression.
     folded = text.casefold()
     return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 def _natives(source: object) -> Iterator[object]:
     """Yield the native message an artifact comes from, or the part of one."""
+    # Adapters whose messages are several artifacts wrap them; others keep the message itself as the source.
     message = getattr(source, "message", source)
     if message is None:
         return
@@ -89,6 +92,7 @@ def _natives(source: object) -> Iterator[object]:
     inside = _field(message, "parts") or _field(message, "content")
     indexes = getattr(source, "indexes", None)
     if isinstance(inside, list | tuple) and indexes is not None:
+        # Several artifacts may come from one message; only the parts of this one count.
         yield from (inside[index] for index in indexes if 0 <= index < len(inside))
 
 

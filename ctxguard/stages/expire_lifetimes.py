@@ -47,6 +47,7 @@ class ExpireLifetimes:
         gone: dict[int, str] = {}
         for exchange in found:
             why = self._over(exchange, ages, last_seen, last_results)
+            # An open exchange is still waiting for results; providers refuse a call without one.
             if why and not exchange.open:
                 gone.update((id(artifact), why) for artifact in exchange.artifacts)
         return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
@@ -56,6 +57,7 @@ class ExpireLifetimes:
     ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
             lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
+            # A pin is the caller's word and outweighs any rule.
             if lifetime is None or artifact.pinned:
                 continue
             if lifetime.turns is not None and ages[position] >= lifetime.turns:
@@ -63,6 +65,7 @@ class ExpireLifetimes:
             if lifetime.until is None:
                 continue
             if (
+                # Results count by the beginning of their exchange: parallel results are equally new.
                 last_seen.get(lifetime.until, -1) > position
                 or last_results.get(lifetime.until, -1) > exchange.positions[0]
             ):
@@ -74,6 +77,7 @@ class ExpireLifetimes:
             return None
         if artifact.kind is Kind.TOOL:
             name = _tool_of(artifact, exchange)
+            # The more specific rule first: a tool may live longer than tools in general.
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
@@ -106,7 +110,7 @@ def _lifetimes(rules: object) -> dict[str, Lifetime]:
 
 def _refused(given: object, wanted: str) -> ConfigError:
     example = "{'search': Lifetime(turns=2)}"
-    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is no {wanted}", setting="lifetimes")
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {wanted}", setting="lifetimes")
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:

@@ -42,6 +42,7 @@ class FillBudget:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
         found = history.spans
+        # No task here: the PRD keeps the system prompt and the latest messages, nothing else.
         must = history.must_stay(draft.keep_recent, None, len(history))
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
@@ -49,6 +50,7 @@ class FillBudget:
             raise _exceeded(draft, found, must, taken)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
+        # One that does not fit is passed over, and smaller ones may still fit: so the PRD has it.
         for number in rest if self.order == "oldest" else reversed(rest):
             if taken + found[number].tokens + self.strict <= draft.budget:
                 kept.add(number)
@@ -97,6 +99,7 @@ class DropVerboseOutput:
             tokens = draft.counter.artifact(artifact)
             if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned:
                 artifacts.append(artifact)
+            # A result cannot go without its call; its text can.
             elif position in paired:
                 note = draft.mask(f"[tool output of {tokens} tokens left out]")
                 artifacts.append(artifact.revised(content=note))

@@ -102,7 +102,7 @@ class ImportanceScorer:
         """Return the score of one message among all."""
         place = next((n for n, a in enumerate(messages) if a is message), None)
         if place is None:
-            raise ConfigError("the message is none of the messages", setting="message")
+            raise ConfigError("the message is not one of the messages", setting="message")
         return self.scores([(a,) for a in messages])[place].score
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> Scores:
@@ -163,6 +163,7 @@ class Ledger:
         self.reuse.append(0.0)
         if is_asked(members[0]):
             self.question = members[0].text
+        # What the model says comes first: a call that repeats its own result is not a reuse of it.
         for artifact in members:
             if artifact.kind is not Kind.TOOL:
                 self._speak(number, artifact)
@@ -175,6 +176,7 @@ class Ledger:
         """Note which earlier exchanges what is said or called with takes something up from."""
         for term in _terms("\n".join((artifact.text, *(call.arguments for call in artifact.calls)))):
             origin = self._brought.setdefault(term, number)
+            # Only distinct terms count, so that one id in a loop does not look like heavy use.
             if origin != number and self.reuse[origin] < 1.0:
                 terms = self._taken_up.setdefault(origin, set())
                 terms.add(term)

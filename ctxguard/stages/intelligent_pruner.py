@@ -91,6 +91,7 @@ class IntelligentPruner:
             messages: the history.
             target_size: tokens, see the class; None means the setting of the pruner.
         """
+        # `every` plays no part here: a single call has no earlier prompt to extend.
         now = IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=target_size or self.target_size)
 
         def prune_now(draft: Draft) -> Draft:
@@ -126,6 +127,7 @@ class _Pruning:
         """Take in what comes next."""
         self.history.extend(artifacts)
         self._runs.compare(self.history)
+        # The last exchange may still grow, so that judging it now would be a guess.
         end = max(self._seen, len(self.history) - 1)
         named, errors = self._kept_by_rules(self._seen, end)
         self._named += named
@@ -159,6 +161,7 @@ class _Pruning:
         if not point:
             return []
         history, stage = self.history, self._stage
+        # Of a run of similar exchanges the last one stands for all.
         gone = {number for run in merged for number in run[:-1]}
         kept = self._spared(point) - gone
         totals = self._scores(point).totals
@@ -166,8 +169,10 @@ class _Pruning:
             n for n, t in enumerate(totals) if t >= stage.rules.importance_threshold and n not in kept and n not in gone
         ]
         if stage.target_size is not None:
+            # What stays in any case uses up the target size first.
             fixed = history.must_stay(draft.keep_recent, task_of(draft, history), len(history))
             room = stage.target_size - sum(history.spans[n].tokens for n in kept.union(fixed))
+            # The best first; of two that are equally good, the newer one.
             wanted.sort(key=lambda n: (-totals[n], -n))
             wanted = wanted[: _fitting((history.spans[n].tokens for n in wanted), room)]
         return sorted(kept.union(wanted))
@@ -175,6 +180,7 @@ class _Pruning:
     def _scores(self, point: int) -> Scores:
         end, scores = self._scored
         if scores is None or end != point:
+            # The ledger only ever grows: an exchange before the point does not change any more.
             for number in range(len(self._ledger.exchanges), point):
                 self._ledger.add(self.history.members(number))
             scores = self._stage.importance_scorer.scored(self._ledger)
@@ -189,6 +195,7 @@ class _Pruning:
         around = rules.keep_error_context
         for number in (*self._errors, *errors):
             if number < end:
+                # An error makes sense only with what led to it and what was done about it.
                 kept.update(range(max(0, number - around), min(end, number + around + 1)))
         return kept.union(range(self._latest(rules.keep_latest, end), end))
 
@@ -212,6 +219,7 @@ class _Told(Mapping[str, object]):
         self._details, self._spans, self._scores = details, spans, scores
 
     def __getitem__(self, name: str) -> object:
+        # Written out on demand: a long history has many scores, and most reports are never read.
         if name != IntelligentPruner.name:
             return self._details[name]
         return [

@@ -32,10 +32,10 @@ class MaskPII:
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
-        masker: a masker of one's own (strategies, vault), in place of `rules`.
+        masker: your own masker (strategies, vault), instead of `rules`.
 
     Raises:
-        ConfigError: both are given, one of the rules is no detector, or the masker is none.
+        ConfigError: both are given, a rule is not a detector, or the masker is not a masker.
     """
 
     name = "MaskPII"
@@ -43,6 +43,7 @@ class MaskPII:
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
+        # Checked here and not at the first call, where the error would name a line of somebody else's.
         self._rules = _detectors(rules)
         self._masker = None if masker is None else _wanted(masker)
 
@@ -62,6 +63,7 @@ class MaskPII:
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what masks one conversation as it grows."""
         masker = self.masker
+        # A vault can forget between calls; only then is what was masked before worked out again.
         return _Anew(masker) if masker.vault is not None and not masker.is_stateless else _Masking(masker)
 
 
@@ -129,7 +131,9 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
+    # The model writes placeholders itself and must be able to; from anybody else they are escaped.
     mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
+    # By far the most artifacts are plain text: they skip the general way over all fields.
     if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)

@@ -35,6 +35,7 @@ class SimilarRuns:
         """Compare the exchanges that are new with those before them."""
         for number in range(self._compared, max(self._compared, len(history) - 1)):
             if _alike(history.members(number - 1), history.members(number)):
+                # A run that ends right before this exchange grows by it; otherwise a new one begins.
                 begin = self.runs.pop()[0] if self.runs and self.runs[-1][1] == number - 1 else number - 1
                 self.runs.append((begin, number))
             self._compared = number + 1
@@ -49,6 +50,7 @@ class SimilarRuns:
 
 
 def _apart(begin: int, last: int, fixed: Sequence[int]) -> Iterator[range]:
+    # What must stay is never merged away, so that it splits a run in two.
     for number in fixed[bisect_left(fixed, begin) : bisect_right(fixed, last)]:
         yield range(begin, number)
         begin = number + 1
@@ -150,6 +152,7 @@ def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
 def _with_note(artifact: Artifact, note: str) -> Artifact:
     if isinstance(artifact.content, str):
         return artifact.revised(content=f"{artifact.content}\n{note}")
+    # Parts of assistant messages may be signed, and a note would end up inside of what the model said.
     if artifact.kind is Kind.ASSISTANT or not any(p.text is not None and p.editable for p in artifact.content):
         return artifact
     last = max(n for n, p in enumerate(artifact.content) if p.text is not None and p.editable)

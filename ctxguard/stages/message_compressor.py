@@ -186,6 +186,7 @@ class MessageCompressor:
 
 def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
     is_agent = artifact.kind is Kind.ASSISTANT and strength.agent_tokens is not None
+    # What people say is never compressed: it is short, and every word may matter.
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
     recipe = _Recipe(strength, is_agent, None if is_agent else _hint(tool), counter)
@@ -195,6 +196,7 @@ def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCount
 def _hint(tool: str) -> FileType | None:
     """Return what the name of a tool says of its outputs."""
     name = tool.lower()
+    # Browser tools name what they return; looking at the text could take a page about logs for a log.
     if "snapshot" in name:
         return FileType.SNAPSHOT
     return FileType.CONSOLE if "console" in name else None

@@ -1,20 +1,23 @@
 """Bring back what was cut and matters now.
 
-Lexical ranking by BM25, a message counted together with its neighbours, and what the model said for less than what
-people said and tools found: on recorded conversations with questions about them, that keeps the evidence of most.
+Exchanges are ranked by BM25 and, where there is an embedding, by meaning, fused by reciprocal ranks. An exchange counts
+together with its neighbors, replies of the model count for less than what people said and tools found, and of equal
+matches the shorter one comes first. Measured by `benchmarks/memory.py` on conversations with questions about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Change, Draft, Follower, StageResult, follow
-from ctxguard.errors import ConfigError
+from ctxguard.draft import Ask, Change, Draft, Follower, StageResult, follow
+from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import (
     AUTHORITY,
     RECALLED,
+    TRAIL,
     History,
     is_asked,
     leading_records,
@@ -22,16 +25,29 @@ from ctxguard.history import (
     write_record,
 )
 from ctxguard.stages.bound_tool_output import bounded_text
+from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
+
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
 
 __all__ = ["RecallRelevant"]
 
-_NEIGHBOUR: Final = 0.5
-"""Weight of the score of the exchange before and after."""
+_NEIGHBOR: Final = 0.5
+"""Weight of the score of the exchange before and after, by words."""
+_NEAR_IN_MEANING: Final = 0.25
+"""The same by meaning, which is told over more of a conversation anyway."""
 _REPLY: Final = 2 / 3
 """Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
+_EXCERPT: Final = 4
+"""A quarter of the room: what an exchange that does not fit as a whole may take."""
+_PASSAGE: Final = 400
+"""Characters of a passage of a long text, about."""
+_MOST_SEARCHED: Final = 200_000
+"""Characters of a text that are searched for passages."""
 _MOST_IN_VAIN: Final = 100
 """Exchanges in a row that do not fit into what is left, after which no more are tried."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
@@ -48,17 +64,23 @@ class RecallRelevant:
 
     Args:
         share: most of what system, task and pins leave of the budget that the block may take.
+        embed: what compares by meaning, beside words: any callable, sync or async, from a list of texts to their
+            vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no network.
+            None means by words alone. Where it fails, words alone rank, and `report.details` says so.
+        store: where the vectors of an `embed` with a name of its own are kept.
 
     Raises:
-        ConfigError: `share` is out of range.
+        ConfigError: a setting is out of range.
+        ImportError: `embed` is given and the extra is not installed.
     """
 
     name = "RecallRelevant"
 
-    def __init__(self, share: float = 0.5) -> None:
+    def __init__(self, share: float = 0.5, *, embed: Embed | None = None, store: Store | None = None) -> None:
         if not 0 < share < 1:
             raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
         self.share = share
+        self.embedding = None if embed is None else Embedding(embed, store)
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft."""
@@ -66,34 +88,48 @@ class RecallRelevant:
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
         """Return what recalls in one conversation."""
-        return _Recalling(self.share)
+        return _Recalling(self.share, self.embedding)
 
 
 class _Recalling:
     """Recall in one conversation: what was cut is indexed once, and the block holds for its turn."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float, embedding: Embedding | None) -> None:
         self._share = share
-        self._past = _Past()
+        self._past = _Past(embedding)
         self._block: tuple[object, Artifact | None] = (None, None)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in nothing: what a stage left out is not in its drafts."""
 
-    def result(self, draft: Draft) -> Draft:
+    def result(self, draft: Draft) -> StageResult:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
         if place is None or _has_block(draft.artifacts, place):
             return draft
         found = self._left_out(draft, place)
-        if found is None:
+        if found is None or not found[2] or found[3] < _LEAST_ROOM:
             return draft
-        history, asked, gone, room = found
-        block = self._made(draft, history, asked, gone, room)
+        return self._recalled(draft, place, *found)
+
+    def _recalled(
+        self, draft: Draft, place: int, history: History, asked: int, gone: frozenset[int], room: int
+    ) -> Generator[Ask, object, Draft]:
+        """Return the draft with the block, which is the same object for the whole turn."""
+        made_from = (id(history.members(asked)[0].root), gone, room, draft.masks)
+        if self._block[0] != made_from:
+            scores = yield from self._past.scores(history, asked, draft, room // _EXCERPT)
+            self._block = (made_from, _block(draft, self._past, history, scores, gone, room))
+        block = self._block[1]
+        if self._past.failure:
+            draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
-        return draft.revise(artifacts, action="recalled", reason="shares rare words with the last user message")
+        why = (
+            "shares rare words with the last user message" if self._past.is_lexical else "matches the last user message"
+        )
+        return draft.revise(artifacts, action="recalled", reason=why)
 
     def _left_out(self, draft: Draft, place: int) -> tuple[History, int, frozenset[int], int] | None:
         """Return the history that was cut from, the number of the question in it, what was gone, and the room."""
@@ -115,48 +151,86 @@ class _Recalling:
         gone = frozenset(n for n in range(asked) if id(history.members(n)[0].root) not in there)
         return history, asked, gone, _room(draft, place, self._share)
 
-    def _made(self, draft: Draft, history: History, asked: int, gone: frozenset[int], room: int) -> Artifact | None:
-        """Return the block; the same object for the whole turn."""
-        if not gone or room < _LEAST_ROOM:
-            return None
-        made_from = (id(history.members(asked)[0].root), gone, room, draft.masks)
-        if self._block[0] != made_from:
-            self._past.read(history, asked)
-            self._block = (made_from, _block(draft, self._past, history, asked, gone, room))
-        return self._block[1]
-
 
 class _Past:
-    """Rank the exchanges of one history, and know in which turn each stands."""
+    """Rank the exchanges of one history, and know in which turn each stands.
 
-    def __init__(self) -> None:
+    Attributes:
+        failure: why the embedding could not be used when last asked; empty where it could.
+        question: what was asked last.
+    """
+
+    def __init__(self, embedding: Embedding | None) -> None:
+        self._embedding = embedding
+        self.failure = ""
+        self.question = ""
         self._begin()
 
     def _begin(self) -> None:
         self.index = LexicalIndex()
         self.turns: list[int] = []
+        self.tokens: list[int] = []
+        self._meanings = None if self._embedding is None else SemanticIndex()
         self._read: list[Artifact] = []
 
-    def read(self, history: History, end: int) -> None:
+    @property
+    def is_lexical(self) -> bool:
+        """Whether words alone rank."""
+        return self._embedding is None or bool(self.failure)
+
+    def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
+        """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
+        self._take(history, asked)
+        question = self.question = history.members(asked)[0].text
+        tokens = [min(each, most) for each in self.tokens]
+        by_words = _discounted(with_neighbours(self.index.matches(question), _NEIGHBOR), history, asked)
+        if self._embedding is None:
+            return per_token(by_words, tokens)
+        self.failure = ""
+        try:
+            found = yield from self._meant(question, self._embedding, draft)
+        except CtxguardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
+            self.failure = f"failed ({type(error).__name__}); ranked by words alone"
+            return per_token(by_words, tokens)
+        by_meaning = _discounted(with_neighbours(found, _NEAR_IN_MEANING), history, asked)
+        return per_token(by_ranks(by_words, by_meaning), tokens)
+
+    def _take(self, history: History, end: int) -> None:
         """Take in the exchanges before the question; those that were taken in already must be the very same."""
         if len(self._read) > end or any(a is not history.artifacts[history.start(n)] for n, a in enumerate(self._read)):
             self._begin()
         for number in range(len(self._read), end):
             members = history.members(number)
             self._read.append(members[0])
-            self.index.add(() if record_title(members[0]) == RECALLED else _document(members))
+            self.index.add(() if record_title(members[0]) in (RECALLED, TRAIL) else _document(members))
+            self.tokens.append(history.spans[number].tokens)
             self.turns.append((self.turns[-1] if self.turns else 0) + history.spans[number].is_asked)
 
+    def _meant(self, question: str, embedding: Embedding, draft: Draft) -> Generator[Ask, object, dict[int, float]]:
+        if self._meanings is None:
+            return {}
+        new = ["\n".join(document) for document in self.index.documents[len(self._meanings) :]]
+        asked, *vectors = yield from embedding.vectors([question, *new], dry=draft.dry)
+        self._meanings.extend(vectors)
+        return {n: score for n, score in self._meanings.matches(asked).items() if self.index.documents[n]}
 
-def _block(draft: Draft, past: _Past, history: History, asked: int, gone: frozenset[int], room: int) -> Artifact | None:
+
+def _discounted(scores: Mapping[int, float], history: History, end: int) -> dict[int, float]:
+    """Return the scores of the exchanges before a question, replies of the model for less."""
+    return {n: score * (_REPLY if _replies(history, n) else 1.0) for n, score in scores.items() if n < end}
+
+
+def _block(
+    draft: Draft, past: _Past, history: History, scores: Mapping[int, float], gone: frozenset[int], room: int
+) -> Artifact | None:
     """Return the block of what matters most for a question, within `room` tokens; None where nothing does."""
-    scores = _with_neighbours(past.index.matches(history.members(asked)[0].text))
-    scores = {n: score * (_REPLY if _replies(history, n) else 1.0) for n, score in scores.items()}
     order = sorted((n for n in scores if n in gone and past.index.documents[n]), key=lambda n: (-scores[n], -n))
     chosen: dict[int, str] = {}
     left, in_vain = room - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, ""))), 0
     for number in order:
-        piece = _piece(draft, past, history, number, left, excerpt=number == order[0])
+        piece = _piece(draft, past, history, number, left, room // _EXCERPT)
         in_vain += 1
         if piece is not None:
             chosen[number] = piece
@@ -214,12 +288,6 @@ def _texts(artifacts: Sequence[Artifact]) -> Iterator[str]:
         yield from (text for call in artifact.calls for text in (call.name, call.arguments))
 
 
-def _with_neighbours(own: Mapping[int, float]) -> dict[int, float]:
-    """Return the scores with half of that of the exchange before and after; those far from any match are left out."""
-    near = {number + step for number in own for step in (-1, 0, 1)}
-    return {n: own.get(n, 0.0) + _NEIGHBOUR * (own.get(n - 1, 0.0) + own.get(n + 1, 0.0)) for n in near if n >= 0}
-
-
 def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
     for artifact in artifacts:
         who = artifact.kind.value if artifact.name is None else f"{artifact.kind.value} {artifact.name}"
@@ -229,16 +297,47 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, past: _Past, history: History, number: int, room: int, *, excerpt: bool) -> str | None:
-    """Return an exchange as it stands in the block, within `room` tokens, or in part where an excerpt will do."""
+def _piece(draft: Draft, past: _Past, history: History, number: int, left: int, most: int) -> str | None:
+    """Return an exchange as it stands in the block, within `left` tokens; where it takes more than `most`, in part."""
     # What stands around the texts comes on top, so texts that do not fit need not be rendered.
-    fits = sum(map(draft.counter.text, past.index.documents[number])) <= room
-    if not fits and not excerpt:
+    texts = sum(map(draft.counter.text, past.index.documents[number]))
+    if texts > left and (texts <= most or left < _LEAST_ROOM):
         return None
     text = "\n".join(_lines(history.members(number), past.turns[number]))
-    if fits and draft.counter.text(text) < room:
+    if texts <= left and draft.counter.text(text) < left:
         return text
-    return bounded_text(text, room // 2, draft) or None if excerpt else None
+    return _excerpt(draft, text, past.question, min(most, left - 1)) if texts > most else None
+
+
+def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
+    """Return the passages of a text that match a question best, in their order; its beginning where none does."""
+    passages = _passages(text[:_MOST_SEARCHED], min(_PASSAGE, 2 * max_tokens))
+    index = LexicalIndex()
+    for passage in passages:
+        index.add((passage,))
+    found = index.matches(question)
+    taken: dict[int, str] = {}
+    left = max_tokens
+    for number in sorted(found, key=lambda n: (-found[n], n)):
+        tokens = draft.counter.text(passages[number]) + 2  # with the mark of what is left out before it
+        if tokens <= left:
+            taken[number] = passages[number]
+            left -= tokens
+    if not taken:
+        return bounded_text(text, max_tokens, draft) or None
+    return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))
+
+
+def _passages(text: str, size: int) -> list[str]:
+    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
+    passages = [""]
+    for line in text.splitlines():
+        for begin in range(0, max(len(line), 1), size):
+            part = line[begin : begin + size]
+            if passages[-1] and len(passages[-1]) + len(part) > size:
+                passages.append("")
+            passages[-1] += f"\n{part}" if passages[-1] else part
+    return passages
 
 
 def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:

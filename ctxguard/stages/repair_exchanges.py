@@ -35,7 +35,7 @@ class RepairExchanges:
             have no calls to pair with.
 
     Raises:
-        ConfigError: `on_broken` is none of these.
+        ConfigError: `on_broken` is something else.
     """
 
     name = "RepairExchanges"
@@ -91,7 +91,9 @@ class _Repairing:
     def _ended(self) -> _Settled | None:
         """Return the whole history repaired; None where nothing was broken."""
         artifacts = self._artifacts
+        # Results behind the last call may still be incomplete; everything before it can be settled.
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
+        # The history may also have become shorter, when a caller edits it: then nothing is settled.
         before = self._settled if self._settled.length <= last else self._nothing
         settled = before.followed(artifacts[:last], self._copies)
         if settled is None:  # a result came late: what it answers was thought to be settled
@@ -142,6 +144,7 @@ class _Settled:
             return replace(self, length=len(artifacts), mended=mended, pairing=self._turned(artifacts))
         begin = self.length
         found = pair(artifacts, begin, earlier=self.pairing)
+        # A result that came late changes what was thought to be settled; the caller starts over.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
         if begin and any(artifacts[p].answers is not None for p in found.orphans):
@@ -192,6 +195,7 @@ class _Repair:
         self.copies = copies
         self.begin = begin
         self.results: dict[int, list[int]] = {}
+        # Grouped once: looking for the results of each call would be quadratic.
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
         self.open_at = self._open_exchange() if is_end else None
@@ -204,6 +208,7 @@ class _Repair:
     def _open_exchange(self) -> int | None:
         """Return the position of the calling artifact that nothing but its own results follows."""
         for position in range(len(self.artifacts) - 1, self.begin - 1, -1):
+            # Nothing but own results may follow an open exchange: anything else means that the call was left behind.
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
@@ -243,12 +248,14 @@ class _Repair:
                 continue
             caller = self._with_ids(position)
             mended.append(caller)
+            # Results move right behind their call: providers take them nowhere else.
             mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
         return mended
 
     def _with_ids(self, position: int) -> Artifact:
         artifact = self.artifacts[position]
+        # Untouched where nothing is missing: the same object keeps the native message as it is.
         if all(call.id is not None for call in artifact.calls):
             return artifact
         given = {
@@ -285,6 +292,7 @@ class _Repair:
         return self._copy(caller, (number, caller.calls[number].id), lambda: stand_in(caller.calls[number]))
 
     def _copy(self, artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
+        # The same copy in each call: a new object would look like a change to every later stage.
         known = self.copies.get((id(artifact), what))
         if known is None:
             known = self.copies[id(artifact), what] = make()

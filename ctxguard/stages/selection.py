@@ -74,6 +74,7 @@ def selected(
     """
     end = len(history)
     kept = {*chosen, *history.must_stay(draft.keep_recent, task_of(draft, history), end), *range(point, end)}
+    # A context has to begin with a user message; the one that opened the turn is the right one.
     first = min(kept, default=None)
     if first is not None and not history.spans[first].has_user_role:
         opener = history.opener(first)

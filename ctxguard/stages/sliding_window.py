@@ -73,6 +73,7 @@ class _Mentions:
         self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
 
     def __call__(self, artifact: Artifact, _number: int) -> bool:
+        # A substring test first: it is far cheaper than the expression and nearly always enough.
         text = _folded(artifact.text)
         return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
 
@@ -85,6 +86,7 @@ def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
     """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
+    # The name of a tool often says "screenshot" where its output is only a file name.
     text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
     return _SAVED_SCREENSHOT.search(text) is not None
 
@@ -116,6 +118,7 @@ def preserved_by(rules: Sequence[PreservationRule], history: History, begin: int
 
 
 def _is_preserved(rules: Sequence[PreservationRule], history: History, number: int) -> bool:
+    # System and task artifacts are in no exchange and are not counted as messages.
     ahead = bisect_left(history.authority, history.start(number))
     members = enumerate(history.members(number), history.start(number) - ahead)
     return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,10 +26,13 @@ class Squeezer:
     Attributes:
         ledger: what the exchanges cost.
         bounds_people: whether the task and the last user message may be bounded where nothing else helps.
+        handle: stores a text in full and returns its handle; None where there is no store. What a person said is
+            nowhere else to be had, so its marker names the handle.
     """
 
     ledger: Ledger
     bounds_people: bool = False
+    handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
         """Return the state with texts made smaller until it fits or nothing is left to give.
@@ -46,10 +49,13 @@ class Squeezer:
         tools = [p for p in kept if kinds[p] is Kind.TOOL]
         spoken = [p for p in kept if kinds[p] is Kind.ASSISTANT]
         asked = [p for p in kept if kinds[p] is Kind.USER and p != last_user]
+        # Tool outputs first: they are large, and the model can ask for them again.
         state = self._shrunk(state, tools, _FLOORS[:2])
+        # Then the trail and records. What people and the model said is worth more than a list of what is gone.
         state = self._without_note(state)
         state = self._without(state, self._records(state, number))
         state = self._without(state, self._openers(state, number, only_media=True))
+        # Only now what was said, the model before people; each once more down to the lowest floor.
         for group in (spoken, asked, tools):
             state = self._shrunk(state, group, _FLOORS)
         state = self._without(state, self._openers(state, number, only_media=False))
@@ -100,23 +106,31 @@ class Squeezer:
         count = draft.counter.artifact
         now = {p: state.shortened.get(p, history.artifacts[p]) for p in positions if not history.artifacts[p].pinned}
         sizes = {p: count(artifact) for p, artifact in now.items()}
+        # One size for all, so that a few huge texts give way before many small ones do.
         cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
         shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
         for position, size in sizes.items():
             if size > cap:
-                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position))
+                handle = self._handle(history.artifacts[position])
+                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position), handle=handle)
                 saved[position] = max(0, size - count(smaller))
                 if saved[position]:
                     shortened[position] = smaller
         task = None if self.ledger.task is None else history.start(self.ledger.task)
+        # The task is accounted for among what never leaves.
         fixed = saved.pop(task, 0) if task is not None else 0
         tokens = state.tokens - sum(saved.values())
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
+
+    def _handle(self, artifact: Artifact) -> str | None:
+        is_said = artifact.kind is Kind.USER and record_title(artifact) is None and artifact.text
+        return self.handle(artifact.text) if is_said and self.handle is not None else None
 
     def _is_open(self, position: int) -> bool:
         """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
+        # A tool may be running with these very arguments.
         following = artifacts[position + 1 : position + 1 + len(calls)]
         return bool(calls) and sum(a.kind is Kind.TOOL for a in following) < len(calls)
 
@@ -136,9 +150,9 @@ def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
     return max(floor, sizes[-1] if sizes else floor)
 
 
-def squeezed_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool) -> Artifact:
+def squeezed_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None) -> Artifact:
     """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
-    squeezed = bounded(artifact, cap, draft)
+    squeezed = bounded(artifact, cap, draft, handle=handle)
     count = draft.counter
     if is_open or count.artifact(squeezed) <= cap:
         return squeezed
@@ -157,6 +171,7 @@ def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
     if draft.counter.text(call.arguments) <= max_tokens:
         return call
     shorter = bounded_text(call.arguments, max_tokens, draft)
+    # Providers parse arguments: a truncated object would be refused, an empty one is not.
     return replace(call, arguments=shorter if is_json_object(shorter) or not is_json_object(call.arguments) else "{}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, History
@@ -19,7 +19,7 @@ from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_state import LATEST_CUTS, Ledger, WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["OnOverflow", "StableWindow"]
 
 OnOverflow = Literal["raise", "bound"]
+_LATEST_CALLS: Final = 4
+"""Calls of the model over which the report counts cuts."""
 _BOUNDED: Final = "BoundToolOutput"
 """The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
@@ -103,18 +105,21 @@ class _Window:
         settings = WindowSettings(stage.target, stage.trail, stage.digests, stage.weights, stage.store is not None)
         self._whole: list[Artifact] = []
         self._cutter = Cutter(self._ledger, settings, self._whole)
-        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound")
+        handle = None if stage.store is None else self._cutter.handle
+        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound", handle=handle)
         self._state = WindowState(fixed=draft.overhead)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in what comes next."""
         begin = len(self._history.artifacts)
+        # Digests and trail are made from full outputs: a bounded view has lost names already.
         change = next((c for c in reversed(draft.changes) if c.stage == _BOUNDED), None)
         is_in_step = change is not None and len(change.before) == len(draft.artifacts)
         self._whole += change.before[begin:] if change is not None and is_in_step else artifacts
         self._history.extend(artifacts)
         if self._ledger.task is None and draft.keep_task:
             self._ledger.task = self._history.task(draft.budget)
+        # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
         while self._state.seen < len(self._history) - 1:
             self._state = self._taken(self._state)
 
@@ -125,6 +130,7 @@ class _Window:
             BudgetExceededError: what must stay does not fit.
         """
         state = self._ended()
+        # Everything was tried by now: exchanges, records, squeezing.
         if state.total > self._ledger.whole_budget(state):
             raise self._exceeded(draft, state)
         result = self._drafted(draft, state)
@@ -135,6 +141,7 @@ class _Window:
         handles = self._cutter.handles
         for handle in list(handles):
             yield Ask(store.put_new, (NAMESPACE, handle, handles[handle].encode("utf-8", "surrogatepass")))
+            # Only after it was stored: a write that fails is tried again by the next call.
             del handles[handle]
         return result
 
@@ -156,6 +163,7 @@ class _Window:
         state = replace(state, seen=number + 1, fixed=state.fixed + fixed, tokens=state.tokens + tokens)
         if state.total > self._ledger.limit(state):
             state = self._cut(state, number)
+        # Recall must answer the same throughout a turn, whatever is cut meanwhile.
         if span.is_asked:
             state = replace(state, at_turn=(state.kept, state.judged, self._ledger.reserved(state)))
         return state
@@ -178,6 +186,7 @@ class _Window:
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
+        state = replace(state, cuts=(*state.cuts, number)[-LATEST_CUTS:])
         return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
 
     # -- the result
@@ -193,6 +202,7 @@ class _Window:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
             draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
+        # Nothing was ever cut: the draft goes through untouched, and its prefix with it.
         if state.cut_at is None:
             return draft
         kept = list(self._kept(state))
@@ -202,6 +212,7 @@ class _Window:
             id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
         }
         if state.note is not None:
+            # Behind the task and before everything else: it is about what came between the two.
             artifacts.insert(self._place_of_note([p for p, _ in kept]), state.note)
             reasons[id(state.note)], actions[id(state.note)] = "tells what has left", "summarised"
         gone = "left at a cut" if state.note is None else "left at a cut; the trail tells of it"
@@ -212,8 +223,32 @@ class _Window:
             "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
             "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
         }
-        details = {**fitted.details, "trail": trail}
+        details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
+        if bounded := self._bounded_messages(state):
+            details["bounded_messages"] = bounded
         return replace(fitted, cut_at=self._history.start(state.cut_at), left_out=left, details=details)
+
+    def _latest_cuts(self, state: WindowState) -> dict[str, int]:
+        """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""
+        history, end = self._history, len(self._history)
+        calls: list[range] = []
+        number = end - 1
+        while number >= 0 and len(calls) < _LATEST_CALLS:
+            if history.members(number)[0].kind is Kind.ASSISTANT:
+                calls.append(range(number, end))
+                end = number
+            number -= 1
+        return {"calls": len(calls), "cut": sum(any(n in call for n in state.cuts) for call in calls)}
+
+    def _bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
+        """Return the task and the last user message where they are sent in part."""
+        history, count = self._history, self._ledger.draft.counter.artifact
+        numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
+        positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
+        return [
+            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
+            for p in positions
+        ]
 
     def _why(self, artifact: Artifact) -> str:
         return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"

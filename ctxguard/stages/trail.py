@@ -91,9 +91,11 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
         handles: where full outputs can be read back, by number of the artifact in the exchange.
     """
     first, results = exchange[0], exchange[1:]
+    # What the model wrote comes first: names that it uses itself are those it needs again.
     written = (first.text, *(value for call in first.calls for value in _values(call.arguments)))
     names = dict.fromkeys(name for text in written for name in names_in(text, _NAMES))
     tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
+    # Names of parameters are told as well: an agent often has to use the same ones again.
     keys = tuple((call.name, key) for call in first.calls for key in _keys(call.arguments))
     used = (*names, *tools, *(key for _, key in keys)) if first.kind is Kind.ASSISTANT else ()
     for result in results:
@@ -117,6 +119,7 @@ def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, s
     ends = _ends_by_call(first, results)
     for number, call in enumerate(first.calls):
         values = [" ".join(value[: 4 * _STEP].split()) for value in _values(call.arguments)]
+        # A value that is nothing but a name is what the call is about: a path, an id, an address.
         subject = next((value for value in values if names_in(value) == (value,)), None)
         rest = " ".join(_clipped(value, _VALUE) for value in values if value != subject)
         place = ends.get(number)
@@ -135,6 +138,7 @@ def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int
     for place, result in enumerate(results):
         while in_order and in_order[0] in places:
             in_order.popleft()
+        # Without an id, results are taken in the order of their calls, as everywhere.
         numbers = by_id.get(result.answers) or in_order
         if numbers:
             places[numbers.popleft()] = place
@@ -144,6 +148,7 @@ def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int
 def _parsed(arguments: str) -> object:
     try:
         return json.loads(arguments)
+    # Arguments may be cut off or no JSON at all; their ends still hold names.
     except (ValueError, RecursionError):
         return ends_of(arguments)
 
@@ -151,6 +156,7 @@ def _parsed(arguments: str) -> object:
 def _leaves(tree: object) -> Iterator[tuple[str | None, object]]:
     """Walk keys and plain values of a tree, in order, without recursion; at most some thousands."""
     stack: list[tuple[str | None, object]] = [(None, tree)]
+    # Bounded, and a stack instead of recursion: arguments come from a model and may be nested without end.
     for _ in range(4_000):
         if not stack:
             return
@@ -264,12 +270,15 @@ class Trail:
                 counts[step.who] += 1
                 _enter(entries, number, step)
             who = trace.steps[0].who
+            # A name stands where it was seen last: old lines merge first, and would take it along.
             newer = (item for item in enumerate(trace.names) if pool.get(item[1], _NOWHERE).number < number)
             pool.update((name, _Place(number, index, who)) for index, name in newer)
             keys.update((key, number) for key in trace.keys if keys.get(key, -1) < number)
+        # Bounded, so that a cut costs the same however long the conversation is.
         if len(pool) > _POOL:
             worth = sorted(pool, key=lambda name: _worth(uses.get(name, 0), now - pool[name].number), reverse=True)
             pool = {name: pool[name] for name in worth[:_POOL]}
+        # Only the newest can get a line of their own; older steps are still in `counts`.
         if len(entries) > _ENTRIES:
             newest = sorted(entries, key=lambda key: entries[key].number)[-_ENTRIES:]
             entries = {key: entries[key] for key in newest}
@@ -313,6 +322,7 @@ class _Counted:
 
 def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
     key = _told_together(step)
+    # Taken out and put in again: the order of the dict is that of the latest mention.
     known = entries.pop(key, None)
     if known is None:
         entries[key] = _Entry(number, step, {step.who: 1})
@@ -350,6 +360,7 @@ class _Writer:
     def choose_lines(self) -> None:
         newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
         room = int(_LINES * self.left)
+        # What people said first, and not more than its share: the steps of tools are many and would crowd it out.
         said = [item for item in newest if item[1].step.who == Kind.USER.value]
         room -= self._choose(said, int(_PEOPLE * room))
         self._choose([item for item in newest if item[1].step.who != Kind.USER.value], room)
@@ -364,6 +375,7 @@ class _Writer:
         taken = 0
         for key, entry in entries:
             tokens = self.count(entry.line) + 1
+            # Stop at the first that does not fit: lines stay a contiguous stretch of the latest steps.
             if taken + tokens > room:
                 break
             taken += tokens
@@ -373,6 +385,7 @@ class _Writer:
         return taken
 
     def choose_names(self, uses: Mapping[str, int], now: int, held: AbstractSet[str]) -> None:
+        # A name that a line or the context tells already would be paid for twice.
         told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
         told.update(part for name in held for part in _parts(name))
         in_vain = 0
@@ -402,6 +415,7 @@ class _Writer:
             for name, number, tool in chain(keys, names)
             if name not in told
         )
+        # Tokenizing every name would be the most expensive part of a cut; length is a good first guess.
         for value, number, name, tool in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
             tokens = self.count(f" {name}")
             yield value * (len(name) + 3) / max(tokens, 1), number, name, tool, tokens
@@ -428,6 +442,7 @@ class _Writer:
         lines = [self.lines[key] + self._told(key, " | ") for key in order]
         lines += [_ALSO, *counted] if counted else []
         text = "\n".join((self.opening, *lines))
+        # Tokens of parts do not add up exactly; the oldest line makes up for the difference.
         while lines and self.count(text) > self.max_tokens:
             lines.pop(0)
             text = "\n".join((self.opening, *lines))
@@ -456,6 +471,7 @@ def read_trail(text: str, number: int) -> Trail | None:
     """
     opening, _, rest = text.partition("\n")
     opened = _OPENED.fullmatch(opening)
+    # Somebody's own text below our title, or a trail of another version: it is not read, and stays a message.
     if opened is None:
         return None
     trail = Trail(steps=int(opened[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
@@ -12,7 +13,10 @@ from ctxguard.history import History
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
-__all__ = ["Ledger", "WindowState"]
+__all__ = ["LATEST_CUTS", "Ledger", "WindowState"]
+
+LATEST_CUTS: Final = 8
+"""Cuts that a window remembers, to tell when they come in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class WindowState:
         kept: numbers of those that stayed at the last cut; all later ones stay.
         shortened: artifacts that a cut made smaller, by their position: digests, and what was squeezed.
         cut_at: number of the exchange that hit the budget last; None before the first cut.
+        cuts: numbers of the latest exchanges that hit the budget, at most `LATEST_CUTS`.
         fixed: tokens of what never leaves: overhead, system, task and pins so far.
         authority: system and task artifacts counted in it.
         tokens: tokens of all else that has not left, the trail included.
@@ -38,6 +43,7 @@ class WindowState:
     kept: tuple[int, ...] = ()
     shortened: Mapping[int, Artifact] = field(default_factory=dict)
     cut_at: int | None = None
+    cuts: tuple[int, ...] = ()
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
@@ -89,6 +95,7 @@ class Ledger:
 
     def whole_budget(self, state: WindowState) -> int:
         """Return the budget with what comes back of the margin once the provider's counts are known."""
+        # The margin was kept free because counts are estimates; once the provider has counted, it is not needed.
         return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
 
     def reserved(self, state: WindowState) -> int:
@@ -97,6 +104,7 @@ class Ledger:
 
     def limit(self, state: WindowState) -> int:
         """Return the tokens that may be taken: all of the budget until there is something to bring back."""
+        # Before the first cut there is nothing to bring back, and nothing to keep free for it.
         return self.budget(state) - (0 if state.cut_at is None else self.reserved(state))
 
     def positions(self, number: int) -> range:

@@ -8,21 +8,21 @@ from xml.etree import ElementTree as ET
 
 from ctxguard import Report, Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
-from ctxguard.harness.demo import demo_session
+from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, demo_session
 from ctxguard.report import Decision
 
 PICTURE = Path(__file__).resolve().parents[1] / "assets" / "before_after.svg"
 WIDTH, LEFT, TOP = 940, 24, 34
 BAR, ROW = 26, 30
 SHOWN = 54
-ROLES = {"system": "#6f42c1", "user": "#2f6fdb", "assistant": "#1a8f5a", "tool": "#c98a1b"}
+ROLES = {"system": "#6f42c1", "user": "#2f6fdb", "assistant": "#1a8f5a", "tool": "#c98a1b", "trail": "#c2418f"}
 INK, GREY, RED, AMBER = "#1f2328", "#6b7280", "#b42318", "#8a5a00"
 
 
 def run() -> Report:
-    """Return the report of the demo: the `agent` policy at 2,500 tokens, counted exactly."""
+    """Return the report of the demo, counted exactly."""
     session = demo_session()
-    stabilizer = Stabilizer.from_policy("agent", budget=2_500, provider="openai", counter="o200k_base")
+    stabilizer = Stabilizer.from_policy(DEMO_POLICY, budget=DEMO_BUDGET, provider="openai", counter="o200k_base")
     return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
 
 
@@ -36,7 +36,7 @@ def draw(report: Report) -> str:
     ET.SubElement(svg, "title").text = "A support session before and after ctxguard"
     box(svg, 0, 0, WIDTH, height, "#ffffff", rx="10", stroke="#d8dce2")
     saved = 100 * (1 - report.tokens_after / report.tokens_before)
-    heading = f"One support session, {len(report.decisions)} messages, a budget of {report.budget:,} tokens"
+    heading = f"One support session, {len(demo_session().native)} messages, a budget of {report.budget:,} tokens"
     text(svg, LEFT, TOP, heading, size=17, weight="600")
     bars(svg, report, saved)
     legend(svg, TOP + 146)
@@ -51,8 +51,8 @@ def draw(report: Report) -> str:
 def bars(svg: ET.Element, report: Report, saved: float) -> None:
     """Draw both contexts as bars of one scale, a stripe a message, and the budget as a line."""
     scale = (WIDTH - 2 * LEFT) / report.tokens_before
-    before = [(d.artifact.kind.value, d.tokens_before) for d in report.decisions]
-    after = [(d.artifact.kind.value, d.tokens_after) for d in report.decisions if d.tokens_after]
+    before = [(role_of(d), d.tokens_before) for d in report.decisions]
+    after = [(role_of(d), d.tokens_after) for d in in_order(report.decisions) if d.tokens_after]
     labels = (f"before: {report.tokens_before:,} tokens", f"after: {report.tokens_after:,} tokens, {saved:.0f}% fewer")
     for place, (label, stripes) in enumerate(zip(labels, (before, after), strict=True)):
         y = TOP + 32 + place * 54
@@ -68,6 +68,16 @@ def bars(svg: ET.Element, report: Report, saved: float) -> None:
     text(svg, limit + 8, TOP + 110, f"budget: {report.budget:,}", size=12, colour=RED)
 
 
+def role_of(decision: Decision) -> str:
+    """Return what a decision is drawn as."""
+    return "trail" if decision.position is None else decision.artifact.kind.value
+
+
+def in_order(decisions: list[Decision]) -> list[Decision]:
+    """Return decisions in the order of the context: the trail stands behind system prompt and task."""
+    return sorted(decisions, key=lambda d: 1.5 if d.position is None else d.position)
+
+
 def legend(svg: ET.Element, y: float) -> None:
     """Name the colours."""
     x = float(LEFT)
@@ -78,14 +88,15 @@ def legend(svg: ET.Element, y: float) -> None:
 
 
 def chosen(report: Report) -> list[Decision]:
-    """Return a decision of each kind: masked words, dropped logs, masked JSON, a bounded result, the last question."""
+    """Return a decision of each kind: masked words, a dropped log, a digest, the trail, the last question."""
     told = report.decisions
-    masked = [d for d in told if d.action == "masked" and d.artifact.text]
-    said = next(d for d in masked if d.artifact.kind == "user")
-    given = next(d for d in masked if d.artifact.kind == "tool")
-    largest = max((d for d in told if d.action == "dropped"), key=lambda d: d.tokens_before)
-    bounded = next(d for d in told if d.action == "bounded")
-    return [told[0], said, largest, given, bounded, told[-1]]
+    came = [d for d in told if d.position is not None]
+    said = next(d for d in came if d.action == "masked" and d.artifact.kind == "user")
+    hidden = next(d for d in came if d.action == "masked" and "IBAN" in d.artifact.text)
+    largest = max((d for d in came if d.action == "dropped"), key=lambda d: d.tokens_before)
+    digested = max((d for d in came if d.action == "digested"), key=lambda d: d.tokens_after)
+    trail = next(d for d in told if d.position is None)
+    return [came[0], said, hidden, largest, digested, trail, came[-1]]
 
 
 def table(svg: ET.Element, told: list[Decision], y: float) -> None:
@@ -94,7 +105,7 @@ def table(svg: ET.Element, told: list[Decision], y: float) -> None:
     text(svg, WIDTH / 2 + 20, y, "what the model sees", size=12, weight="600", colour=GREY)
     for place, decision in enumerate(told):
         top = y + 12 + place * ROW
-        box(svg, LEFT, top, 5, ROW - 6, ROLES[decision.artifact.kind.value])
+        box(svg, LEFT, top, 5, ROW - 6, ROLES[role_of(decision)])
         left, right = sides(decision)
         spans(svg, LEFT + 12, top + 17, left)
         spans(svg, WIDTH / 2 + 20, top + 17, right)
@@ -102,23 +113,29 @@ def table(svg: ET.Element, told: list[Decision], y: float) -> None:
 
 def sides(decision: Decision) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return both sides of a row as coloured pieces."""
-    before = flat(source_text(decision))
-    after = flat(decision.artifact.text)
-    tokens = f" {decision.tokens_before:,} tokens" if decision.tokens_before > 500 else ""
+    if decision.position is None:
+        return [("(written at the cut, for what has left)", GREY)], sized(
+            trail_line(decision), decision.tokens_after, AMBER
+        )
+    before = flat(demo_session().read()[decision.position].text)
     if not decision.tokens_after:
-        return [(clipped(before, SHOWN - len(tokens)), INK), (tokens, RED)], [(f"dropped: {decision.reason}", GREY)]
-    if decision.action == "bounded":
-        left = [(clipped(before, SHOWN - len(tokens)), INK), (tokens, RED)]
-        shown = f" {decision.tokens_after:,} tokens"
-        return left, [(clipped(after, SHOWN - len(shown)), INK), (shown, AMBER)]
-    return around(before, after)
+        return sized(before, decision.tokens_before, RED), [("dropped; the trail tells of it", GREY)]
+    if decision.action == "digested":
+        return sized(before, decision.tokens_before, RED), sized(
+            flat(decision.artifact.text), decision.tokens_after, AMBER
+        )
+    return around(before, flat(decision.artifact.text))
 
 
-def source_text(decision: Decision) -> str:
-    """Return the text as it was recorded: an artifact that a report holds has its personal data masked already."""
-    assert decision.position is not None
-    content = demo_session().read()[decision.position].text
-    return content if decision.tokens_after else decision.artifact.text
+def sized(content: str, tokens: int, colour: str) -> list[tuple[str, str]]:
+    """Return the beginning of a text and how many tokens all of it takes."""
+    told = f" {tokens:,} tokens"
+    return [(clipped(content, SHOWN - len(told)), INK), (told, colour)]
+
+
+def trail_line(decision: Decision) -> str:
+    """Return the line of the trail that tells what was agreed."""
+    return next(line for line in decision.artifact.text.splitlines() if line.startswith("- assistant"))
 
 
 def around(before: str, after: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

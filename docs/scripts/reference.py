@@ -33,6 +33,7 @@ CORE = (
     "ctxguard.stores",
     "ctxguard.tokens",
     "ctxguard.tokens.media",
+    "ctxguard.wire",
     "ctxguard.config",
     "ctxguard.compat.metrics",
     "ctxguard.harness",

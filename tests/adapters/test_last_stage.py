@@ -40,8 +40,8 @@ def test_replay_counts_what_is_written():
         for end in range(1, len(native))
         if native[end]["role"] == "assistant"
     ]
-    assert told.calls == len(calls)
-    assert told.tokens_after == sum(report.tokens_after for report in calls)
+    assert told.figures.calls == len(calls)
+    assert told.figures.tokens_after == sum(report.tokens_after for report in calls)
 
 
 async def test_the_context_manager_counts_what_is_written():

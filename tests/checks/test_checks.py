@@ -161,7 +161,7 @@ def test_provider_profiles(provider, artifacts, findings):
 def test_no_provider_knows_a_role_without_a_kind(provider):
     critic = Artifact("assistant", "no", role="critic", pinned=True)
     assert found(provider_profile(provider), [SYSTEM, user(), critic, user()]) == [
-        "role 'critic' is none that the provider knows @ artifacts[2]"
+        "role 'critic' is not one that the provider knows @ artifacts[2]"
     ]
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.errors import AdapterError, ConfigError, HistoryError, SessionFileError
-from ctxguard.harness import PriceModel, parse_session, read_sessions, replay
+from ctxguard.harness import Figures, PriceModel, parse_session, read_sessions, replay
 from ctxguard.harness.checking import check_session
-from ctxguard.harness.replay import Replay, compare, load_baseline
 from ctxguard.stabilizer import Stabilizer
 
 MESSAGES = [
@@ -85,7 +84,7 @@ def test_a_responses_request_keeps_its_shape_and_its_instructions_count():
     assert session.with_native(items[:1]) == {**record, "input": items[:1]}
     without = parse_session({**record, "instructions": None})
     assert [len(list(check_session(one, budget=300))) for one in (session, without)] == [1, 0]
-    refused = [replay(one, Stabilizer(300)).refused for one in (session, without)]
+    refused = [replay(one, Stabilizer(300)).figures.refused for one in (session, without)]
     assert refused == [1, 0]
 
 
@@ -162,21 +161,26 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 
 def test_a_replay_counts_every_model_call_and_adds_up():
     long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(60)]
-    told = replay(parse_session(long), Stabilizer(600, counter="estimate"))
-    assert told.calls == 30
+    told = replay(parse_session(long), Stabilizer(2_400, counter="estimate"))
+    own = told.figures
+    assert own.calls == len(told.calls) == 30
     assert told.ok
-    assert told.pressed > 10
-    assert told.refused == 0
-    assert 0.5 < told.prefix_share < 1
-    assert told.tokens_after < told.tokens_before
-    assert told.price < told.price_before
-    twice = told + told
-    assert (twice.calls, twice.prefix_share) == (60, told.prefix_share)
+    assert own.pressed > 5
+    assert own.refused == 0
+    assert 0.5 < own.prefix_share < 1
+    assert own.tokens_after < own.tokens_before
+    assert own.bill < own.bill_unmanaged
+    twice = Figures()
+    twice.add(own)
+    twice.add(own)
+    assert (twice.calls, twice.prefix_share, twice.bill) == (60, own.prefix_share, 2 * own.bill)
 
 
-def test_a_session_without_pressure_only_extends():
-    told = replay(parse_session(MESSAGES), Stabilizer(1_000))
-    assert (told.calls, told.pressed, told.prefix_share) == (1, 0, 1.0)
+def test_what_cannot_be_judged_has_no_shares():
+    told = replay(parse_session(MESSAGES), Stabilizer(1_000)).figures
+    assert (told.calls, told.pressed, told.prefix_share, told.support) == (1, 0, None, None)
+    refused = replay(parse_session(MESSAGES), Stabilizer(2)).figures
+    assert (refused.refused, refused.ok, refused.saved, refused.cut_share) == (1, False, None, None)
 
 
 def test_prices_follow_the_cache_in_steps_from_a_minimum():
@@ -184,41 +188,3 @@ def test_prices_follow_the_cache_in_steps_from_a_minimum():
     assert prices.price(1_000, 1_000) == 1_000
     assert prices.price(2_000, 1_100) == 2_000 - 1_024 + 102.4
     assert prices.price(2_000, 0) == 2_000
-
-
-def test_only_worse_figures_are_told():
-    base = Replay(calls=10, tokens_after=1_000, price=500.0, successors=10, extended=9).to_dict()
-    assert compare(Replay(calls=10, tokens_after=900, price=400.0, successors=10, extended=10), base) == []
-    worse = compare(
-        Replay(calls=10, tokens_after=1_200, price=500.0, successors=10, extended=5, findings={"NoPII": 1}), base
-    )
-    assert worse == ["tokens_after was 1000 and is 1200", "prefix_share was 0.9 and is 0.5", "NoPII fails at 1 calls"]
-
-
-def test_figures_are_rounded_and_what_refused_calls_need_is_the_most_of_them():
-    told = Replay(calls=4, refused=1, needed=70, cuts=1, price=57345.40000000004, price_before=1 / 3)
-    figures = (told + Replay(needed=50)).to_dict()
-    assert (figures["price"], figures["price_before"], figures["needed"]) == (57345.4, 0.3, 70)
-    assert figures["cut_share"] == 0.3333
-
-
-FIGURES = Replay(calls=10, tokens_after=1_000, price=500.0).to_dict()
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "[" * 100_000,
-        *(json.dumps({**FIGURES, "price": price}) for price in ("5", None, [1], True, float("nan"))),
-        *(json.dumps({**FIGURES, "findings": findings}) for findings in ([1], {"NoPII": "1"})),
-        json.dumps({name: figure for name, figure in FIGURES.items() if name != "refused"}),
-    ],
-)
-def test_a_baseline_that_holds_no_figures_to_compare_with_is_refused(tmp_path, broken):
-    with pytest.raises(ConfigError, match=r"the baseline .* (cannot be read|holds no figures)"):
-        load_baseline(written(tmp_path, broken))
-
-
-def test_a_baseline_without_findings_is_one_where_there_were_none(tmp_path):
-    older = {name: figure for name, figure in FIGURES.items() if name != "findings"}
-    assert load_baseline(written(tmp_path, json.dumps(older))) == older

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from prefix_law import grown
 
@@ -80,13 +80,15 @@ def test_the_laws_hold_where_every_exchange_is_judged_at_once(opening, steps, bu
     rules = PruningRules(keep_error_context=0, preserve=())
     stages = [RepairExchanges(), IntelligentPruner(rules, every=every), StableWindow()]
     stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1)
-    history, prompt = [Artifact("user", opening)], None
+    history, prompt, served = [Artifact("user", opening)], None, 0
     for number, step in enumerate(steps):
         history += grown_by(number, *step)
         try:
             result = stabilizer.stabilize(history)
-        except BudgetExceededError:
+        except BudgetExceededError as error:
+            assert error.needed > budget
             prompt = None
             continue
         assert result.report.ok, str(result.report)
-        prompt = grown(prompt, result)
+        prompt, served = grown(prompt, result), served + 1
+    assume(served)  # where every call is refused, Hypothesis says so

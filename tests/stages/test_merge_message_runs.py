@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from prefix_law import grown
 
@@ -84,18 +84,20 @@ def test_a_long_chat_with_a_strict_template_passes_its_checks(policy):
 
 @given(history=histories(max_turns=9), name=st.sampled_from(STABLE))
 def test_the_profile_holds_and_prompts_grow_between_cuts(history, name):
-    previous = None
+    previous, served = None, 0
     replies = [p for p, a in enumerate(history) if a.kind is Kind.ASSISTANT and p] + [len(history)]
     for end in replies:
         if history[end - 1].kind is Kind.ASSISTANT:
             continue  # no call: the model would answer itself
         try:
             result = STRICT[name].stabilize(history[:end])
-        except BudgetExceededError:
+        except BudgetExceededError as error:
+            assert error.needed > error.budget
             previous = None
             continue
         assert result.report.ok, str(result.report)
-        previous = grown(previous, result)
+        previous, served = grown(previous, result), served + 1
+    assume(served)  # where every call is refused, Hypothesis says so
 
 
 def test_native_messages_are_joined():

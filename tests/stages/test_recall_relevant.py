@@ -165,7 +165,7 @@ def test_the_block_is_masked():
 
 
 def test_an_exchange_that_is_too_large_comes_back_as_an_excerpt():
-    long = "Ottoline keeps lists. " + "\n".join(f"entry number {n} of Ottoline" for n in range(300))
+    long = "Ottoline keeps lists.\n" + "\n".join(f"entry number {n}" for n in range(300))
     stages = [RepairExchanges(), StableWindow(reserve=0.3), RecallRelevant(0.3)]
     history = [*chatter(6), Artifact("user", long), Artifact("assistant", "Thanks."), *chatter(30)[1:], QUESTION]
     result = Stabilizer(1_000, stages=stages).stabilize(history)
@@ -243,3 +243,44 @@ def test_a_very_long_query_is_answered_by_its_rarest_words():
     query = " ".join(f"filler{n}" for n in range(500)) + " common word7"
     scores = index_of(*((f"word{n} common",) for n in range(50))).matches(query)
     assert max(scores, key=scores.__getitem__) == 7
+
+
+PETS = {3: "Our tomcat Mirabelle purrs whenever there is fish."}
+ABOUT_PETS = Artifact("user", "Which pets live here? Cats?")
+
+
+def test_meanings_are_found_where_no_word_is_shared():
+    pytest.importorskip("wordllama")
+    history = [*chatter(40, PETS), ABOUT_PETS]
+    by_words = Stabilizer.from_policy("recall", budget=800, share=0.3).stabilize(history)
+    assert block_of(by_words) is None or PETS[3] not in block_of(by_words).text
+    result = Stabilizer.from_policy("recall", budget=800, share=0.3, embed="static").stabilize(history)
+    assert PETS[3] in block_of(result).text
+    assert result.report.ok
+
+
+def test_an_embedding_that_fails_leaves_words_and_the_report_says_so():
+    def down(texts):
+        raise ConnectionError("no route to host")
+
+    history = [*chatter(40, FACT), QUESTION]
+    result = Stabilizer.from_policy("recall", budget=800, share=0.3, embed=down).stabilize(history)
+    assert FACT[3] in block_of(result).text
+    assert "ConnectionError" in str(result.report.details["RecallRelevant"])
+
+
+def test_of_what_is_too_long_the_passages_that_match_come_back():
+    lines = [f"entry {n}: nothing of note in this part of the long list of entries" for n in range(300)]
+    lines[200] = "entry 200: the dentist Ottoline Quibble sits in Zwolle"
+    stages = [RepairExchanges(), StableWindow(reserve=0.3), RecallRelevant(0.3)]
+    history = [
+        *chatter(6),
+        Artifact("user", "\n".join(lines)),
+        Artifact("assistant", "Ok."),
+        *chatter(30)[1:],
+        QUESTION,
+    ]
+    result = Stabilizer(1_000, stages=stages).stabilize(history)
+    assert lines[200] in block_of(result).text
+    assert lines[20] not in block_of(result).text
+    assert result.report.tokens_after <= 1_000

@@ -63,12 +63,18 @@ RECORDS = [write_record(SUMMARY, "Ann seeks a kettle."), write_record(CHECKPOINT
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_newest_record_of_what_is_gone_stays_where_a_cut_goes_past_it(record):
     history = [user("the task"), user(RECORDS[0]), user(record), *(assistant(f"a{n}", 20) for n in range(12))]
-    guard, prompt = stabilizer(keep_recent=1), None
+    guard, prompt, cuts = stabilizer(keep_recent=1), None, 0
     for end in range(3, len(history) + 1):
         prompt = grown(prompt, result := guard.stabilize(history[:end]))
-        assert result.artifacts[:2] == [history[0], history[2]] or end < 12
+        if result.report.cut is None:
+            assert result.artifacts == history[:end]
+        else:
+            cuts += 1
+            assert history[0] in result.artifacts
+            assert [a for a in result.artifacts if a in history[1:3]] == [history[2]]
         assert stabilizer(keep_recent=1).stabilize(history[:end]).artifacts == result.artifacts
         assert guard.stabilize(result.artifacts).artifacts == result.artifacts
+    assert cuts
 
 
 def test_a_record_gives_way_to_what_must_stay_and_is_no_more_than_a_quarter_of_the_budget():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 
-import anthropic
 import pytest
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
 from ctxguard.tokens import anthropic_counter, find_counter
 
+anthropic = pytest.importorskip("anthropic", reason="the provider's own counter: anthropic is not installed")
 try:
     import httpx2 as httpx  # the SDK's client since its version 2
 except ImportError:

@@ -88,6 +88,13 @@ class MemoryPseudonyms:
     def __len__(self) -> int:
         return len(self._given)
 
+    def copy(self) -> MemoryPseudonyms:
+        """Return pseudonyms that begin with these and go on by themselves."""
+        new = MemoryPseudonyms(is_found=self._is_found)
+        for key, placeholder, original in list(self._given):
+            new._give(key, placeholder, original)
+        return new
+
     def given(self, otherwise: Callable[[str], str]) -> Pseudonyms:
         """Return what knows the placeholders that were given and gives no more: `otherwise` tells what a label gets."""
         return _Given(self, otherwise)

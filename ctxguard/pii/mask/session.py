@@ -53,6 +53,16 @@ class MaskSession:
     def __repr__(self) -> str:
         return f"MaskSession({len(self._memory)} placeholders)"
 
+    @property
+    def pseudonyms(self) -> Pseudonyms:
+        """What the placeholders of this conversation stand for."""
+        return self._pseudonyms
+
+    @property
+    def can_restore(self) -> bool:
+        """Whether there may be a placeholder to be given back: one was given here, or the vault may hold some."""
+        return len(self._memory) > 0 or self._masker.vault is not None
+
     def text(self, text: str) -> str:
         """Return a text masked; one that is JSON as a whole stays JSON.
 

@@ -1,0 +1,32 @@
+"""A client of OpenAI's SDK whose every request is guarded as it is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.guard import Guard, GuardSettings
+
+__all__ = ["guarded"]
+
+Client = TypeVar("Client")
+
+
+def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
+    """Return a client that sends guarded, by the same connections; the one that was given stays as it is.
+
+    Args:
+        client: `OpenAI`, `AsyncOpenAI` or one of Azure's.
+        guard: A stabilizer, or a guard to share between clients.
+        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    from ctxguard.wire.transport import as_guard, guarded_http_client
+
+    given = cast("Any", client)
+    # the SDK has no public way to a client's HTTP client
+    http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
+    return cast("Client", given.with_options(http_client=http_client))

@@ -1,0 +1,220 @@
+"""The report on a replay as data: what `--report json` writes, `--baseline` reads, and the page shows.
+
+The JSON Schema is published as `replay-report.schema.json` beside this module; `SCHEMA_VERSION` counts its versions. A
+field may be added within a version; one that is renamed or removed begins a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ctxguard.harness.figures import Figures, Place
+from ctxguard.harness.pricing import PriceModel
+from ctxguard.harness.recordings import Skipped
+from ctxguard.harness.replay import SessionReplay
+
+__all__ = ["SCHEMA_VERSION", "FiguresModel", "ReplayReport", "RunModel", "schema_json"]
+
+SCHEMA_VERSION: Final = 1
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class FindingModel(_Model):
+    """One thing that is wrong with one request, or with many of the same session."""
+
+    law: str = Field(description="Name of the law or check.")
+    message: str = Field(description="What is wrong; never holds a personal value.")
+    at: str = Field(description="Where in the request.")
+    session: str = Field(description="Id of the session.")
+    path: str = Field(description="The file it is from.")
+    call: int = Field(description="Number of the model call in the session, from 1.")
+
+
+class SkippedModel(_Model):
+    """A recording that could not be replayed."""
+
+    path: str = Field(description="The file.")
+    line: int | None = Field(description="The line it stands on, from 1; null where the whole file is meant.")
+    session: str | None = Field(description="Id of the session, where it was read that far.")
+    reason: str = Field(description="Why, in one line.")
+
+
+class BillModel(_Model):
+    """What the requests cost, beside two alternatives at the same calls."""
+
+    currency: Literal["USD", "tokens"] = Field(description="`tokens`: in units of one uncached input token.")
+    stabilized: float = Field(description="Price of the requests.")
+    unmanaged: float = Field(description="Price of the whole histories.")
+    trimmed: float = Field(description="Price of the longest tail that fits, cut anew at each call.")
+
+
+class TimeModel(_Model):
+    """How long a call took, in milliseconds, within one percent."""
+
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class FiguresModel(_Model):
+    """The figures of one or more sessions. A share is null where there is nothing to take it of."""
+
+    sessions: int
+    calls: int = Field(description="Model calls: the history up to each assistant message.")
+    served: int = Field(description="Calls for which there is a request.")
+    refused: int = Field(description="Calls for which what must stay does not fit.")
+    pressed: int = Field(description="Calls whose history exceeds the budget.")
+    needed: int = Field(description="The most tokens that what must stay took at a refused call.")
+    tokens_before: int = Field(description="Tokens of the histories, over all served calls.")
+    tokens_after: int = Field(description="Tokens of the requests, over all served calls.")
+    saved: float | None = Field(description="Share of the input tokens that was saved.")
+    cuts: int = Field(description="Calls that cut the window.")
+    cut_share: float | None
+    rebilled: int = Field(description="Tokens behind the first position that a cut changed.")
+    prefix_share: float | None = Field(description="Calls whose prompt extends the one before, in pressed sessions.")
+    support: float | None = Field(description="Next-action support: what the next message needs and the request holds.")
+    support_in_context: float | None = Field(description="The same, with words around it that stood around it before.")
+    needing: int = Field(description="Calls that support is averaged over.")
+    bill: BillModel
+    time: TimeModel
+    findings: dict[str, int] = Field(description="Calls at which a law did not hold, by law.")
+
+
+class SessionModel(_Model):
+    """One session under one setting."""
+
+    id: str
+    path: str
+    line: int
+    figures: FiguresModel
+    findings: list[FindingModel]
+    before: list[int] = Field(description="Tokens of the history, call by call.")
+    after: list[int] = Field(description="Tokens of the request, call by call; 0 where the call was refused.")
+    cuts: list[int] = Field(description="Numbers of the calls that cut, from 1.")
+    bill: list[float] = Field(description="Price of the request, call by call.")
+    trimmed: list[float] = Field(description="Price of what plain trimming would have sent, call by call.")
+
+
+class RunModel(_Model):
+    """All sessions under one setting."""
+
+    label: str = Field(description="The setting in words; tells the runs of a report apart.")
+    setting: dict[str, str | int | float | None]
+    figures: FiguresModel
+    findings: list[FindingModel] = Field(description="The first finding of each law.")
+    sessions: list[SessionModel] = Field(description="The worst ones first; at most as many as `sessions_listed`.")
+    sessions_listed: int
+
+
+class ReplayReport(_Model):
+    """The report on a replay."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    ctxguard: str = Field(description="Version of ctxguard.")
+    created: str = Field(description="When, ISO 8601, UTC.")
+    title: str
+    sources: list[str] = Field(description="What was named on the command line.")
+    seconds: float = Field(description="How long the replay took.")
+    processes: int
+    prices: str = Field(description="Where the prices are from.")
+    model: str = Field(description="The model that prices are of; empty where they are relative.")
+    counter: str = Field(description="What counted tokens, and how exact that is.")
+    skipped: list[SkippedModel] = Field(description="What could not be replayed, at most the first 1,000.")
+    skipped_count: int
+    runs: list[RunModel]
+
+    def to_json(self) -> str:
+        """Return the report as a JSON text."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
+
+    @property
+    def judged(self) -> int:
+        """Calls that were judged, under all settings."""
+        return sum(run.figures.served for run in self.runs)
+
+    @property
+    def broken(self) -> int:
+        """Calls at which a law did not hold, under all settings; a call counts once for each law."""
+        return sum(sum(run.figures.findings.values()) for run in self.runs)
+
+
+def schema_json() -> str:
+    """Return the JSON Schema of the report."""
+    schema = ReplayReport.model_json_schema()
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=1) + "\n"
+
+
+def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
+    """Return figures as data, rounded."""
+    places = 6 if prices.currency == "USD" else 1
+    return FiguresModel(
+        sessions=figures.sessions,
+        calls=figures.calls,
+        served=figures.served,
+        refused=figures.refused,
+        pressed=figures.pressed,
+        needed=figures.needed,
+        tokens_before=figures.tokens_before,
+        tokens_after=figures.tokens_after,
+        saved=_rounded(figures.saved),
+        cuts=figures.cuts,
+        cut_share=_rounded(figures.cut_share),
+        rebilled=figures.rebilled,
+        prefix_share=_rounded(figures.prefix_share),
+        support=_rounded(figures.support),
+        support_in_context=_rounded(figures.support_in_context),
+        needing=figures.needing,
+        bill=BillModel(
+            currency="USD" if prices.currency == "USD" else "tokens",
+            stabilized=round(figures.bill, places),
+            unmanaged=round(figures.bill_unmanaged, places),
+            trimmed=round(figures.bill_trimmed, places),
+        ),
+        time=TimeModel(**{f"p{n}_ms": _rounded(figures.percentile(n / 100), 3) for n in (50, 95, 99)}),
+        findings=dict(sorted(figures.findings.items())),
+    )
+
+
+def _rounded(value: float | None, places: int = 4) -> float | None:
+    return None if value is None else round(value, places)
+
+
+def finding_model(place: Place) -> FindingModel:
+    """Return a finding as data."""
+    verdict = place.verdict
+    return FindingModel(
+        law=verdict.law,
+        message=verdict.message,
+        at=verdict.path,
+        session=place.session,
+        path=place.path,
+        call=place.call,
+    )
+
+
+def session_model(told: SessionReplay, prices: PriceModel) -> SessionModel:
+    """Return a replayed session as data."""
+    places = 6 if prices.currency == "USD" else 1
+    return SessionModel(
+        id=told.id,
+        path=told.path,
+        line=told.line,
+        figures=figures_model(told.figures, prices),
+        findings=[finding_model(place) for place in told.places],
+        before=[call.before for call in told.calls],
+        after=[call.after for call in told.calls],
+        cuts=[number for number, call in enumerate(told.calls, 1) if call.cut],
+        bill=[round(call.bill, places) for call in told.calls],
+        trimmed=[round(call.trimmed, places) for call in told.calls],
+    )
+
+
+def skipped_model(skipped: Skipped) -> SkippedModel:
+    """Return what was skipped as data."""
+    return SkippedModel(path=skipped.path, line=skipped.line, session=skipped.session, reason=skipped.reason)

@@ -1,0 +1,275 @@
+"""Run a replay: read recordings, replay each under every setting, add up; in this process or in one for each core.
+
+Results are taken in the order of the recordings, so the report does not depend on how many processes there are. Memory
+stays flat: recordings are read as they are needed, figures add up, and only the worst sessions are remembered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from itertools import chain, islice
+from multiprocessing import get_context
+from typing import Final
+
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.harness.figures import Figures
+from ctxguard.harness.pricing import PriceModel
+from ctxguard.harness.recordings import Recording, Skipped, Source, opened
+from ctxguard.harness.replay import SessionReplay, replay_settings
+from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["Outcome", "Plan", "Setting", "Tally", "run"]
+
+MOST_SKIPPED: Final = 1_000
+MOST_SESSIONS: Final = 100
+"""Sessions of each run that a report lists."""
+_BATCH_BYTES: Final = 1 << 18
+_BATCH: Final = 16
+_AHEAD: Final = 3
+"""Batches that wait for each process: enough to keep it busy, and no more in memory."""
+_SMALL: Final = 1 << 20
+"""Below so many bytes of recordings, starting processes takes longer than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Hold one setting under which sessions are replayed.
+
+    Attributes:
+        label: the setting in words.
+        options: the same as data, for the report.
+        stabilizer: does the work.
+    """
+
+    label: str
+    options: Mapping[str, str | int | float | None]
+    stabilizer: Stabilizer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Hold all that a process needs to know.
+
+    Attributes:
+        settings: one or more.
+        prices: of the model.
+        adapter: name of the adapter; None detects it for each session.
+    """
+
+    settings: tuple[Setting, ...]
+    prices: PriceModel = field(default_factory=PriceModel)
+    adapter: str | None = None
+
+
+Outcome = Skipped | list[SessionReplay]
+
+
+@dataclass(order=True, slots=True)
+class _Ranked:
+    badness: tuple[float, ...]
+    order: int
+    told: SessionReplay = field(compare=False)
+    recording: Recording = field(compare=False)
+
+
+class Tally:
+    """Add up the sessions of one setting, and remember the worst of them."""
+
+    def __init__(self, most: int = MOST_SESSIONS) -> None:
+        self.figures = Figures()
+        self._most = most
+        self._worst: list[_Ranked] = []
+        self._seen = 0
+
+    def add(self, told: SessionReplay, recording: Recording) -> None:
+        """Take in one session."""
+        self.figures.add(told.figures)
+        self._seen += 1
+        ranked = _Ranked(told.badness, -self._seen, told, recording)
+        if len(self._worst) < self._most:
+            heappush(self._worst, ranked)
+        else:
+            heappushpop(self._worst, ranked)
+
+    @property
+    def worst(self) -> list[tuple[SessionReplay, Recording]]:
+        """The worst sessions, the worst first, with their recordings."""
+        return [(ranked.told, ranked.recording) for ranked in sorted(self._worst, reverse=True)]
+
+
+@dataclass(slots=True)
+class Results:
+    """Hold what came of a plan.
+
+    Attributes:
+        tallies: one for each setting.
+        skipped: what could not be replayed, at most the first 1,000.
+        skipped_count: how many there were.
+    """
+
+    tallies: list[Tally]
+    skipped: list[Skipped] = field(default_factory=list)
+    skipped_count: int = 0
+
+    def skip(self, skipped: Skipped) -> None:
+        """Take note of what could not be replayed."""
+        self.skipped_count += 1
+        if len(self.skipped) < MOST_SKIPPED:
+            self.skipped.append(skipped)
+
+
+Progress = Callable[[int, int], object]
+"""Is told how many sessions and calls have been replayed so far."""
+
+
+def run(
+    sources: Iterable[Source], plan: Plan, *, processes: int | None = None, progress: Progress | None = None
+) -> tuple[Results, int]:
+    """Replay all recordings, and return what came of it and how many processes did it.
+
+    Args:
+        sources: recordings, and what could not be read.
+        plan: the settings.
+        processes: how many; None means one for each core, or none of its own where there is little to do.
+        progress: called after each session.
+
+    Raises:
+        ConfigError: a process died, or the settings cannot be handed to one.
+    """
+    ahead, walked = _peeked(iter(sources))
+    wanted = _cores() if processes is None else processes
+    if processes is None and ahead < _SMALL:
+        wanted = 1
+    results = Results([Tally() for _ in plan.settings])
+    sessions = calls = 0
+    outcomes = _inline(walked, plan) if wanted <= 1 else _spread(walked, plan, wanted)
+    for recording, outcome in outcomes:
+        if isinstance(outcome, Skipped) or recording is None:
+            results.skip(outcome if isinstance(outcome, Skipped) else Skipped("-", "not a recording"))
+            continue
+        for tally, told in zip(results.tallies, outcome, strict=True):
+            tally.add(told, recording)
+            calls += told.figures.calls
+        sessions += 1
+        if progress is not None:
+            progress(sessions, calls)
+    return results, max(1, wanted)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _peeked(sources: Iterator[Source]) -> tuple[int, Iterator[Source]]:
+    """Return how many bytes the first recordings hold, as far as that matters, and all of them."""
+    seen: list[Source] = []
+    size = 0
+    for source in sources:
+        seen.append(source)
+        size += len(source.data) if isinstance(source, Recording) else 0
+        if size >= _SMALL:
+            break
+    return size, chain(seen, sources)
+
+
+def _replayed(recording: Recording, plan: Plan) -> Outcome:
+    session = opened(recording, adapter=plan.adapter)
+    if isinstance(session, Skipped):
+        return session
+    try:
+        told = list(replay_settings(session, [s.stabilizer for s in plan.settings], prices=plan.prices))
+    except CtxguardError as error:
+        return Skipped(recording.path, str(error), line=recording.line, session=session.id)
+    if not told[0].calls:
+        reason = "no model call: calls are replayed up to each assistant message"
+        return Skipped(recording.path, reason, line=recording.line, session=session.id)
+    for each in told:
+        _name(each, recording)
+    return told
+
+
+def _name(told: SessionReplay, recording: Recording) -> None:
+    """Say which file a session and its findings are from."""
+    from dataclasses import replace
+
+    told.path, told.line = recording.path, recording.line
+    told.places = [replace(place, path=recording.path) for place in told.places]
+    own = told.figures
+    own.places = {law: replace(place, path=recording.path) for law, place in own.places.items()}
+
+
+def _inline(sources: Iterator[Source], plan: Plan) -> Iterator[tuple[Recording | None, Outcome]]:
+    for source in sources:
+        yield (None, source) if isinstance(source, Skipped) else (source, _replayed(source, plan))
+
+
+_plan: Plan | None = None
+"""The plan of a process that replays; set once when it starts."""
+
+
+def _begin(plan: Plan) -> None:
+    global _plan  # noqa: PLW0603 - what a process of a pool is given at its start has no other place
+    _plan = plan
+
+
+def _work(recordings: Sequence[Recording]) -> list[Outcome]:
+    if _plan is None:
+        raise ConfigError("this process was started without a plan", setting="processes")
+    return [_replayed(recording, _plan) for recording in recordings]
+
+
+Batch = Sequence[Recording] | Skipped
+
+
+def _batches(sources: Iterator[Source]) -> Iterator[Batch]:
+    """Walk recordings in batches, in order; what could not be read stands alone."""
+    batch: list[Recording] = []
+    size = 0
+    for source in sources:
+        is_full = size >= _BATCH_BYTES or len(batch) >= _BATCH
+        if batch and (is_full or isinstance(source, Skipped)):
+            yield batch
+            batch, size = [], 0
+        if isinstance(source, Skipped):
+            yield source
+        else:
+            batch.append(source)
+            size += len(source.data)
+    if batch:
+        yield batch
+
+
+def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Iterator[tuple[Recording | None, Outcome]]:
+    """Replay in processes of their own; reading waits where they are behind."""
+    waiting: deque[tuple[Batch, Future[list[Outcome]] | None]] = deque()
+    try:
+        with ProcessPoolExecutor(
+            processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
+        ) as pool:
+            batches = _batches(sources)
+            while True:
+                room = processes * _AHEAD - len(waiting)
+                for batch in islice(batches, room):
+                    waiting.append((batch, None if isinstance(batch, Skipped) else pool.submit(_work, batch)))
+                if not waiting:
+                    return
+                yield from _arrived(*waiting.popleft())
+    except BrokenProcessPool as error:
+        raise ConfigError(
+            "a process that replays was killed, most likely for lack of memory; use fewer with --processes 1",
+            setting="processes",
+        ) from error
+
+
+def _arrived(batch: Batch, future: Future[list[Outcome]] | None) -> Iterator[tuple[Recording | None, Outcome]]:
+    if isinstance(batch, Skipped) or future is None:
+        if isinstance(batch, Skipped):
+            yield None, batch
+        return
+    yield from zip(batch, future.result(), strict=True)

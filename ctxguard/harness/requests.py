@@ -1,0 +1,156 @@
+"""Look at a request as it would be sent: its messages, their texts, their calls and results.
+
+This reads plain JSON of Chat Completions, Responses and Anthropic requests by what their APIs document, and uses
+nothing of what made the request: no stage, no check, no adapter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["WireMessage", "WireReader", "pair_faults"]
+
+_UNSEARCHED: Final = frozenset(
+    {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}
+)
+"""Fields that nothing may edit; what is personal in them is the caller's to see to."""
+_BY_ORDER: Final = "by order"
+
+
+@dataclass(frozen=True, slots=True)
+class WireMessage:
+    """Hold one message as it would be sent.
+
+    Attributes:
+        role: its role, or the type of an item that has none.
+        json: the message as canonical JSON.
+        texts: every text in it that a model or a log may read, with its path.
+        calls: ids of the calls that it makes; None for one without an id.
+        results: ids of the calls that it answers.
+        is_item: whether calls and results are items of their own, so that others may stand between them.
+    """
+
+    role: str
+    json: str
+    texts: tuple[tuple[str, str], ...]
+    calls: tuple[str | None, ...] = ()
+    results: tuple[str | None, ...] = ()
+    is_item: bool = False
+
+
+class WireReader:
+    """Read the messages of requests. One instance serves one session: a message that was read is remembered."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[object, WireMessage]] = {}
+
+    def messages(self, native: object) -> list[WireMessage]:
+        """Return the messages of a request, a system prompt that stands beside them first."""
+        return [self._message(message) for message in _messages(native)]
+
+    def _message(self, message: object) -> WireMessage:
+        known = self._read.get(id(message))
+        if known is None:  # the message is held, so that its id stays its own
+            known = self._read[id(message)] = (message, _wire(message))
+        return known[1]
+
+
+def _messages(native: object) -> Iterator[object]:
+    if not isinstance(native, Mapping):
+        yield from native if isinstance(native, Sequence) and not isinstance(native, str) else (native,)
+        return
+    if native.get("system"):
+        yield {"role": "system", "content": native["system"]}
+    for key in ("messages", "input"):
+        if isinstance(native.get(key), list):
+            yield from native[key]
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if dump is not None else str(value)
+
+
+def _wire(message: object) -> WireMessage:
+    text = json.dumps(message, default=_plain, sort_keys=True, ensure_ascii=False)
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        return WireMessage("", text, (("", str(value)),))
+    kind = str(value.get("type", ""))
+    role = str(value.get("role") or kind or value.get("kind", ""))
+    calls, results = tuple(_calls(value)), tuple(_results(value))
+    is_item = "role" not in value and bool(calls or results)
+    return WireMessage(role, text, tuple(_texts(value, "")), calls, results, is_item)
+
+
+def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        if value:
+            yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key not in _UNSEARCHED and not (key == "url" and str(each).startswith("data:")):
+                yield from _texts(each, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _texts(each, f"{path}[{number}]")
+
+
+def _id(value: Mapping[str, object], key: str) -> str | None:
+    found = value.get(key)
+    return found if isinstance(found, str) else None
+
+
+def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, object]]:
+    content = value.get("content")
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == kind:
+            yield block
+
+
+def _calls(value: Mapping[str, object]) -> Iterator[str | None]:
+    listed = value.get("tool_calls")
+    yield from (_id(call, "id") for call in (listed if isinstance(listed, list) else ()) if isinstance(call, dict))
+    if value.get("function_call"):
+        yield _BY_ORDER
+    yield from (_id(block, "id") for block in _blocks(value, "tool_use"))
+    if str(value.get("type", "")).endswith("_call") and "call_id" in value:
+        yield _id(value, "call_id")
+
+
+def _results(value: Mapping[str, object]) -> Iterator[str | None]:
+    if value.get("role") == "tool":
+        yield _id(value, "tool_call_id")
+    elif value.get("role") == "function":
+        yield _BY_ORDER
+    yield from (_id(block, "tool_use_id") for block in _blocks(value, "tool_result"))
+    if str(value.get("type", "")).endswith("_call_output"):
+        yield _id(value, "call_id")
+
+
+def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
+    """Walk where calls and results do not pair, as `(what is wrong, path)`.
+
+    The rule is that of the APIs: the results of all calls of a message follow it before anything else does; where calls
+    are items of their own (Responses), in any order. Calls of the last exchange may still be open.
+    """
+    waiting: list[str | None] = []
+    for place, message in enumerate(messages):
+        for answered in message.results:
+            if answered in waiting:
+                waiting.remove(answered)
+            else:
+                yield "a tool result stands without its call", f"messages[{place}]"
+        if message.results or (message.is_item and message.calls):
+            waiting += message.calls
+            continue
+        if waiting and message.role in _SPEAKERS and not message.is_item:
+            yield f"{len(waiting)} tool calls stand without their results", f"messages[{place}]"
+            waiting = []
+        waiting += message.calls
+
+
+_SPEAKERS: Final = ("user", "assistant", "system", "developer")

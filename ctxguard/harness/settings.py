@@ -1,0 +1,92 @@
+"""The settings of a replay: one, or every combination of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Final
+
+from ctxguard.errors import ConfigError
+from ctxguard.harness.engine import Setting
+from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["MOST_SETTINGS", "parse_sweep", "swept"]
+
+MOST_SETTINGS: Final = 64
+Value = str | int | float
+
+
+def parse_sweep(text: str | None) -> dict[str, list[Value]]:
+    """Return the values of each swept setting: `budget=4k,8k target=0.4:0.8:0.2 policy=agent,recall`.
+
+    `A:B` walks from A to B in four steps, `A:B:STEP` in steps of STEP; `4k` is 4,000.
+
+    Raises:
+        ConfigError: a part has no values, or there are too many combinations.
+    """
+    swept: dict[str, list[Value]] = {}
+    for part in (text or "").split():
+        name, _, values = part.partition("=")
+        if not name or not values or not all(values.split(",")):
+            raise ConfigError(f"a sweep is NAME=VALUE,VALUE …, not {part!r}", setting="sweep")
+        swept[name] = [each for value in values.split(",") for each in _range(value)]
+    count = 1
+    for each in swept.values():
+        count *= len(each)
+    if count > MOST_SETTINGS:
+        raise ConfigError(f"the sweep has {count} combinations, and at most {MOST_SETTINGS} are run", setting="sweep")
+    return swept
+
+
+def _range(value: str) -> list[Value]:
+    if ":" not in value:
+        return [_number(value)]
+    bounds = [_number(part) for part in value.split(":")]
+    if len(bounds) > 3 or not all(isinstance(b, (int, float)) for b in bounds):
+        raise ConfigError(f"a range is FROM:TO or FROM:TO:STEP in numbers, not {value!r}", setting="sweep")
+    first, last, *rest = map(float, bounds)
+    step = rest[0] if rest else (last - first) / 4
+    if step <= 0 or last <= first or (last - first) / step > MOST_SETTINGS:
+        raise ConfigError(f"the range {value!r} has no steps, or too many", setting="sweep")
+    walked = [round(first + n * step, 10) for n in range(int((last - first) / step + 1e-9) + 1)]
+    return [int(n) if n == int(n) and all(isinstance(b, int) for b in bounds) else n for n in walked]
+
+
+def _number(text: str) -> Value:
+    thousand = text[-1:].lower() == "k"
+    try:
+        number = float(text[:-1] if thousand else text) * (1_000 if thousand else 1)
+    except ValueError:
+        return text
+    return int(number) if number == int(number) and "." not in text else number
+
+
+def swept(
+    make: Callable[[Mapping[str, Value]], Stabilizer],
+    values: Mapping[str, Sequence[Value]],
+    known: Mapping[str, str | int | float | None],
+) -> tuple[Setting, ...]:
+    """Return the settings of every combination.
+
+    Args:
+        make: makes the stabilizer of one combination.
+        values: the values of each swept setting; empty gives one setting.
+        known: the settings that are the same in all, for the report.
+    """
+    settings = []
+    for combination in product(*values.values()):
+        chosen = dict(zip(values, combination, strict=True))
+        stabilizer = make(chosen)
+        options = {**known, **chosen, "budget": stabilizer.budget_for()}
+        settings.append(Setting(_label(options), options, stabilizer))
+    return tuple(settings)
+
+
+def _label(options: Mapping[str, str | int | float | None]) -> str:
+    first = {"policy": options.get("policy"), "budget": options.get("budget")}
+    rest = {name: value for name, value in options.items() if name not in first and value is not None}
+    told = (
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+        for name, value in {**first, **rest}.items()
+    )
+    return ", ".join(told)

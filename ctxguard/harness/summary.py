@@ -1,0 +1,131 @@
+"""Say in a terminal what a replay found: a table with units, what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
+
+__all__ = ["advice", "cheapest", "money", "pareto", "share", "summary"]
+
+MANY_CUTS: Final = 1 / 3
+"""Share of cutting calls above which the provider's cache is of little use."""
+
+
+def share(value: float | None) -> str:
+    """Return a share in percent; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def money(value: float, bill: BillModel) -> str:
+    """Return a price with its unit."""
+    return (
+        f"${value:,.2f}"
+        if bill.currency == "USD" and value >= 1
+        else f"${value:.4f}"
+        if bill.currency == "USD"
+        else f"{value / 1_000:,.1f}k"
+    )
+
+
+def summary(report: ReplayReport) -> str:
+    """Return the figures of a replay as text."""
+    lines = [report.title, ""]
+    for run in report.runs:
+        lines += [run.label, *(f"  {name:<26}{value}" for name, value in _rows(run.figures)), ""]
+    if len(report.runs) > 1:
+        lines += [*_picture(report.runs), ""]
+    prices = f"{report.model}, {report.prices}" if report.model else report.prices
+    lines += [f"prices: {prices}", f"tokens: {report.counter}"]
+    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {report.processes} processes")
+    return "\n".join(lines)
+
+
+def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
+    bill = own.bill
+    yield (
+        "sessions, calls",
+        f"{own.sessions:,}, {own.calls:,} ({own.refused:,} refused, {own.pressed:,} over the budget)",
+    )
+    yield (
+        "laws",
+        "all held" if not own.findings else ", ".join(f"{law} broke at {n:,} calls" for law, n in own.findings.items()),
+    )
+    yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
+    yield "prompt extends the last", f"{share(own.prefix_share)} of the calls in sessions over the budget"
+    yield "cuts", f"{own.cuts:,} ({share(own.cut_share)} of the calls), {own.rebilled:,} tokens re-billed"
+    yield (
+        "next-action support",
+        f"{share(own.support)} ({share(own.support_in_context)} with its context) of {own.needing:,} calls",
+    )
+    unit = "" if bill.currency == "USD" else " tokens' worth"
+    yield (
+        "bill",
+        f"{money(bill.stabilized, bill)}{unit}; whole history {money(bill.unmanaged, bill)}, "
+        f"plain trimming {money(bill.trimmed, bill)}",
+    )
+    if own.time.p50_ms is not None and own.time.p95_ms is not None:
+        yield "time of a call", f"{own.time.p50_ms:.1f} ms median, {own.time.p95_ms:.1f} ms p95"
+
+
+def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
+    """Return the runs that no other beats in both bill and support, the cheapest first."""
+    able = sorted((run for run in runs if run.figures.served), key=lambda run: (_cost(run), -_held(run)))
+    best: list[RunModel] = []
+    for run in able:
+        if not best or _held(run) > _held(best[-1]):
+            best.append(run)
+    return best
+
+
+def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
+    """Return the cheapest run in which every law held, no call was refused, and support is as asked; None if none."""
+    able = [
+        r for r in runs if r.figures.served and not r.figures.refused and not r.figures.findings and _held(r) >= support
+    ]
+    return min(able, key=_cost, default=None)
+
+
+def _cost(run: RunModel) -> float:
+    """Return the price of a served call: runs that refuse calls are not cheaper for it."""
+    return run.figures.bill.stabilized / max(run.figures.served, 1)
+
+
+def _held(run: RunModel) -> float:
+    return 1.0 if run.figures.support is None else run.figures.support
+
+
+def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
+    best = {run.label for run in pareto(runs)}
+    width = max(len(run.label) for run in runs)
+    yield f"  {'setting':<{width}}  {'a call':>10}  {'support':>8}  {'refused':>8}  {'cuts':>7}"
+    for run in sorted(runs, key=_cost):
+        own = run.figures
+        mark = "*" if run.label in best else " "
+        cost = money(_cost(run), own.bill) if own.served else "–"
+        figures = f"{cost:>10}  {share(own.support):>8}  {own.refused:>8,}  {share(own.cut_share):>7}"
+        yield f"{mark} {run.label:<{width}}  {figures}"
+    yield "* no other setting is both cheaper and holds more"
+
+
+def advice(report: ReplayReport) -> Iterator[str]:
+    """Walk what is wrong, the first finding of each law with its call, and what to do about calls that are refused."""
+    for run in report.runs:
+        own = run.figures
+        for f in run.findings:
+            at = f" @ {f.at}" if f.at else ""
+            yield (
+                f"{run.label}: {f.law} fails at {own.findings[f.law]} calls, "
+                f"first at call {f.call} of session {f.session} ({f.path}): {f.message}{at}"
+            )
+        if own.refused:
+            yield (
+                f"{run.label}: {own.refused} of {own.calls} calls are refused: what must stay takes up to {own.needed} "
+                "tokens; raise the budget"
+            )
+        if own.cut_share is not None and own.cut_share > MANY_CUTS:
+            yield (
+                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is close to what must stay; "
+                "raise it or lower target"
+            )

@@ -1,0 +1,35 @@
+"""The report: its data, with the forms in which it is shown."""
+
+from __future__ import annotations
+
+from ctxguard.report.data import ReportData
+from ctxguard.report.text import report_lines
+
+__all__ = ["Report"]
+
+
+class Report(ReportData):
+    """Tell what a stabilizer did to one history, as data (`to_dict`), as text (`str`) and as a page (`to_html`)."""
+
+    def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
+        """Return one self-contained HTML page: the figures, the checks, and each message before and after.
+
+        Args:
+            title: of the page.
+            show_originals: show what was masked, too; the page then holds personal data.
+        """
+        from ctxguard.report.messages import call_page
+
+        return call_page(self, title=title, show_originals=show_originals)
+
+    def __str__(self) -> str:
+        return "\n".join(report_lines(self))
+
+    def __repr__(self) -> str:
+        state = "ok" if self.ok else "failed: " + ", ".join(c.name for c in self.checks if not c.ok)
+        return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
+
+    def _repr_html_(self) -> str:
+        from ctxguard.report.html import report_html
+
+        return report_html(self)

@@ -1,0 +1,42 @@
+"""Guard requests to models as they are sent, whatever framework sends them: the guard on the wire.
+
+| module | what it holds |
+|---|---|
+| `guard` | `Guard`: what is sent in place of a request |
+| `formats` | the requests that it reads |
+| `texts`, `checking`, `counting`, `beside` | every text of a body: found, searched, counted, masked |
+| `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
+| `sessions` | placeholders of conversations whose history the provider holds |
+| `transport` | the guard as a transport of httpx |
+| `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctxguard.wire.guard import Guard
+    from ctxguard.wire.proxy import proxy_app
+    from ctxguard.wire.transport import AsyncTransport, Transport, guarded_http_client
+
+__all__ = ["AsyncTransport", "Guard", "Transport", "guarded_http_client", "proxy_app"]
+
+_HOME_OF = {
+    "AsyncTransport": "transport",
+    "Guard": "guard",
+    "Transport": "transport",
+    "guarded_http_client": "transport",
+    "proxy_app": "proxy",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

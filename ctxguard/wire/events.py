@@ -1,0 +1,84 @@
+"""Server-sent events as bytes: cut from a stream as they are complete, and written anew where their data changes.
+
+The format is that of the HTML standard, section 9.2; events end with an empty line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ctxguard.errors import WireError
+
+__all__ = ["EventSplitter", "data_of", "with_data"]
+
+_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+_OVERLAP: Final = 3
+"""Bytes of the longest end of an event that may have been there before the rest of it came."""
+
+
+class EventSplitter:
+    """Cut a stream of bytes into events, each with the empty line that ends it.
+
+    Args:
+        most: Bytes that one event may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Walk the events that are complete now.
+
+        Raises:
+            WireError: An event is too large.
+        """
+        seen = max(0, len(self._held) - _OVERLAP)
+        self._held += chunk
+        done = 0
+        while (match := _END.search(self._held, max(done, seen))) is not None:
+            yield bytes(self._held[done : match.end()])
+            done = match.end()
+        del self._held[:done]
+        if len(self._held) > self._most:
+            raise WireError(f"an event of the answer has more than {self._most:,} bytes", status=502)
+
+    def close(self) -> bytes:
+        """Return what came behind the last complete event."""
+        rest = bytes(self._held)
+        self._held.clear()
+        return rest
+
+
+def data_of(event: bytes) -> dict[str, object] | None:
+    """Return the data of an event where it is a JSON object, else None."""
+    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
+    if not lines or lines == [b"[DONE]"]:
+        return None
+    try:
+        data = json.loads(b"\n".join(lines))
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def with_data(event: bytes, data: bytes) -> bytes:
+    """Return an event with other data on one line; its other lines and line ends stay.
+
+    Args:
+        event: The event.
+        data: The new data, without line ends.
+    """
+    pieces: list[bytes] = []
+    is_written = False
+    for line in event.splitlines(keepends=True):
+        if not line.startswith(b"data:"):
+            pieces.append(line)
+        elif not is_written:
+            pieces.append(b"data: " + data + line[len(line.rstrip(b"\r\n")) :])
+            is_written = True
+    return b"".join(pieces)

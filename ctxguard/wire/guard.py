@@ -1,0 +1,440 @@
+"""The one guard of requests as they are sent, whatever sends them.
+
+```
+body ── read ──▶ artifacts ── chain ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
+```
+
+The core is a generator that asks for the one thing that may need I/O, a run of the chain. `prepare` and `aprepare`
+drive it. Where a request carries its history, what its placeholders stand for follows from this request alone, so that
+nothing is shared between conversations.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+
+from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.protocol import Adapter, chain_for
+from ctxguard.adapting.registry import find_adapter
+from ctxguard.artifacts import Artifact
+from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError, WireError
+from ctxguard.pii import MaskSession, Vault
+from ctxguard.pii.mask.vault import SessionVault
+from ctxguard.report import Report
+from ctxguard.session import Stabilized
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages import MaskPII
+from ctxguard.wire.beside import Beside
+from ctxguard.wire.checking import BodyCheck
+from ctxguard.wire.counting import request_tokens
+from ctxguard.wire.formats import Format, format_of
+from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
+from ctxguard.wire.masking import WireMasking
+from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.replies import Reply
+from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
+from ctxguard.wire.streams import EventStream
+from ctxguard.wire.texts import Use, Values
+
+if TYPE_CHECKING:
+    from ctxguard.pii.mask.strategies import Strategies
+
+__all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
+
+OnUnreadable = Literal["refuse", "pass"]
+OnReport = Callable[[Report], object]
+
+SESSION_HEADER: Final = "x-ctxguard-session"
+"""The header by which a client names its session. It is not sent on."""
+_COUNTED_FROM: Final = 0.9
+"""Share of the budget from which on a body is counted once more, as it is sent."""
+_ROUNDS: Final = 3
+"""How often a request is stabilized at most until its body is within the budget as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """Hold a request as a client sends it.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path of its URL.
+        headers: Its headers, with their names in lower case.
+        body: Its body, not compressed.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Hold what is sent in place of a request, and what its answer needs.
+
+    Attributes:
+        body: The body to send.
+        report: What was done; None where the request is passed on unread.
+        reply: Gives values back in the answer; None where there is nothing to do.
+        tokens: Input tokens of the body.
+        budget: Tokens there were.
+    """
+
+    body: bytes = field(repr=False)
+    report: Report | None = None
+    reply: Reply | None = None
+    tokens: int = 0
+    budget: int = 0
+
+    def may_be_too_long(self, status: int) -> bool:
+        """Tell whether an answer may say that the request was too long for the model."""
+        return self.report is not None and status in TOO_LONG_STATUSES
+
+    def whole(self, answer: bytes) -> bytes:
+        """Return the body of an answer with the values back."""
+        return answer if self.reply is None else self.reply.whole(answer)
+
+    def stream(self) -> EventStream:
+        """Begin with an answer that comes as server-sent events.
+
+        Raises:
+            WireError: There is nothing to give back in it.
+        """
+        if self.reply is None:
+            raise WireError("this answer needs no reading", status=500)
+        return EventStream(self.reply)
+
+
+class GuardSettings(TypedDict, total=False):
+    """Hold the settings of `Guard` beside its stabilizer."""
+
+    strategy: Strategies
+    on_unreadable: OnUnreadable
+    max_body: int
+    vault: Vault | None
+    keep_thinking: bool
+    on_report: OnReport | None
+
+
+class _Chain(NamedTuple):
+    """Hold what stabilizes the requests of one format, and reads them."""
+
+    stabilizer: Stabilizer
+    adapter: Adapter[Any]
+
+
+class _Run(NamedTuple):
+    """Ask for one run of a chain."""
+
+    stabilizer: Stabilizer
+    artifacts: list[Artifact]
+    overhead: int
+
+
+class Guard:
+    """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
+
+    It reads Chat Completions, Responses and Anthropic Messages. Everything in the body is counted and masked, the
+    history is stabilized, and no body is sent in which a rule still matches.
+
+    Args:
+        stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
+        strategy: How values are hidden where the stabilizer has no masker of its own: `pseudonymize` lets answers have
+            them back.
+        on_unreadable: What happens to requests that the guard cannot read, such as uploads and embeddings: `refuse`,
+            or `pass` them on unread and unmasked.
+        max_body: Bytes that the body of a request may have.
+        vault: Where the placeholders of named sessions live; None means in this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`.
+        on_report: Is given the report on each request.
+
+    Attributes:
+        metrics: Counts of what was done.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+
+    def __init__(
+        self,
+        stabilizer: Stabilizer,
+        *,
+        strategy: Strategies = "pseudonymize",
+        on_unreadable: OnUnreadable = "refuse",
+        max_body: int = 50_000_000,
+        vault: Vault | None = None,
+        keep_thinking: bool = False,
+        on_report: OnReport | None = None,
+    ) -> None:
+        self.stabilizer = require_stabilizer(stabilizer)
+        if on_unreadable not in ("refuse", "pass"):
+            raise ConfigError(f"on_unreadable is 'refuse' or 'pass', not {on_unreadable!r}", setting="on_unreadable")
+        self.strategy = strategy
+        self.on_unreadable: OnUnreadable = on_unreadable
+        self.max_body = max_body
+        self.vault = vault
+        self.keep_thinking = keep_thinking
+        self.on_report = on_report
+        self.metrics = Metrics()
+        self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
+        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
+        self._values = Values()
+        self._chains: dict[tuple[str, bool, bool], _Chain] = {}
+        self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
+        self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
+        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(16_384)
+
+    def prepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
+        """Return what is sent in place of a request.
+
+        Args:
+            request: The request as the client sends it.
+            budget: Tokens that the body may take, where these are fewer than the stabilizer's.
+
+        Raises:
+            WireError: The request cannot be read, or is too large.
+            HistoryError: A message cannot be read.
+            BudgetExceededError: What must stay does not fit.
+            CheckFailedError: A rule matches in something that may not be changed.
+        """
+        flow = self._flow(request, budget)
+        try:
+            run = next(flow)
+            while True:
+                run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
+        except StopIteration as done:
+            return self._told(done.value)
+
+    async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
+        """Do what `prepare` does where summarizers or stores are async."""
+        flow = self._flow(request, budget)
+        try:
+            run = next(flow)
+            while True:
+                run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
+        except StopIteration as done:
+            return self._told(done.value)
+
+    def smaller(self, prepared: Prepared, status: int, answer: bytes) -> int | None:
+        """Return the budget for a second try where the provider says that a request was too long; else None.
+
+        Args:
+            prepared: What was sent.
+            status: The status of the answer.
+            answer: The body of the answer.
+        """
+        budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
+        if budget is not None:
+            self.metrics.add("retries_total")
+        return budget
+
+    def _told(self, prepared: Prepared) -> Prepared:
+        report = prepared.report
+        if report is None:
+            self.metrics.add("passed_unread_total")
+            return prepared
+        self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
+        self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
+        self.metrics.add("cuts_total", count=int(report.cut is not None and report.cut.fresh))
+        if self.on_report is not None:
+            self.on_report(report)
+        return prepared
+
+    def _flow(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
+        kind = format_of(request.method, request.path)
+        if len(request.body) > self.max_body:
+            raise WireError(
+                f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
+            )
+        self.metrics.add("requests_total", "api", "unknown" if kind is None else kind.api)
+        if kind is None and not request.body:
+            return Prepared(b"")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            return self._unread(request, "the body is compressed, and the guard reads none that is")
+        if kind is None:
+            return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
+        try:
+            body = self._known_messages(kind, _parsed(request.body))
+            kind.native(body)
+        except (HistoryError, WireError) as error:
+            return self._unread(request, str(error))
+        return (yield from self._stabilized(kind, request, body, budget))
+
+    def _known_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
+        """Return a body with the very messages of earlier requests, where it holds equal ones: none is read twice."""
+        history = body.get(kind.history)
+        if isinstance(history, list):
+            body[kind.history] = list(map(self._values.same, history))
+        return body
+
+    def _unread(self, request: WireRequest, why: str) -> Prepared:
+        """Pass on what the guard cannot read, where that is allowed.
+
+        Raises:
+            WireError: It is not.
+        """
+        if self.on_unreadable == "pass":
+            return Prepared(request.body)
+        raise WireError(f"{why}; on_unreadable='pass' sends such requests on unread", status=403)
+
+    def _stabilized(
+        self, kind: Format, request: WireRequest, body: Mapping[str, object], budget: int | None
+    ) -> Generator[_Run, Stabilized, Prepared]:
+        scope = credential_of(request.headers)
+        chain = self._chain(kind, request, body, scope)
+        stabilizer = chain.stabilizer if budget is None else _with_budget(chain.stabilizer, budget)
+        allowed = stabilizer.budget_for()
+        body = self._as_written(kind, body, scope)
+        beside = Beside.of(body, kind, lambda text: self._check.found(text, Use.TEXT))
+        history = chain.adapter.read(kind.native(body))
+        artifacts = history if beside.artifact is None else [beside.artifact, *history]
+        empty = {key: value for key, value in body.items() if key not in kind.read_by_adapter} | {kind.history: []}
+        overhead = beside.growth + request_tokens(empty, kind, stabilizer.counter)
+        for _ in range(_ROUNDS):
+            result = yield _Run(stabilizer, artifacts, overhead)
+            rest, kept = beside.restored(body, result.artifacts)
+            written = kind.written(rest, chain.adapter.write(kind.native(rest), kept))
+            sent = self._check.cleaned(written)
+            tokens = result.report.tokens_after
+            # counted as a whole where the chain did not see all of it, or where little room is left
+            if rest is not body or sent is not written or tokens > _COUNTED_FROM * allowed:
+                tokens = request_tokens(sent, kind, stabilizer.counter)
+            if tokens <= allowed:
+                reply = self._reply(kind, body, result.report, scope)
+                return Prepared(_written(sent), result.report, reply, tokens, allowed)
+            overhead += tokens - allowed
+        raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
+
+    def _reply(self, kind: Format, body: Mapping[str, object], report: Report, scope: str) -> Reply | None:
+        session = next(filter(None, map(_session_of, report.masks)), None)
+        is_stored = kind.api == "responses"
+        if session is None or not (session.can_restore or is_stored):
+            return None
+        return Reply(
+            kind.api,
+            session,
+            wants_json=kind.wants_json(body),
+            on_id=(lambda name: self._answers.put((scope, name), _vault_of(session))) if is_stored else None,
+            on_item=(lambda name, texts: self._items.put((scope, name), texts)) if is_stored else None,
+        )
+
+    def _as_written(self, kind: Format, body: Mapping[str, object], scope: str) -> Mapping[str, object]:
+        """Return a body in which what the model wrote stands as it wrote it.
+
+        The provider holds the items of its answers under their ids, and takes them back as they are or not at all.
+        """
+        items = body.get(kind.history)
+        if kind.api != "responses" or not isinstance(items, list):
+            return body
+        known = [self._items.get((scope, str(item.get("id")))) if isinstance(item, dict) else None for item in items]
+        if not any(known):
+            return body
+        return {
+            **body,
+            kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
+        }
+
+    def _chain(self, kind: Format, request: WireRequest, body: Mapping[str, object], scope: str) -> _Chain:
+        """Return the chain for a request: the one of all requests, or that of the session it belongs to."""
+        previous, conversation = body.get("previous_response_id"), body.get("conversation")
+        is_incremental = kind.api == "responses" and bool(previous or conversation)
+        name = request.headers.get(SESSION_HEADER)
+        if name is None and is_incremental and conversation:
+            held = conversation.get("id") if isinstance(conversation, dict) else conversation
+            name = f"conversation {held}"
+        if name is not None:
+            vault, chains = self._sessions.get_or_put((scope, name), lambda: (self._named_vault(scope, name), {}))
+            key = (kind.adapter, is_incremental)
+            if key not in chains:
+                chains[key] = self._built(kind, vault, is_incremental=is_incremental)
+            return chains[key]
+        if not is_incremental:
+            return self._shared(kind, is_incremental=False, redacts=False)
+        known = self._answers.get((scope, str(previous)))
+        if known is None:  # what its placeholders stand for is not known here, and none may be given twice
+            return self._shared(kind, is_incremental=True, redacts=True)
+        return self._built(kind, MemoryVault.of(known), is_incremental=True)
+
+    def _shared(self, kind: Format, *, is_incremental: bool, redacts: bool) -> _Chain:
+        key = (kind.adapter, is_incremental, redacts)
+        if key not in self._chains:
+            self._chains[key] = self._built(kind, None, is_incremental=is_incremental, redacts=redacts)
+        return self._chains[key]
+
+    def _named_vault(self, scope: str, name: str) -> SessionVault:
+        is_found: Callable[[str], object] = self._masking[0].is_found if self._masking else bool
+        if self.vault is not None:
+            return self.vault.session(f"{scope} {name}", is_found=is_found)
+        return MemoryVault(is_found=is_found)
+
+    def _built(
+        self, kind: Format, vault: SessionVault | None, *, is_incremental: bool = False, redacts: bool = False
+    ) -> _Chain:
+        adapter: Any = find_adapter(kind.adapter)
+        if is_incremental:
+            adapter.incremental = True
+        masking = iter(self._masking)
+        stages = tuple(
+            next(masking).stage(vault, redacts=redacts) if isinstance(stage, MaskPII) else stage
+            for stage in self.stabilizer.stages
+        )
+        chain = copy.copy(self.stabilizer)
+        chain.stages = chain_for(adapter, stages, keep_thinking=self.keep_thinking)
+        # the body is searched as a whole, once it is written
+        chain.checks = tuple(check for check in chain.checks if check.name != "NoPII")
+        return _Chain(chain, adapter)
+
+
+def _session_of(mask: object) -> MaskSession | None:
+    session = getattr(mask, "__self__", None)
+    return session if isinstance(session, MaskSession) else None
+
+
+def _vault_of(session: MaskSession) -> SessionVault:
+    return MemoryVault.of(session.pseudonyms)
+
+
+def _with_budget(stabilizer: Stabilizer, budget: int) -> Stabilizer:
+    smaller = copy.copy(stabilizer)
+    smaller.budget, smaller.reserve = budget, 0
+    return smaller
+
+
+def _replaced(item: object, texts: Mapping[str, str]) -> object:
+    """Return an item with texts in place of others."""
+    if isinstance(item, str):
+        return texts.get(item, item)
+    if isinstance(item, list):
+        return [_replaced(member, texts) for member in item]
+    if isinstance(item, dict):
+        return {key: _replaced(member, texts) for key, member in item.items()}
+    return item
+
+
+def _parsed(body: bytes) -> dict[str, object]:
+    try:
+        parsed = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the body is not valid JSON ({type(error).__name__})") from None
+    if not isinstance(parsed, dict):
+        raise WireError(f"the body must be a JSON object, not {type(parsed).__name__}")
+    return parsed
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+def _written(body: Mapping[str, object]) -> bytes:
+    """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the request cannot be written as JSON ({type(error).__name__})") from None

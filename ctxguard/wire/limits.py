@@ -1,0 +1,40 @@
+"""Recognize that a provider refused a request as too long, and work out what may fit."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["TOO_LONG_STATUSES", "smaller_budget"]
+
+TOO_LONG_STATUSES: Final = (400, 413, 422)
+_TOO_LONG: Final = re.compile(
+    r"context_length_exceeded|context[ _]length|context[ _]window|maximum context|prompt is too long|"
+    r"input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|model's)? ?(?:number of )?(?:input )?tokens",
+    re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{3,8})(?=\s*(?:tokens?\b|>|maximum|\)|\.|,|\s|$))")
+_SHARE: Final = 0.7
+_SAFETY: Final = 0.95
+
+
+def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> int | None:
+    """Return the budget for a second try, or None where the answer is about something else.
+
+    Where the answer names the limit and what it counted, the budget follows from these; else it is 70% of what was
+    sent.
+
+    Args:
+        status: The status of the answer.
+        answer: Its body.
+        tokens: Input tokens that were sent, by our count.
+        budget: Tokens there were.
+    """
+    text = answer[:20_000].decode("utf-8", "replace")
+    if status not in TOO_LONG_STATUSES or _TOO_LONG.search(text) is None:
+        return None
+    share = _SHARE
+    numbers = sorted(int(found.replace(",", "")) for found in _NUMBER.findall(text))
+    if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:
+        share = _SAFETY * numbers[0] / numbers[-1]
+    return max(1, int(share * min(tokens or budget, budget)))

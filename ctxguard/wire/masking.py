@@ -1,0 +1,75 @@
+"""How the masking stages of a chain mask on the wire: by placeholders that answers get back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
+from ctxguard.stages import MaskPII
+from ctxguard.tokens.text_cache import TextCache
+
+if TYPE_CHECKING:
+    from ctxguard.pii.mask.strategies import Strategies
+
+__all__ = ["WireMasking", "with_examples"]
+
+_GENERATED: Final = "ctxguard.pii.detect.validate:generated"
+
+
+class WireMasking:
+    """Make the stages that mask on the wire in place of one masking stage of a chain.
+
+    A masker that was chosen for its strategy is used as it is. One that redacts could not give values back, so its
+    rules are used by another strategy.
+
+    Args:
+        stage: The stage of the chain.
+        strategy: How values are hidden in place of redacting them.
+
+    Attributes:
+        detectors: What finds.
+    """
+
+    def __init__(self, stage: MaskPII, strategy: Strategies) -> None:
+        own = stage.masker
+        self._stage = stage
+        self._strategy = strategy
+        self._is_own = own.strategy != "redact" or strategy == "redact"
+        self._found: TextCache[Sequence[Span]] = TextCache(8_000_000)
+        self.detectors: tuple[Detector, ...] = (
+            own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
+        )
+
+    def is_found(self, text: str) -> bool:
+        """Tell whether a rule set matches in a text."""
+        return self._stage.masker.is_found(text)
+
+    def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
+        """Return a stage that masks.
+
+        Args:
+            vault: What the placeholders of a session stand for; None means that each history has its own.
+            redacts: Give no placeholders.
+        """
+        if self._is_own:
+            return self._stage
+        strategy = "redact" if redacts else self._strategy
+        escape = self._stage.masker.escape
+        masker = Masker(self.detectors, strategy=strategy, vault=vault, escape=escape, cache=self._found)
+        return MaskPII(masker=masker)
+
+
+def with_examples(detector: Detector) -> Detector:
+    """Return a rule set that takes keys for keys that look like examples, too.
+
+    Where an answer gets its values back, hiding an example costs nothing; sending a key that holds such a word does.
+
+    Args:
+        detector: A rule set, or a detector of another make, which stays as it is.
+    """
+    if not isinstance(detector, RuleSet):
+        return detector
+    rules = tuple(replace(rule, validate=None) if rule.validate == _GENERATED else rule for rule in detector.rules)
+    return detector if rules == detector.rules else replace(detector, rules=rules)

@@ -1,0 +1,60 @@
+"""Count what the guard does, without any content, and write it as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from threading import Lock
+from typing import Final
+
+__all__ = ["Metrics"]
+
+_HELP: Final = {
+    "requests_total": "Requests by API.",
+    "refused_total": "Requests that were not sent, by error.",
+    "passed_unread_total": "Requests that were passed on unread.",
+    "retries_total": "Requests sent again with a smaller budget.",
+    "failures_total": "Answers that did not end as they should, by cause.",
+    "malformed_events_total": "Events of answers that could not be read and were passed on as they are.",
+    "input_tokens_total": "Input tokens: what came in, and what was sent.",
+    "cuts_total": "Requests whose prompt does not extend the one before.",
+    "answers_total": "Answers by status.",
+}
+
+
+class Metrics:
+    """Count events. Safe for many threads."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._lock = Lock()
+
+    def add(self, name: str, label: str = "", value: str = "", *, count: int = 1) -> None:
+        """Count something.
+
+        Args:
+            name: What is counted, one of those documented here.
+            label: Name of its label; empty where it has none.
+            value: Value of the label.
+            count: How much.
+        """
+        with self._lock:
+            self._counts[name, label, value] += count
+
+    def get(self, name: str, value: str = "") -> int:
+        """Return a count; without a value, that of all values together."""
+        with self._lock:
+            return sum(n for (known, _, held), n in self._counts.items() if known == name and value in ("", held))
+
+    def text(self) -> str:
+        """Return all counts in Prometheus' text format."""
+        with self._lock:
+            counts = sorted(self._counts.items())
+        lines: list[str] = []
+        for name, told in _HELP.items():
+            lines += [f"# HELP ctxguard_{name} {told}", f"# TYPE ctxguard_{name} counter"]
+            lines += [
+                f"ctxguard_{name}{f'{{{label}={value!r}}}'.replace(chr(39), chr(34)) if label else ''} {count}"
+                for (known, label, value), count in counts
+                if known == name
+            ]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,322 @@
+"""The guard as a proxy for any OpenAI- or Anthropic-compatible client: an ASGI application.
+
+Answers are passed on as they come: status, headers and chunks are those of the provider, but for the values that are
+put back. Whatever goes wrong ends the answer cleanly and has a name, in the metrics, the log and the answer itself.
+No header, no body and no query is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ctxguard.errors import ConfigError, WireError
+from ctxguard.wire.guard import Guard
+from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
+from ctxguard.wire.transport import AsyncTransport
+
+if TYPE_CHECKING:
+    import httpx
+    from starlette.applications import Starlette
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["HEALTH_PATH", "METRICS_PATH", "proxy_app"]
+
+_LOG: Final = logging.getLogger("ctxguard.wire")
+HEALTH_PATH: Final = "/healthz"
+METRICS_PATH: Final = "/metrics"
+_HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"expect",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers that belong to one connection (RFC 9110, section 7.6.1)."""
+_LARGE: Final = 100_000
+"""Bytes from which on a body is prepared in a thread."""
+_CLIENT_LEFT: Final = 499
+"""The status under which an answer is counted that nobody waited for."""
+
+
+def proxy_app(
+    guard: Guard,
+    upstream: str,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    read_timeout: float = 600.0,
+    stall_timeout: float = 60.0,
+) -> Starlette:
+    """Return the proxy as an ASGI application.
+
+    Args:
+        guard: Guards every request. Requests whose API key differs never share a session.
+        upstream: The URL of the provider, such as `https://api.openai.com`. A path at its end that requests begin with,
+            too, such as `/v1`, is not repeated.
+        transport: What sends requests; None means the usual transport of httpx.
+        read_timeout: Seconds to wait for the next bytes of the provider.
+        stall_timeout: Seconds to wait for a client that does not read.
+
+    Raises:
+        ConfigError: The upstream is not an HTTP URL.
+        ImportError: Starlette or httpx is not installed.
+    """
+    try:
+        import httpx
+        from starlette.applications import Starlette
+        from starlette.responses import PlainTextResponse
+        from starlette.routing import Mount, Route
+    except ImportError as error:
+        raise ImportError("the proxy needs Starlette and httpx: pip install 'ctxguard-stabilizer[proxy]'") from error
+
+    url = httpx.URL(upstream)
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"upstream must be an http or https URL, not {upstream!r}", setting="upstream")
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
+    sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
+    forward = _Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout)
+
+    async def health(_: object) -> PlainTextResponse:
+        return PlainTextResponse("ok\n")
+
+    async def metrics(_: object) -> PlainTextResponse:
+        gauge = f"# TYPE ctxguard_open_requests gauge\nctxguard_open_requests {forward.open}\n"
+        return PlainTextResponse(guard.metrics.text() + gauge)
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        yield
+        await sender.aclose()
+
+    routes = [Route(HEALTH_PATH, health), Route(METRICS_PATH, metrics), Mount("/", app=forward)]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+class _ClientLeftError(Exception):
+    """Say that the client closed its connection."""
+
+
+class _StalledError(Exception):
+    """Say that the client stopped reading."""
+
+
+class _Forward:
+    """Forward requests to the provider through the guard: an ASGI application.
+
+    Attributes:
+        open: Requests that are being answered.
+    """
+
+    def __init__(
+        self, guard: Guard, upstream: httpx.URL, sender: AsyncTransport, *, read_timeout: float, stall_timeout: float
+    ) -> None:
+        self._guard = guard
+        self._upstream = upstream
+        self._sender = sender
+        self._timeouts = {"connect": 10.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
+        self._stall_timeout = stall_timeout
+        self.open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1003, "reason": "ctxguard reads no web sockets"})
+            return
+        self.open += 1
+        client = _Client(send, self._stall_timeout)
+        try:
+            await self._answered(scope, receive, client)
+        except _ClientLeftError:
+            self._failed("client_left", _CLIENT_LEFT)
+        except _StalledError:
+            self._failed("slow_reader", client.status)
+            raise
+        finally:
+            self.open -= 1
+
+    async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
+        try:
+            body = await self._body(scope, receive)
+        except WireError as error:
+            self._guard.metrics.add("refused_total", "error", "WireError")
+            await client.refuse(status_of(error), type(error).__name__, str(error), closes=True)
+            return
+        answering = asyncio.ensure_future(self._forwarded(scope, body, client))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise _ClientLeftError
+            answering.result()
+        finally:
+            for task in (answering, leaving):
+                task.cancel()
+            await asyncio.gather(answering, leaving, return_exceptions=True)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body of a request.
+
+        Raises:
+            WireError: It is too large.
+        """
+        most = self._guard.max_body
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)
+        if told.isdigit() and int(told) > most:
+            raise too_large
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientLeftError
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > most:
+                raise too_large
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+    async def _forwarded(self, scope: Scope, body: bytes, client: _Client) -> None:
+        import httpx
+
+        try:
+            answer = await self._sender.handle_async_request(self._request(scope, body))
+        except httpx.TimeoutException:
+            self._failed("upstream_timeout", 504)
+            await client.refuse(504, "upstream_timeout", "the provider did not answer in time")
+            return
+        except httpx.TransportError as error:
+            self._failed("upstream_unreachable", 502)
+            await client.refuse(502, "upstream_unreachable", f"the provider did not answer ({type(error).__name__})")
+            return
+        try:
+            await self._passed_on(answer, client)
+        finally:
+            await answer.aclose()
+        self._guard.metrics.add("answers_total", "status", str(answer.status_code))
+
+    async def _passed_on(self, answer: httpx.Response, client: _Client) -> None:
+        """Pass an answer on as it comes."""
+        import httpx
+
+        headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _HOP_BY_HOP]
+        if _is_read(answer):
+            headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"content-length")]
+            headers.append((b"content-length", str(len(answer.content)).encode()))
+        await client.start(answer.status_code, headers)
+        try:
+            async for chunk in _chunks(answer):
+                await client.more(chunk)
+        except (httpx.TransportError, WireError) as error:
+            self._failed("upstream_broke_off", answer.status_code)
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                raise  # the server closes the connection, by which the client sees that the answer is not whole
+            told = str(error) if isinstance(error, WireError) else "the provider broke the answer off"
+            await client.more(error_event("upstream_broke_off", told))
+        await client.end()
+
+    def _request(self, scope: Scope, body: bytes) -> httpx.Request:
+        import httpx
+
+        headers = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in _HOP_BY_HOP and name not in (b"host", b"content-length")
+        ]
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        base = self._upstream.raw_path.partition(b"?")[0].rstrip(b"/")
+        path = path if base and path.startswith(base + b"/") else base + path
+        query: bytes = scope["query_string"]
+        url = self._upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
+        extensions = {"timeout": self._timeouts}
+        return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
+
+    def _failed(self, cause: str, status: int) -> None:
+        self._guard.metrics.add("failures_total", "cause", cause)
+        _LOG.warning("an answer did not end as it should: %s (status %d)", cause, status)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client closes its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _is_read(answer: httpx.Response) -> bool:
+    """Tell whether an answer was read as a whole already."""
+    return answer.is_stream_consumed or answer.is_closed
+
+
+async def _chunks(answer: httpx.Response) -> AsyncIterator[bytes]:
+    if _is_read(answer):
+        yield answer.content
+        return
+    async for chunk in answer.aiter_raw():
+        yield chunk
+
+
+class _Client:
+    """Send to a client, and notice where it does not read.
+
+    Args:
+        send: Sends a message of ASGI.
+        stall_timeout: Seconds that one message may take.
+    """
+
+    def __init__(self, send: Send, stall_timeout: float) -> None:
+        self._send = send
+        self._stall_timeout = stall_timeout
+        self.status = 0
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send status and headers."""
+        self.status = status
+        await self._within({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def more(self, chunk: bytes) -> None:
+        """Send some of the body."""
+        if chunk:
+            await self._within({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end(self) -> None:
+        """End the answer."""
+        await self._within({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def refuse(self, status: int, name: str, message: str, *, closes: bool = False) -> None:
+        """Send an error of ours.
+
+        Args:
+            status: Its HTTP status.
+            name: What went wrong, in one word.
+            message: One sentence.
+            closes: Whether the connection is closed behind it, as where a body was not read to its end.
+        """
+        body = error_body(name, message)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (ERROR_HEADER.encode(), name.encode()),
+            *([(b"connection", b"close")] if closes else []),
+        ]
+        await self.start(status, headers)
+        await self.more(body)
+        await self.end()
+
+    async def _within(self, message: Any) -> None:  # noqa: ANN401 - a message of ASGI
+        try:
+            async with asyncio.timeout(self._stall_timeout):
+                await self._send(message)
+        except TimeoutError:
+            raise _StalledError from None
+        except OSError:
+            raise _ClientLeftError from None

@@ -1,0 +1,148 @@
+"""Give values back in an answer: in its texts and in the arguments of its tool calls.
+
+Reasoning keeps its placeholders: providers take it back unmodified or not at all. What holds no placeholder keeps its
+very bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.wire.formats import Api
+
+if TYPE_CHECKING:
+    from ctxguard.pii import MaskSession
+
+__all__ = ["Reply", "as_json"]
+
+OnId = Callable[[str], object]
+OnItem = Callable[[str, Mapping[str, str]], object]
+
+_KEPT_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
+_KEPT: Final = frozenset(
+    {
+        "call_id",
+        "encrypted_content",
+        "id",
+        "model",
+        "name",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "role",
+        "signature",
+        "thinking",
+        "type",
+    }
+)
+"""Keys of what goes back to the provider as it came, or refers to something."""
+
+
+class Reply:
+    """Give values back in the answer to one request.
+
+    Args:
+        api: Whose answer it is.
+        session: What its placeholders stand for.
+        wants_json: The text of the answer is JSON, so that values are escaped in it.
+        on_id: Is told the id of an answer that the provider stores.
+        on_item: Is told the id of a stored item, and which texts of it were changed: what the client gets, and what the
+            provider holds.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        session: MaskSession,
+        *,
+        wants_json: bool = False,
+        on_id: OnId | None = None,
+        on_item: OnItem | None = None,
+    ) -> None:
+        self.api = api
+        self.session = session
+        self.wants_json = wants_json
+        self._on_id = on_id
+        self._on_item = on_item
+
+    def whole(self, raw: bytes) -> bytes:
+        """Return the body of an answer that came as one JSON text; what is not JSON stays as it is."""
+        try:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError):
+            return raw
+        restored = self.restored(answer)
+        self.learn(answer)
+        return raw if restored is answer else as_json(restored)
+
+    def learn(self, answer: object) -> None:
+        """Notice the id of an answer that the provider stores."""
+        name = answer.get("id") if isinstance(answer, dict) else None
+        if self._on_id is not None and isinstance(name, str):
+            self._on_id(name)
+
+    def restored(self, value: object) -> object:
+        """Return a JSON value with the values back in its texts; the very same object where there are none."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            members = [self.restored(member) for member in value]
+            return members if any(new is not old for new, old in zip(members, value, strict=True)) else value
+        return self._restored_record(value) if isinstance(value, dict) else value
+
+    def _restored_record(self, record: dict[str, object]) -> dict[str, object]:
+        if record.get("type") in _KEPT_TYPES:
+            return record
+        fields = {key: value if key in _KEPT else self._restored_field(key, value) for key, value in record.items()}
+        if all(fields[key] is record[key] for key in fields):
+            return record
+        name = record.get("id")
+        if self._on_item is not None and isinstance(name, str) and "type" in record:
+            self._on_item(name, dict(_changed_texts(fields, record)))
+        return fields
+
+    def _restored_field(self, key: str, value: object) -> object:
+        if key == "arguments" and isinstance(value, str):
+            return self.arguments(value)
+        if key == "input" and isinstance(value, dict):
+            written = json.dumps(value, ensure_ascii=False)
+            restored = self.arguments(written)
+            return value if restored is written else json.loads(restored)
+        return self.restored(value)
+
+    def text(self, text: str) -> str:
+        """Return a text with the values back."""
+        if "<" not in text:
+            return text
+        if self.wants_json and text.lstrip()[:1] in ("{", "["):
+            return self.arguments(text)
+        restored = self.session.restore(text)
+        return restored.text if restored.restored else text
+
+    def arguments(self, text: str) -> str:
+        """Return the arguments of a tool call, as JSON, with the values back."""
+        if "<" not in text and "\\u003c" not in text.lower():
+            return text
+        restored = self.session.unmask_arguments(text)
+        return text if restored == text else restored
+
+
+def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
+    """Return the texts that were changed, each with what it was before."""
+    if isinstance(now, str) and isinstance(was, str):
+        return [(now, was)] if now != was else []
+    if isinstance(now, list) and isinstance(was, list):
+        return [pair for one, other in zip(now, was, strict=True) for pair in _changed_texts(one, other)]
+    if isinstance(now, dict) and isinstance(was, dict):
+        return [pair for key in now for pair in _changed_texts(now[key], was.get(key))]
+    return []
+
+
+def as_json(value: object) -> bytes:
+    """Return the bytes of a JSON value, on one line."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,125 @@
+"""Who is who on the wire: what the placeholders of a conversation stand for while the provider holds its history.
+
+A request that carries its whole history needs none of this: its placeholders follow from the history itself. Two kinds
+of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
+client names a session in a header. Sessions of different API keys never meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock, RLock
+from typing import Final, Generic, TypeVar
+
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
+from ctxguard.pii.mask.vault import SessionVault
+
+__all__ = ["MemoryVault", "Recent", "credential_of"]
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+
+
+class MemoryVault(SessionVault):
+    """Hold one session's placeholders in this process. Safe for many threads.
+
+    Args:
+        names: The placeholders that it begins with; None means none.
+        is_found: Tells whether a rule matches a text; placeholders are written so that none does.
+    """
+
+    def __init__(self, names: MemoryPseudonyms | None = None, *, is_found: Callable[[str], object] = bool) -> None:
+        self._own_lock = RLock()
+        self._names = MemoryPseudonyms(is_found=is_found) if names is None else names
+
+    def __repr__(self) -> str:
+        return f"MemoryVault({len(self._names)} placeholders)"
+
+    def copy(self) -> MemoryVault:
+        """Return a vault that begins with these placeholders and goes on by itself."""
+        with self._own_lock:
+            return MemoryVault(self._names.copy())
+
+    def placeholder(self, label: str, original: Original) -> str:
+        """Return the placeholder of a value; a new one where it has none."""
+        with self._own_lock:
+            return self._names.placeholder(label, original)
+
+    def original(self, placeholder: str) -> Original | None:
+        """Return what a placeholder stands for, or None where it was never given."""
+        return self._names.original(placeholder)
+
+    def forget(self, value: str) -> int:
+        """Erase nothing: what is held here goes with the process, or when it was not used for long."""
+        del value
+        return 0
+
+    def reload(self, namespace: str) -> None:
+        """Do nothing: there are no records to read anew."""
+
+    @classmethod
+    def of(cls, pseudonyms: Pseudonyms) -> SessionVault:
+        """Return a vault that goes on from the placeholders of a conversation."""
+        if isinstance(pseudonyms, MemoryPseudonyms):
+            return cls(pseudonyms.copy())
+        if isinstance(pseudonyms, MemoryVault):
+            return pseudonyms.copy()
+        if isinstance(pseudonyms, SessionVault):
+            return pseudonyms
+        raise TypeError(f"expected pseudonyms, got {type(pseudonyms).__name__}")
+
+
+class Recent(Generic[Key, Value]):
+    """Remember values by key; the least recently used ones make room. Safe for many threads.
+
+    Args:
+        size: How many values are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Key) -> Value | None:
+        """Return a value, or None."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Remember a value."""
+        with self._lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+
+    def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made where there is none."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+            self._kept.move_to_end(key)
+            value = self._kept[key]
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+            return value
+
+
+def credential_of(headers: Mapping[str, str]) -> str:
+    """Return a digest of the API key that a request carries, by which sessions are kept apart; never the key.
+
+    Args:
+        headers: The headers of the request, with their names in lower case.
+    """
+    found = "\0".join(headers.get(name, "") for name in _CREDENTIALS)
+    return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,293 @@
+"""Give values back in a streamed answer, where chunks cut placeholders in two.
+
+What may still become a placeholder is held back, at most 64 characters of a text. Where a text ends with something held
+back, it is sent in an event of its own, made after the last one of that text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import Path
+from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.wire.formats import Api
+from ctxguard.wire.replies import as_json
+
+if TYPE_CHECKING:
+    from ctxguard.pii import UnmaskStream
+    from ctxguard.wire.replies import Reply
+
+__all__ = ["MOST_EVENT", "EventStream"]
+
+Event = Mapping[str, object]
+
+MOST_EVENT: Final = 32_000_000
+"""Bytes that one event may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Hold the place of a piece of a text in an event.
+
+    Attributes:
+        channel: Which text it is a piece of.
+        path: Where the piece stands.
+        text: The piece.
+        is_arguments: Whether it is a piece of JSON.
+        alone: Makes an event that says a text in place of the piece, and nothing else.
+    """
+
+    channel: tuple[Hashable, ...]
+    path: Path
+    text: str
+    is_arguments: bool
+    alone: Callable[[str], Event]
+
+
+@dataclass(slots=True)
+class _Channel:
+    """Hold one text of an answer on its way.
+
+    Attributes:
+        unmask: Puts the values back.
+        raw: The event that brought its latest piece.
+        delta: The place of that piece.
+    """
+
+    unmask: UnmaskStream
+    raw: bytes
+    delta: Delta
+
+
+class EventStream:
+    """Give values back in the events of one answer: `feed` its bytes as they come, then `close`.
+
+    Args:
+        reply: Knows the values.
+
+    Attributes:
+        malformed: Events whose data could not be read; they were passed on as they are.
+    """
+
+    def __init__(self, reply: Reply) -> None:
+        self.malformed = 0
+        self._reply = reply
+        self._splitter = EventSplitter(MOST_EVENT)
+        self._channels: dict[tuple[Hashable, ...], _Channel] = {}
+        self._deltas, self._ends = _READERS[reply.api]
+        self._added = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what can be sent now.
+
+        Raises:
+            WireError: An event is too large.
+        """
+        return b"".join(map(self._event, self._splitter.feed(chunk)))
+
+    def close(self) -> bytes:
+        """Return what was held back; the stream is over."""
+        return self._flushed(lambda _: True) + self._splitter.close()
+
+    def _event(self, raw: bytes) -> bytes:
+        event = data_of(raw)
+        if event is None:
+            is_done = b"[DONE]" in raw
+            self.malformed += not is_done and b"data:" in raw
+            return (self._flushed(lambda _: True) if is_done else b"") + raw
+        changes: dict[Path, object] = {}
+        deltas = list(self._deltas(event))
+        if not deltas:
+            return self._ended(event) + self._whole(raw, event)
+        ended = self._ends(event)
+        for delta in deltas:
+            channel = self._channel(raw, delta)
+            text = channel.unmask.feed(delta.text)
+            if ended is not None and ended(delta.channel):
+                text += self._channels.pop(delta.channel).unmask.close()
+            if text != delta.text:
+                changes[delta.path] = text
+        return self._ended(event) + self._written(raw, event, copy_with(event, changes))
+
+    def _channel(self, raw: bytes, delta: Delta) -> _Channel:
+        known = self._channels.get(delta.channel)
+        if known is None:
+            known = _Channel(self._reply.session.unmask_stream(arguments=self._is_json(delta)), raw, delta)
+            self._channels[delta.channel] = known
+        known.raw, known.delta = raw, delta
+        return known
+
+    def _is_json(self, delta: Delta) -> bool:
+        return delta.is_arguments or self._reply.wants_json
+
+    def _whole(self, raw: bytes, event: Event) -> bytes:
+        """Return an event that is no piece of a text."""
+        response = event.get("response") if self._reply.api == "responses" else None
+        if response is not None:
+            self._reply.learn(response)
+        if "reasoning" in str(event.get("type")):
+            return self._written(raw, event, event)
+        restored = self._reply.restored(event)
+        return self._written(raw, event, restored if isinstance(restored, dict) else event)
+
+    def _ended(self, event: Event) -> bytes:
+        ends = self._ends(event)
+        return b"" if ends is None else self._flushed(ends)
+
+    def _flushed(self, ends: Callable[[tuple[Hashable, ...]], bool]) -> bytes:
+        """Return the events for what was held back of the texts that end."""
+        pieces: list[bytes] = []
+        for name in [name for name in self._channels if ends(name)]:
+            channel = self._channels.pop(name)
+            text = channel.unmask.close()
+            if text:
+                self._added += 1
+                pieces.append(with_data(channel.raw, as_json(self._numbered(channel.delta.alone(text)))))
+        return b"".join(pieces)
+
+    def _written(self, raw: bytes, event: Event, now: Event) -> bytes:
+        """Return the bytes of an event: the very ones it came in where nothing was changed."""
+        numbered = self._numbered(now)
+        return raw if numbered is event else with_data(raw, as_json(numbered))
+
+    def _numbered(self, event: Event) -> Event:
+        """Return an event of the Responses API with its number, moved by the events that were added."""
+        number = event.get("sequence_number")
+        if not self._added or not isinstance(number, int):
+            return event
+        return {**event, "sequence_number": number + self._added}
+
+
+Ends = Callable[[tuple[Hashable, ...]], bool]
+
+
+def _chat_deltas(event: Event) -> Iterator[Delta]:
+    choices = event.get("choices")
+    for number, choice in enumerate(choices if isinstance(choices, list) else ()):
+        said = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(said, dict):
+            continue
+        for piece in _chat_pieces(said):
+            alone = partial(_alone, event, choice, piece.alone)
+            path = ("choices", number, "delta", *piece.path)
+            yield Delta((choice.get("index", 0), *piece.name), path, piece.text, piece.is_arguments, alone)
+
+
+def _alone(event: Event, choice: Mapping[str, object], said: Callable[[str], object], text: str) -> Event:
+    return {**event, "choices": [{**choice, "delta": said(text), "finish_reason": None}]}
+
+
+class _Piece(NamedTuple):
+    """Hold a piece of a text in the delta of a choice; `alone` makes a delta that says another text in its place."""
+
+    path: Path
+    text: str
+    name: tuple[Hashable, ...]
+    is_arguments: bool
+    alone: Callable[[str], object]
+
+
+def _chat_pieces(said: Mapping[str, object]) -> Iterator[_Piece]:
+    for key in ("content", "refusal"):
+        text = said.get(key)
+        if isinstance(text, str) and text:
+            yield _Piece((key,), text, (key,), is_arguments=False, alone=partial(_said, key))
+    calls = said.get("tool_calls")
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
+        for key, field in (("function", "arguments"), ("custom", "input")):
+            text = _inner(call, key, field)
+            if text:
+                index = call.get("index", number)
+                making = partial(_call_alone, index, key, field)
+                yield _Piece(("tool_calls", number, key, field), text, ("call", index), key == "function", making)
+    text = _inner(said, "function_call", "arguments")
+    if text:
+        alone = partial(_nested, "function_call", "arguments")
+        yield _Piece(("function_call", "arguments"), text, ("function_call",), is_arguments=True, alone=alone)
+
+
+def _said(key: str, text: str) -> object:
+    return {key: text}
+
+
+def _call_alone(index: object, key: str, field: str, text: str) -> object:
+    return {"tool_calls": [{"index": index, **_nested(key, field, text)}]}
+
+
+def _nested(key: str, field: str, text: str) -> dict[str, object]:
+    return {key: {field: text}}
+
+
+def _inner(record: object, key: str, field: str) -> str | None:
+    held = record.get(key) if isinstance(record, dict) else None
+    text = held.get(field) if isinstance(held, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _chat_ends(event: Event) -> Ends | None:
+    choices = event.get("choices")
+    over = [
+        choice.get("index", 0)
+        for choice in (choices if isinstance(choices, list) else ())
+        if isinstance(choice, dict) and choice.get("finish_reason") is not None
+    ]
+    return (lambda channel: channel[0] in over) if over else None
+
+
+_ANTHROPIC: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
+
+
+def _anthropic_deltas(event: Event) -> Iterator[Delta]:
+    said = event.get("delta")
+    if event.get("type") != "content_block_delta" or not isinstance(said, dict):
+        return
+    field = _ANTHROPIC.get(str(said.get("type")))
+    text = said.get(field) if field is not None else None
+    if field is not None and isinstance(text, str):
+        path: Path = ("delta", field)
+        alone = partial(_with_text, event, path)
+        yield Delta((event.get("index"),), path, text, field == "partial_json", alone)
+
+
+def _with_text(event: Event, path: Path, text: str) -> Event:
+    return copy_with(event, {path: text})
+
+
+def _anthropic_ends(event: Event) -> Ends | None:
+    if event.get("type") == "content_block_stop":
+        index = event.get("index")
+        return lambda channel: channel[0] == index
+    return (lambda _: True) if event.get("type") in ("message_delta", "message_stop") else None
+
+
+_PLACE: Final = ("item_id", "output_index", "content_index")
+
+
+def _responses_deltas(event: Event) -> Iterator[Delta]:
+    kind, said = str(event.get("type")), event.get("delta")
+    if not kind.endswith(".delta") or not isinstance(said, str) or "reasoning" in kind or "audio." in kind:
+        return
+    name = kind.removesuffix(".delta")
+    channel = (name, *map(event.get, _PLACE))
+    yield Delta(channel, ("delta",), said, name.endswith("arguments"), partial(_with_text, event, ("delta",)))
+
+
+def _responses_ends(event: Event) -> Ends | None:
+    kind = str(event.get("type"))
+    if kind in ("response.completed", "response.incomplete", "response.failed"):
+        return lambda _: True
+    if not kind.endswith(".done"):
+        return None
+    index = event.get("output_index")
+    return lambda channel: channel[2] == index
+
+
+_READERS: Final[Mapping[Api, tuple[Callable[[Event], Iterator[Delta]], Callable[[Event], Ends | None]]]] = {
+    "chat": (_chat_deltas, _chat_ends),
+    "anthropic": (_anthropic_deltas, _anthropic_ends),
+    "responses": (_responses_deltas, _responses_ends),
+}

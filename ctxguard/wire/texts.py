@@ -1,0 +1,135 @@
+"""Walk the texts of a JSON body: what may be masked, what may only be searched, and what is data.
+
+A key that is not known here holds a text: it is masked where a rule matches. Ids, names and links refer to something,
+and signatures seal something, so they are searched and never changed.
+"""
+
+from __future__ import annotations
+
+import marshal
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Any, Final, TypeAlias, cast
+
+from ctxguard.adapting.fields import Path
+from ctxguard.tokens.text_cache import TextCache
+
+__all__ = ["PlacedText", "Use", "Values", "is_payload", "texts_of"]
+
+
+class Use(Enum):
+    """Say what a text is for."""
+
+    TEXT = auto()
+    FIXED = auto()
+
+
+PlacedText: TypeAlias = tuple[Path, str, Use]
+
+_FIXED: Final = frozenset(
+    {
+        "$ref",
+        "$schema",
+        "cache_control",
+        "call_id",
+        "container",
+        "conversation",
+        "data",
+        "encrypted_content",
+        "file_data",
+        "file_id",
+        "file_url",
+        "fingerprint",
+        "format",
+        "id",
+        "image_url",
+        "media_type",
+        "mime_type",
+        "model",
+        "name",
+        "namespace",
+        "pattern",
+        "previous_response_id",
+        "required",
+        "role",
+        "server_label",
+        "server_url",
+        "signature",
+        "thought_signature",
+        "tool_call_id",
+        "tool_use_id",
+        "type",
+        "url",
+    }
+)
+_CREDENTIALS: Final = frozenset({"authorization", "authorization_token", "headers"})
+"""What the provider needs to call a server for the model; the model never sees it."""
+_NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+"""Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
+_LEAST_PAYLOAD: Final = 256
+_REMEMBERED: Final = 8_000_000
+"""Bytes of values that are remembered; at most twice as many are."""
+
+
+def is_payload(text: str) -> bool:
+    """Tell base64 data and `data:` URLs, which mean nothing as a text."""
+    if text.startswith("data:"):
+        return True
+    if len(text) < _LEAST_PAYLOAD or " " in text[:1_000]:
+        return False
+    head = text[:1_000]
+    is_mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
+    return is_mixed and _BASE64.fullmatch(text) is not None
+
+
+def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
+    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, that stay as they are.
+
+    Args:
+        value: The JSON value.
+        path: Its place.
+        use: What texts are for that stand under no key that says so.
+    """
+    if isinstance(value, str):
+        if use is Use.TEXT or not is_payload(value):
+            yield path, value, use
+    elif isinstance(value, list):
+        for number, member in enumerate(value):
+            yield from texts_of(member, (*path, number), use=use)
+    elif isinstance(value, dict):
+        names_fields = bool(path) and path[-1] in _NAMED_FIELDS
+        for key, member in value.items():
+            yield (*path, key), key, Use.FIXED
+            if key in _CREDENTIALS and not names_fields:
+                continue
+            is_fixed = key in _FIXED and not names_fields
+            yield from texts_of(member, (*path, key), use=Use.FIXED if is_fixed else Use.TEXT)
+
+
+class Values:
+    """Recognize JSON values that were seen before, so that what was worked out for them is found again.
+
+    Histories grow at their end: nearly every message of a request stood in the one before. Bounded; it changes speed,
+    never results.
+    """
+
+    def __init__(self) -> None:
+        self._seen: TextCache[object] = TextCache(_REMEMBERED)
+
+    def key(self, value: object) -> str | None:
+        """Return what two equal JSON values have in common, the order of keys included; None for odd values."""
+        try:
+            # version 2 knows no references, so that what is written depends on the value alone
+            return marshal.dumps(cast("Any", value), 2).decode("latin-1")
+        except ValueError:
+            return None
+
+    def same(self, value: object) -> object:
+        """Return the very object that stood for an equal value before."""
+        key = self.key(value)
+        known = None if key is None else self._seen.get(key)
+        if known is None and key is not None:
+            self._seen.put(key, value)
+        return value if known is None else known

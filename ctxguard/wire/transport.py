@@ -1,0 +1,356 @@
+"""The guard as a transport of httpx: whatever a client sends through it is guarded.
+
+`httpx` and `httpx2` are served alike: requests and answers are of the library that the client uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+from ctxguard.errors import BudgetExceededError, CtxguardError
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.formats import format_of
+from ctxguard.wire.guard import SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.refusals import ERROR_HEADER, error_body, status_of
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+    # clients of both libraries take them; at run time it is enough to behave like one
+    class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
+        """Be a transport for type checkers."""
+
+    class _AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):  # type: ignore[misc]
+        """Be an async transport for type checkers."""
+
+else:
+    _Transport = _AsyncTransport = object
+
+__all__ = ["AsyncTransport", "Transport", "as_guard", "guarded_http_client"]
+
+_LOG: Final = logging.getLogger("ctxguard.wire")
+_OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
+_READ: Final = ("", "identity", "gzip", "deflate")
+"""Encodings of answers that httpx reads without further packages."""
+
+
+class Transport(_Transport):
+    """Send the requests of a client guarded: `httpx.Client(transport=Transport(stabilizer))`.
+
+    What cannot be sent comes back as an answer with an error in the provider's form, so that clients raise their usual
+    errors at once instead of trying again.
+
+    Args:
+        guard: A stabilizer, or a guard to share between clients.
+        transport: What sends the requests; None means the usual transport of the client's library.
+        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+
+    def __init__(
+        self, guard: Stabilizer | Guard, *, transport: object = None, **settings: Unpack[GuardSettings]
+    ) -> None:
+        self.guard = as_guard(guard, settings)
+        self._inner: Any = transport
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what sends the requests."""
+        if self._inner is not None:
+            self._inner.close()
+
+    def handle_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
+        """Send one request guarded, and return its answer with the values back."""
+        library = _library(request)
+        if self._inner is None:
+            self._inner = library.HTTPTransport()
+        if _passes_unread(self.guard, request):
+            return self._inner.handle_request(request)
+        asked = _asked(request, request.read())
+        try:
+            prepared = self.guard.prepare(asked)
+        except CtxguardError as error:
+            return _refused(library, self.guard, error)
+        answer = self._inner.handle_request(_guarded(library, request, prepared))
+        if prepared.may_be_too_long(answer.status_code):
+            answer, prepared = self._again(library, request, asked, prepared, answer)
+        if not _is_restored(answer, prepared):
+            return answer
+        if _is_stream(answer):
+            return _restored(library, answer, stream=_sync_stream(library)(answer, prepared, self.guard))
+        return _restored(library, answer, content=prepared.whole(answer.read()))
+
+    def _again(
+        self,
+        library: Any,  # noqa: ANN401 - a module
+        request: Any,  # noqa: ANN401
+        asked: WireRequest,
+        prepared: Prepared,
+        answer: Any,  # noqa: ANN401
+    ) -> tuple[Any, Prepared]:
+        budget = self.guard.smaller(prepared, answer.status_code, answer.read())
+        if budget is None:
+            return answer, prepared
+        try:
+            smaller = self.guard.prepare(asked, budget=budget)
+        except BudgetExceededError:
+            return answer, prepared
+        return self._inner.handle_request(_guarded(library, request, smaller)), smaller
+
+
+class AsyncTransport(_AsyncTransport):
+    """Send the requests of an async client guarded: `httpx.AsyncClient(transport=AsyncTransport(stabilizer))`.
+
+    Args:
+        guard: See `Transport`.
+        transport: See `Transport`.
+        large: Bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
+            Summarizers must be sync then.
+        settings: See `Transport`.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+
+    def __init__(
+        self,
+        guard: Stabilizer | Guard,
+        *,
+        transport: object = None,
+        large: int | None = None,
+        **settings: Unpack[GuardSettings],
+    ) -> None:
+        self.guard = as_guard(guard, settings)
+        self._inner: Any = transport
+        self._large = large
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what sends the requests."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
+        """Send one request guarded, and return its answer with the values back."""
+        library = _library(request)
+        if self._inner is None:
+            self._inner = library.AsyncHTTPTransport()
+        if _passes_unread(self.guard, request):
+            return await self._inner.handle_async_request(request)
+        asked = _asked(request, await request.aread())
+        try:
+            prepared = await self._prepared(asked)
+        except CtxguardError as error:
+            return _refused(library, self.guard, error)
+        answer = await self._inner.handle_async_request(_guarded(library, request, prepared))
+        if prepared.may_be_too_long(answer.status_code):
+            answer, prepared = await self._again(library, request, asked, prepared, answer)
+        if not _is_restored(answer, prepared):
+            return answer
+        if _is_stream(answer):
+            return _restored(library, answer, stream=_async_stream(library)(answer, prepared, self.guard))
+        return _restored(library, answer, content=prepared.whole(await answer.aread()))
+
+    async def _prepared(self, asked: WireRequest, *, budget: int | None = None) -> Prepared:
+        if self._large is not None and len(asked.body) >= self._large:
+            return await asyncio.to_thread(self.guard.prepare, asked, budget=budget)
+        return await self.guard.aprepare(asked, budget=budget)
+
+    async def _again(
+        self,
+        library: Any,  # noqa: ANN401 - a module
+        request: Any,  # noqa: ANN401
+        asked: WireRequest,
+        prepared: Prepared,
+        answer: Any,  # noqa: ANN401
+    ) -> tuple[Any, Prepared]:
+        budget = self.guard.smaller(prepared, answer.status_code, await answer.aread())
+        if budget is None:
+            return answer, prepared
+        try:
+            smaller = await self._prepared(asked, budget=budget)
+        except BudgetExceededError:
+            return answer, prepared
+        return await self._inner.handle_async_request(_guarded(library, request, smaller)), smaller
+
+
+class _Shared:
+    """Send by the transport of another client, and leave closing it to that client.
+
+    Args:
+        transport: The transport.
+        owner: The client, which is kept alive.
+    """
+
+    def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
+        self.handle_request = getattr(transport, "handle_request", None)
+        self.handle_async_request = getattr(transport, "handle_async_request", None)
+        self._owner = owner
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of either library
+    """Return a copy of a client of httpx that sends guarded, by the same connections.
+
+    Args:
+        client: A client, sync or async.
+        guard: The guard.
+    """
+    kind = AsyncTransport if hasattr(client, "aclose") else Transport
+
+    def wrapped(transport: object) -> object:
+        return None if transport is None else kind(guard, transport=_Shared(transport, client))
+
+    guarded = copy.copy(client)
+    # httpx has no public way to a client's transports, and a new client would lose its proxies and certificates
+    guarded._transport = wrapped(client._transport)  # noqa: SLF001
+    guarded._mounts = {pattern: wrapped(one) for pattern, one in client._mounts.items()}  # noqa: SLF001
+    return guarded
+
+
+def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
+    """Return a guard that was handed over, or that of a stabilizer.
+
+    Raises:
+        ConfigError: It is neither, or a setting cannot be used.
+    """
+    return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
+
+
+def _library(request: object) -> Any:  # noqa: ANN401 - a module
+    return sys.modules[type(request).__module__.partition(".")[0]]
+
+
+def _passes_unread(guard: Guard, request: Any) -> bool:  # noqa: ANN401
+    """Tell whether a request is sent on without looking into its body, which may be a large upload."""
+    passes = guard.on_unreadable == "pass" and format_of(request.method, request.url.path) is None
+    if passes:
+        guard.metrics.add("passed_unread_total")
+    return passes
+
+
+def _asked(request: Any, body: bytes) -> WireRequest:  # noqa: ANN401
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return WireRequest(request.method, request.url.path, headers, body)
+
+
+def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
+    headers = [
+        (name, value)
+        for name, value in request.headers.raw
+        if name.lower() not in (b"content-length", b"transfer-encoding", SESSION_HEADER.encode())
+        and not (name.lower() == b"accept-encoding" and prepared.reply is not None)
+    ]
+    if prepared.reply is not None:  # an answer in which values are to be put back must be readable
+        headers.append((b"Accept-Encoding", b"identity"))
+    content = prepared.body or None
+    return library.Request(
+        request.method, request.url, headers=headers, content=content, extensions=dict(request.extensions)
+    )
+
+
+def _refused(library: Any, guard: Guard, error: CtxguardError) -> Any:  # noqa: ANN401
+    name = type(error).__name__
+    status = status_of(error)
+    guard.metrics.add("refused_total", "error", name)
+    _LOG.warning("request refused with status %d: %s", status, name)
+    headers = {"content-type": "application/json", ERROR_HEADER: name}
+    return library.Response(status, headers=headers, content=error_body(name, str(error)))
+
+
+def _is_restored(answer: Any, prepared: Prepared) -> bool:  # noqa: ANN401
+    is_read = answer.headers.get("content-encoding", "").lower() in _READ
+    kind = answer.headers.get("content-type", "")
+    return (
+        prepared.reply is not None
+        and 200 <= answer.status_code < 300
+        and is_read
+        and ("json" in kind or _is_stream(answer))
+    )
+
+
+def _is_stream(answer: Any) -> bool:  # noqa: ANN401
+    return str(answer.headers.get("content-type", "")).lower().startswith("text/event-stream")
+
+
+def _restored(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
+    headers = [(name, value) for name, value in answer.headers.raw if name.decode().lower() not in _OF_THE_BODY]
+    return library.Response(answer.status_code, headers=headers, extensions=answer.extensions, **body)
+
+
+@lru_cache(maxsize=4)
+def _sync_stream(library: Any) -> Any:  # noqa: ANN401
+    class GuardedStream(library.SyncByteStream):  # type: ignore[misc]
+        """Give values back in the events of an answer as they come."""
+
+        def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
+            self._answer, self._events, self._guard = answer, prepared.stream(), guard
+
+        def __iter__(self) -> Iterator[bytes]:
+            try:
+                for chunk in self._answer.iter_bytes():
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                if rest := self._events.close():
+                    yield rest
+                raise
+            if rest := self._events.close():
+                yield rest
+
+        def close(self) -> None:
+            self._answer.close()
+            self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
+
+    return GuardedStream
+
+
+@lru_cache(maxsize=4)
+def _async_stream(library: Any) -> Any:  # noqa: ANN401
+    class GuardedStream(library.AsyncByteStream):  # type: ignore[misc]
+        """Give values back in the events of an answer as they come."""
+
+        def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
+            self._answer, self._events, self._guard = answer, prepared.stream(), guard
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for chunk in self._answer.aiter_bytes():
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                if rest := self._events.close():
+                    yield rest
+                raise
+            if rest := self._events.close():
+                yield rest
+
+        async def aclose(self) -> None:
+            await self._answer.aclose()
+            self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
+
+    return GuardedStream

@@ -1,0 +1,78 @@
+"""Outputs and arguments that nobody would write by hand: cuts hold their limits, raise nothing untyped, and end soon."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.content.digests import digest, digest_arguments
+from ctxguard.tokens import find_counter
+
+_SECONDS = 60  # far above what any of them takes on an idle machine
+
+RUBBISH = random.Random(7).randbytes(200_000).decode("latin-1")
+OUTPUTS = {
+    "one line of 5 MB": "a1b2/c3.d4 " * 480_000,
+    "one word of 5 MB": "x" * 5_000_000,
+    "binary": RUBBISH,
+    "lone surrogates": "\ud800\udfff\x00" * 5_000,
+    "brackets": "[" * 100_000,
+}
+ARGUMENTS = {
+    "not JSON": "{'path': open(" * 4_000,
+    "nested": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "a list": "[" * 100_000,
+    "binary": RUBBISH,
+    "empty": "",
+    "one value of 1 MB": '{"content": "' + "z9/" * 350_000 + '"}',
+}
+
+
+def history_with(output="done", arguments="{}"):
+    history = [Artifact("system", "You help."), Artifact("user", "Look at everything.")]
+    for step in range(12):
+        call = ToolCall("look", arguments if step == 2 else f'{{"n": {step}}}', f"c{step}")
+        told = output if step == 3 else f"step {step}: " + f"file{step}.py:{step} looks fine. " * 40
+        history += [Artifact("assistant", f"Step {step}.", calls=(call,)), Artifact("tool", told, answers=f"c{step}")]
+    return history
+
+
+def stabilized(history, budget=2_000, **settings):
+    began = time.process_time()
+    result = Stabilizer(budget, **settings).stabilize(history)
+    assert time.process_time() - began < _SECONDS
+    assert result.report.ok, str(result.report)
+    assert result.report.tokens_after <= budget
+    return result
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_any_output_leaves_a_valid_context(name):
+    stabilized(history_with(output=OUTPUTS[name]))
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_any_arguments_leave_a_valid_context(name):
+    stabilized(history_with(arguments=ARGUMENTS[name]))
+
+
+@pytest.mark.parametrize("name", [*OUTPUTS, *ARGUMENTS])
+def test_digests_hold_their_limit(name):
+    count = find_counter("auto").count
+    text = OUTPUTS.get(name) or ARGUMENTS.get(name, "")
+    for limit in (1, 10, 60):
+        assert count(digest(text, limit, count=count)) <= limit
+    assert count(digest_arguments(text, 60, count=count)) <= 60
+
+
+def test_thousands_of_parallel_calls_in_an_old_step_leave():
+    calls = tuple(ToolCall("look", f'{{"n": {n}}}', f"p{n}") for n in range(10_000))
+    wide = [
+        Artifact("assistant", "All at once.", calls=calls),
+        *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(10_000)),
+    ]
+    history = history_with()
+    stabilized([*history[:2], *wide, *history[2:]], budget=4_000, counter="estimate")

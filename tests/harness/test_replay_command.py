@@ -1,0 +1,291 @@
+"""`ctxguard replay`: what it reads, what it says of what it cannot read, its exit codes, reports and comparisons."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from test_cli import MESSAGES, cli
+
+import ctxguard.harness
+from ctxguard.errors import ConfigError
+from ctxguard.harness import parse_session, replay
+from ctxguard.harness.baseline import compare, load_baseline
+from ctxguard.harness.document import ReplayReport, schema_json
+from ctxguard.harness.pricing import PlainTrim, price_model
+from ctxguard.harness.recordings import MAX_LINE, Recording, recordings
+from ctxguard.harness.settings import parse_sweep
+from ctxguard.stabilizer import Stabilizer
+
+TALK = [m for m in MESSAGES if m["role"] != "system"]
+
+
+@pytest.fixture
+def session(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(MESSAGES), encoding="utf-8")
+    return path
+
+
+def report_of(*words):
+    run = cli("replay", *words, "--report", "json")
+    return run, ReplayReport.model_validate_json(run.stdout)
+
+
+def lines(*records):
+    return "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records).encode()
+
+
+def test_files_folders_globs_gzip_and_every_layout_are_read(tmp_path):
+    (tmp_path / "deep").mkdir()
+    one, two = {"id": "a", "messages": TALK}, {"id": "b", "messages": TALK}
+    (tmp_path / "list.json").write_bytes(json.dumps([one, two], indent=1).encode())
+    (tmp_path / "deep" / "lines.jsonl.gz").write_bytes(gzip.compress(lines(one, two)))
+    (tmp_path / "deep" / "messages.jsonl").write_bytes(b"\xef\xbb\xbf" + lines(*TALK))
+    (tmp_path / "whole.json").write_bytes(json.dumps(TALK, indent=2).encode())
+    (tmp_path / "notes.txt").write_text("not a session")
+    _, told = report_of(tmp_path, "--budget", 2_000)
+    assert (told.runs[0].figures.sessions, told.skipped_count) == (6, 0)
+    _, some = report_of(tmp_path / "deep" / "*.jsonl", tmp_path / "whole.json", "--budget", 2_000)
+    assert some.runs[0].figures.sessions == 2
+
+
+def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_is_done(tmp_path):
+    whole = gzip.compress(lines(*({"id": str(n), "messages": TALK} for n in range(40))))
+    good = {"id": "good", "messages": TALK}
+    files = {
+        "half.jsonl.gz": whole[: len(whole) // 2],
+        "line3.jsonl": lines(good, good, "{broken", good),
+        "first.jsonl": lines("{broken}", good, good),
+        "shape.json": lines({"what": "is this"}),
+        "number.json": lines("42"),
+        "empty.json": b"",
+        "none.json": b"[]",
+        "latin.jsonl": lines(good) + b'\n{"messages": "\xff"}',
+        "role.json": lines([*TALK, {"content": "x"}]),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    run, told = report_of(tmp_path, "--budget", 2_000)
+    assert run.returncode == 0
+    found = {Path(each.path).name: (each.line, each.reason) for each in told.skipped}
+    assert found.keys() == files.keys()
+    assert found["half.jsonl.gz"][1].startswith("the gzip data is damaged")
+    assert found["line3.jsonl"] == (3, "not valid JSON: Expecting property name enclosed in double quotes (column 2)")
+    assert found["first.jsonl"][0] == 1
+    assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14)")
+    assert "'messages', 'input' or 'artifacts'" in found["shape.json"][1]
+    assert found["empty.json"][1] == "the file is empty; a session is a list of messages"
+    assert found["none.json"][1].startswith("no model call")
+    assert "it has no 'role'" in found["role.json"][1]
+    assert "line3.jsonl:3: not valid JSON" in run.stderr
+    assert cli("replay", tmp_path, "--budget", 2_000, "--strict").returncode == 1
+
+
+def test_a_line_that_is_too_long_is_read_past(tmp_path):
+    path = tmp_path / "long.jsonl"
+    with path.open("wb") as file:
+        file.write(lines({"messages": TALK}) + b"\n")
+        for _ in range(2 * (MAX_LINE >> 20) + 8):
+            file.write(b"x" * (1 << 20))
+        file.write(b"\n" + lines({"messages": TALK}))
+    found = list(recordings([str(path)]))
+    assert [(type(each) is Recording, each.line) for each in found] == [(True, 1), (False, 2), (True, 3)]
+    assert "longer than 64 MiB" in found[1].reason
+
+
+@pytest.mark.parametrize("given", ["[]", json.dumps(TALK[:1]), json.dumps({"messages": []}), "", None])
+def test_nothing_judged_exits_with_2(tmp_path, given):
+    if given is not None:
+        (tmp_path / "s.json").write_text(given)
+    run = cli("replay", tmp_path)
+    assert run.returncode == 2
+    assert "nothing was judged" in run.stderr
+
+
+def test_where_every_call_is_refused_nothing_was_judged_and_no_share_is_perfect(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(TALK))
+    run, told = report_of(tmp_path, "--budget", 5)
+    own = told.runs[0].figures
+    assert run.returncode == 2
+    assert (own.calls, own.served, own.refused) == (21, 0, 21)
+    assert (own.prefix_share, own.saved, own.support, own.time.p95_ms) == (None, None, None, None)
+
+
+def test_a_broken_law_exits_with_1_and_names_the_call(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([*MESSAGES[:3], {"role": "assistant", "content": "And?"}, *MESSAGES[3:]]))
+    run, told = report_of(path, "--provider", "anthropic")
+    assert run.returncode == 1
+    assert told.runs[0].figures.findings == {"ProviderProfile(anthropic)": 1}
+    assert "ProviderProfile(anthropic) fails at 1 calls, first at call 2 of session 0" in run.stderr
+
+
+def test_refused_calls_are_told_and_fail_only_where_asked(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([*MESSAGES[:4], {"role": "user", "content": "long " * 900}, *MESSAGES[4:]]))
+    run = cli("replay", path, "--budget", 600)
+    assert run.returncode == 0
+    assert "calls are refused: what must stay takes up to" in run.stderr
+    assert cli("replay", path, "--budget", 600, "--strict").returncode == 1
+
+
+def test_the_report_is_what_the_published_schema_says(session):
+    run, _ = report_of(session, "--budget", 600)
+    published = (Path(ctxguard.harness.__file__).parent / "replay-report.schema.json").read_text()
+    assert published == schema_json() == cli("replay", "--schema").stdout
+    jsonschema.validate(json.loads(run.stdout), json.loads(published))
+
+
+def test_the_same_replay_holds_against_its_baseline_and_a_worse_one_does_not(session, tmp_path):
+    base = tmp_path / "base.json"
+    assert cli("replay", session, "--budget", 600, "--output", base).returncode == 0
+    same = cli("replay", session, "--budget", 600, "--baseline", base, "--tolerance", "p95_ms=100000%")
+    assert same.returncode == 0
+    assert "baseline" not in same.stderr
+    told = json.loads(base.read_text())
+    own = told["runs"][0]["figures"]
+    own.update(tokens_after=own["tokens_after"] // 2, saved=0.99, prefix_share=1.0, support=None)
+    own["bill"]["stabilized"] /= 2
+    base.write_text(json.dumps(told))
+    worse = cli("replay", session, "--budget", 600, "--baseline", base)
+    assert worse.returncode == 1
+    for name in ("tokens_after", "saved", "prefix_share", "bill"):
+        assert f"worse than the baseline: policy agent, budget 600: {name} was" in worse.stderr
+
+
+@pytest.mark.parametrize("other", [["--budget", 2_000], ["--budget", 600, "SESSION"]])
+def test_nothing_to_compare_is_a_failure(session, tmp_path, other):
+    base = tmp_path / "base.json"
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(session.read_bytes())
+    cli("replay", session, "--budget", 600, "--output", base)
+    run = cli("replay", session, *(copy if part == "SESSION" else part for part in other), "--baseline", base)
+    assert run.returncode == 1
+    assert "nothing to compare" in run.stderr
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[" * 100_000, '{"schema_version": 2}', "not json"])
+def test_a_baseline_that_is_no_report_is_one_line(session, tmp_path, text):
+    broken = tmp_path / "b.json"
+    broken.write_text(text)
+    run = cli("replay", session, "--baseline", broken)
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert "is not a replay report of schema version 1" in run.stderr
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_baseline(tmp_path / "none.json")
+
+
+def test_only_worse_figures_are_told(session):
+    _, told = report_of(session, "--budget", 600)
+    better = told.model_copy(deep=True)
+    assert compare(told, better).worse == ()
+    assert compare(told, better).compared == 9
+
+
+def test_processes_change_nothing_but_times(tmp_path):
+    for n in range(3):
+        (tmp_path / f"{n}.jsonl").write_bytes(
+            lines(*({"id": f"{n}-{m}", "messages": TALK[m:]} for m in range(9)), "{x")
+        )
+    reports = []
+    for words in (["--engine", "inline"], ["--engine", "local", "--processes", 2]):
+        told = json.loads(cli("replay", tmp_path, "--budget", 500, "-r", "json", *words).stdout)
+        for key in ("created", "seconds", "processes"):
+            del told[key]
+        for run in told["runs"]:
+            for one in (run, *run["sessions"]):
+                del one["figures"]["time"]
+        reports.append(told)
+    assert reports[0] == reports[1]
+    assert reports[0]["skipped_count"] == 3
+
+
+def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
+    run = cli("replay", session, "--sweep", "budget=500,1k target=0.3:0.5:0.2")
+    assert run.returncode == 0
+    assert run.stdout.count("  laws  ") == 4
+    assert "policy agent, budget 1,000, target 0.5" in run.stdout
+    assert "the cheapest setting that holds all laws" in run.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["budget", "budget=", "budget=1,,2", "target=0.5:0.1", f"budget={','.join('123456789' * 9)}"]
+)
+def test_a_sweep_that_cannot_be_read_is_refused(text):
+    with pytest.raises(ConfigError):
+        parse_sweep(text)
+
+
+def test_ranges_and_thousands_of_a_sweep():
+    assert parse_sweep("budget=4k,0.5k target=0.2:0.6 policy=agent,recall") == {
+        "budget": [4_000, 500],
+        "target": [0.2, 0.3, 0.4, 0.5, 0.6],
+        "policy": ["agent", "recall"],
+    }
+
+
+def test_prices_are_those_of_the_users_table_or_of_the_library(tmp_path):
+    table = tmp_path / "prices.yaml"
+    table.write_text("ours: {input: 2.0, cache_read: 0.5, cache_write: 2.5, minimum: 100, step: 10}\n")
+    own = price_model("ours", table)
+    assert own.price(1_000, 0) == pytest.approx(1_000 * 2.5e-6)
+    assert own.price(1_000, 509) == pytest.approx((500 * 2.5 + 500 * 0.5) * 1e-6)
+    assert own.price(90, 80) == pytest.approx(90 * 2e-6)
+    for text in ("ours: {}", "ours: {input: -1}", "ours: {input: 1, inputs: 2}", "other: {input: 1}", "[", "- 1"):
+        table.write_text(text)
+        with pytest.raises(ConfigError):
+            price_model("ours", table)
+    pytest.importorskip("genai_prices", reason="genai-prices is not installed")
+    known = price_model("claude-sonnet-4-5")
+    assert known.currency == "USD"
+    assert 0 < known.cached < known.input < known.written
+    with pytest.raises(ConfigError, match="knows no model 'nobody-1'"):
+        price_model("nobody-1")
+
+
+def test_plain_trimming_keeps_a_tail_that_fits_and_loses_its_prefix_when_it_moves():
+    artifacts = parse_session(MESSAGES).read()
+    count = Stabilizer(600, counter="estimate").counter
+    trim = PlainTrim(artifacts, count, 400, 3)
+    first, second = trim.call(3), trim.call(5)
+    assert first[1] == 0
+    assert second == (first[0] + count.artifacts(artifacts[3:5]), first[0])
+    moved = [trim.call(end) for end in range(7, 43, 2)]
+    assert all(tokens <= 400 for tokens, _ in moved)
+    assert moved[-1][1] == 3 + count.artifact(artifacts[0])
+
+
+def test_the_page_tells_it_all_and_shows_nothing_that_was_masked(session, tmp_path):
+    page = tmp_path / "r.html"
+    assert cli("replay", session, "--budget", 600, "-o", page, "--title", "A <b> week").returncode == 0
+    text = page.read_text()
+    for said in (
+        "A &lt;b&gt; week",
+        "Every law held at each of the 21 calls",
+        "Cuts, and the trail at each",
+        "[REDACTED_EMAIL]",
+    ):
+        assert said in text
+    assert "jane.doe" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert cli("replay", session, "--budget", 600, "-o", page, "--show-originals").returncode == 0
+    assert "jane.doe" in page.read_text()
+
+
+def test_a_report_gives_the_page_of_one_call():
+    told = Stabilizer(600).stabilize(parse_session(MESSAGES).read()).report
+    page = told.to_html(title="One call")
+    assert page.startswith("<!doctype html>")
+    assert "All 6 checks hold." in page
+    assert "jane.doe" not in page
+    assert "jane.doe" in told.to_html(show_originals=True)
+
+
+def test_a_watcher_sees_each_served_call():
+    seen = []
+    replay(parse_session(TALK), Stabilizer(600), watch=lambda number, _context, told: seen.append((number, told.ok)))
+    assert seen == [(n, True) for n in range(1, 22)]

@@ -1,0 +1,321 @@
+"""What the guard sends in place of a body, and what it gives back in an answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxguard import Stabilizer
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, WireError
+from ctxguard.pii import Masker
+from ctxguard.stages import MaskPII
+from ctxguard.wire.guard import Guard, WireRequest
+
+MAIL, OTHER = "ann@example.com", "bob@example.org"
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+def ask(body, path=CHAT, **headers):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return WireRequest("POST", path, {"authorization": "Bearer one", **headers}, content)
+
+
+def sent(guard, body, path=CHAT, **headers):
+    prepared = guard.prepare(ask(body, path, **headers))
+    return json.loads(prepared.body), prepared
+
+
+@pytest.fixture
+def guard():
+    return Guard(Stabilizer(4_000))
+
+
+USER = {"role": "user", "content": f"Write to {MAIL}."}
+BESIDE = {
+    "chat": (
+        CHAT,
+        {
+            "messages": [USER],
+            "tools": [
+                {"type": "function", "function": {"name": "f", "description": MAIL, "parameters": {"enum": [OTHER]}}}
+            ],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"description": MAIL}}},
+            "metadata": {"of": MAIL},
+            "user": MAIL,
+            "prediction": {"type": "content", "content": MAIL},
+            "never_heard_of": {"deep": [{"text": MAIL}]},
+        },
+    ),
+    "responses": (
+        RESPONSES,
+        {
+            "input": [USER],
+            "instructions": f"Serve {MAIL}.",
+            "tools": [{"type": "function", "name": "f", "description": MAIL, "parameters": {"default": OTHER}}],
+            "text": {"format": {"type": "json_schema", "name": "s", "schema": {"title": MAIL}}},
+            "prompt": {"id": "pmpt_1", "variables": {"who": MAIL}},
+        },
+    ),
+    "anthropic": (
+        MESSAGES,
+        {
+            "messages": [USER],
+            "system": [{"type": "text", "text": f"Serve {MAIL}."}],
+            "tools": [{"name": "f", "description": MAIL, "input_schema": {"examples": [OTHER]}}],
+            "metadata": {"user_id": MAIL},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("api", BESIDE)
+def test_everything_in_a_body_is_masked_by_one_set_of_placeholders(api, guard):
+    path, body = BESIDE[api]
+    raw = json.dumps(body)
+    written = json.dumps(sent(guard, {"model": "m", **body}, path)[0])
+    assert MAIL not in written
+    assert OTHER not in written
+    assert written.count("<EMAIL_1>") == raw.count(MAIL)
+
+
+def test_what_no_stage_reads_in_a_message_is_redacted(guard):
+    message = {**USER, "extra": {"note": OTHER}}
+    written, _ = sent(guard, {"messages": [message]})
+    assert written["messages"][0]["extra"] == {"note": "[REDACTED_EMAIL]"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [USER], "tools": [{"type": "function", "function": {"name": MAIL}}]},
+        {
+            "messages": [USER],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {MAIL: {}}}}}],
+        },
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"https://x.org/?m={MAIL}"}}]}
+            ]
+        },
+        {"messages": [USER], "model": MAIL},
+    ],
+    ids=["tool name", "property", "link", "model"],
+)
+def test_what_may_not_be_changed_is_refused_by_its_place_and_never_by_its_value(guard, body):
+    with pytest.raises(CheckFailedError, match="EMAIL was found @ ") as caught:
+        guard.prepare(ask(body))
+    assert MAIL not in str(caught.value)
+
+
+def test_credentials_for_the_providers_own_calls_are_not_searched(guard):
+    server = {
+        "type": "mcp",
+        "server_label": "s",
+        "server_url": "https://x.org",
+        "authorization": "Bearer " + "k3Y" * 12,
+    }
+    written, _ = sent(guard, {"input": [USER], "tools": [server]}, RESPONSES)
+    assert written["tools"] == [server]
+
+
+def test_what_json_hides_is_not_sent(guard):
+    raw = b'{"messages": [{"role": "user", "content": "ann@example.com"}], "messages": [{"role": "user", "content": "hi"}]}'
+    prepared = guard.prepare(ask(raw))
+    assert json.loads(prepared.body) == {"messages": [{"role": "user", "content": "hi"}]}
+    assert b"ann@" not in prepared.body
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": [], "t": NaN}', b'{"a":' * 5_000, b"\xff\xfe", b"null"],
+)
+def test_a_body_that_cannot_be_read_is_refused_or_passed_on_as_it_is(raw):
+    with pytest.raises(WireError):
+        Guard(Stabilizer(4_000)).prepare(ask(raw))
+    assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(raw)).body == raw
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/files", "/v1/messages/batches", "/v1/completions"])
+def test_requests_of_other_kinds_are_refused_unless_allowed(path):
+    body = json.dumps({"input": MAIL}).encode()
+    with pytest.raises(WireError, match="on_unreadable") as caught:
+        Guard(Stabilizer(4_000)).prepare(ask(body, path))
+    assert caught.value.status == 403
+    assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(body, path)).body == body
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "OPTIONS"])
+def test_a_request_without_a_body_needs_no_reading(guard, method):
+    assert guard.prepare(WireRequest(method, "/v1/responses/resp_1/cancel", {}, b"")).body == b""
+
+
+def test_a_compressed_body_is_not_readable(guard):
+    with pytest.raises(WireError, match="compressed"):
+        guard.prepare(ask({"messages": [USER]}, **{"content-encoding": "gzip"}))
+
+
+def test_a_body_over_the_limit_is_refused():
+    with pytest.raises(WireError) as caught:
+        Guard(Stabilizer(4_000), max_body=10).prepare(ask({"messages": [USER]}))
+    assert caught.value.status == 413
+
+
+def test_what_must_stay_and_does_not_fit_is_refused():
+    tools = [{"type": "function", "function": {"name": "f", "description": "word " * 500}}]
+    with pytest.raises(BudgetExceededError):
+        Guard(Stabilizer(300)).prepare(ask({"messages": [USER], "tools": tools}))
+
+
+@pytest.mark.parametrize("settings", [{"on_unreadable": "maybe"}, {"strategy": "rot13"}])
+def test_settings_are_checked(settings):
+    with pytest.raises((ConfigError, CtxguardError)):
+        Guard(Stabilizer(4_000), **settings).prepare(ask({"messages": [USER]}))
+
+
+def test_a_stabilizer_is_wanted():
+    with pytest.raises(ConfigError):
+        Guard(4_000)
+
+
+def test_redaction_and_maskers_of_ones_own_are_respected():
+    redacting = Guard(Stabilizer(4_000), strategy="redact")
+    assert sent(redacting, {"messages": [USER]})[0]["messages"][0]["content"] == "Write to [REDACTED_EMAIL]."
+    hashing = Masker(strategy="hash", key="k" * 32)
+    own = Guard(Stabilizer.from_policy("agent", budget=4_000, masker=hashing))
+    assert sent(own, {"messages": [USER]})[0]["messages"][0]["content"].startswith("Write to <EMAIL_")
+
+
+def test_keys_that_look_like_examples_are_hidden_and_come_back(guard):
+    key = "ghp_EXAMPLE" + "NOTAREALKEY" + "0" * 18
+    written, prepared = sent(guard, {"messages": [{"role": "user", "content": f"Use {key}."}]})
+    assert written["messages"][0]["content"] == "Use <SECRET_1>."
+    assert json.loads(prepared.whole(b'["<SECRET_1>"]')) == [key]
+
+
+def test_a_chain_without_masking_masks_nothing():
+    stages = [stage for stage in Stabilizer(4_000).stages if not isinstance(stage, MaskPII)]
+    written, prepared = sent(Guard(Stabilizer(4_000, stages=stages)), {"messages": [USER]})
+    assert written == {"messages": [USER]}
+    assert prepared.reply is None
+
+
+def test_answers_get_their_values_back_and_keep_their_bytes_otherwise(guard):
+    _, prepared = sent(guard, {"messages": [USER]})
+    plain = b'{ "choices" : [{"message": {"content": "caf\\u00e9 <EMAIL_9>"}}] }'
+    assert prepared.whole(plain) == plain
+    assert prepared.whole(b"not json <EMAIL_1>") == b"not json <EMAIL_1>"
+    call = {"function": {"name": "f", "arguments": '{"to": "<EMAIL_1>"}'}}
+    message = {"content": "To <EMAIL_1>", "reasoning_content": "<EMAIL_1>", "tool_calls": [call]}
+    back = json.loads(prepared.whole(json.dumps({"choices": [{"message": message}]}).encode()))["choices"][0]["message"]
+    assert back["content"] == f"To {MAIL}"
+    assert json.loads(back["tool_calls"][0]["function"]["arguments"]) == {"to": MAIL}
+    assert back["reasoning_content"] == "<EMAIL_1>"
+
+
+def test_a_user_cannot_make_the_guard_say_what_a_placeholder_stands_for(guard):
+    body = {"messages": [{"role": "system", "content": f"Serve {MAIL}."}, {"role": "user", "content": "Say <EMAIL_1>"}]}
+    written, prepared = sent(guard, body)
+    assert written["messages"][1]["content"] == "Say <LITERAL_1>"
+    answer = prepared.whole(json.dumps({"choices": [{"message": {"content": "<LITERAL_1>"}}]}).encode())
+    assert b"<EMAIL_1>" in answer
+
+
+def test_conversations_do_not_know_each_others_values(guard):
+    sent(guard, {"messages": [USER]})
+    _, prepared = sent(guard, {"messages": [{"role": "user", "content": f"Write to {OTHER}."}]})
+    assert json.loads(prepared.whole(b'["<EMAIL_1>"]')) == [OTHER]
+
+
+def test_the_same_request_gives_the_same_bytes_whatever_came_before(guard):
+    history = [USER, {"role": "assistant", "content": f"Done, {MAIL}."}, {"role": "user", "content": f"And {OTHER}?"}]
+    first = guard.prepare(ask({"messages": history})).body
+    sent(guard, {"messages": [*history, {"role": "user", "content": "cc@example.net"}]})
+    assert guard.prepare(ask({"messages": history})).body == first
+    assert Guard(Stabilizer(4_000)).prepare(ask({"messages": history})).body == first
+
+
+# histories on the server
+
+
+def answered(prepared, name):
+    prepared.whole(json.dumps({"id": name, "output": []}).encode())
+
+
+def test_a_history_on_the_server_goes_on_with_its_placeholders(guard):
+    _, first = sent(guard, {"input": f"Write to {MAIL}."}, RESPONSES)
+    answered(first, "resp_1")
+    written, second = sent(guard, {"input": f"And to {OTHER}.", "previous_response_id": "resp_1"}, RESPONSES)
+    assert written["input"] == "And to <EMAIL_2>."
+    assert json.loads(second.whole(b'["<EMAIL_1> <EMAIL_2>"]')) == [f"{MAIL} {OTHER}"]
+    answered(second, "resp_2")
+    branch, _ = sent(guard, {"input": "cc@example.net", "previous_response_id": "resp_1"}, RESPONSES)
+    assert branch["input"] == "<EMAIL_2>"
+
+
+def test_a_history_that_began_without_values_goes_on(guard):
+    _, first = sent(guard, {"input": "Hello."}, RESPONSES)
+    answered(first, "resp_1")
+    written, _ = sent(guard, {"input": MAIL, "previous_response_id": "resp_1"}, RESPONSES)
+    assert written["input"] == "<EMAIL_1>"
+
+
+@pytest.mark.parametrize("name", ["resp_unknown", "resp_of_another_key"])
+def test_of_an_unknown_history_no_placeholder_is_given_twice(guard, name):
+    _, first = sent(guard, {"input": f"Write to {MAIL}."}, RESPONSES)
+    answered(first, "resp_of_another_key")
+    other = {"authorization": "Bearer two"}
+    written = json.loads(guard.prepare(ask({"input": OTHER, "previous_response_id": name}, RESPONSES, **other)).body)
+    assert written["input"] == "[REDACTED_EMAIL]"
+
+
+def test_an_output_whose_call_is_on_the_server_stays(guard):
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+    written, _ = sent(guard, {"input": [output], "previous_response_id": "resp_0"}, RESPONSES)
+    assert written["input"] == [output]
+
+
+@pytest.mark.parametrize("kind", ["conversation", "header"])
+def test_a_named_session_keeps_its_placeholders(guard, kind):
+    body, headers = (
+        ({"conversation": {"id": "conv_1"}}, {}) if kind == "conversation" else ({}, {"x-ctxguard-session": "s"})
+    )
+    sent(guard, {"input": MAIL, **body}, RESPONSES, **headers)
+    written, prepared = sent(guard, {"input": OTHER, **body}, RESPONSES, **headers)
+    assert written["input"] == "<EMAIL_2>"
+    assert json.loads(prepared.whole(b'["<EMAIL_1>"]')) == [MAIL]
+    apart = {**headers, "authorization": "Bearer two"}
+    assert sent(guard, {"input": OTHER, **body}, RESPONSES, **apart)[0]["input"] == "<EMAIL_1>"
+
+
+def test_an_item_that_the_provider_stores_goes_back_as_it_was_stored(guard):
+    _, prepared = sent(guard, {"input": [USER]}, RESPONSES)
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    words = [{"type": "output_text", "text": "Sent to <EMAIL_1>.", "annotations": []}]
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": words}
+    back = json.loads(prepared.whole(json.dumps({"id": "resp_1", "output": [thought, item]}).encode()))["output"]
+    assert back[1]["content"][0]["text"] == f"Sent to {MAIL}."
+    written, _ = sent(guard, {"input": [USER, *back, USER]}, RESPONSES)
+    assert written["input"][1:3] == [thought, item]
+    made_up = {**item, "id": "msg_2", "content": [{**words[0], "text": f"Sent to {MAIL}."}]}
+    written, _ = sent(guard, {"input": [USER, {**thought, "id": "rs_2"}, made_up, USER]}, RESPONSES)
+    assert "msg_2" not in json.dumps(written)
+
+
+# too long for the model
+
+
+@pytest.mark.parametrize(
+    ("answer", "budget"),
+    [
+        ("This model's maximum context length is 8000 tokens. However, your messages resulted in 10000 tokens.", 760),
+        ("prompt is too long: 210,000 tokens > 200,000 maximum", 904),
+        ('{"error": {"code": "context_length_exceeded"}}', 700),
+        ("invalid tool schema", None),
+    ],
+)
+def test_how_much_smaller_a_second_try_is(answer, budget):
+    from ctxguard.wire.limits import smaller_budget
+
+    assert smaller_budget(400, answer.encode(), tokens=1_000, budget=1_200) == budget
+    assert smaller_budget(500, answer.encode(), tokens=1_000, budget=1_200) is None

@@ -1,0 +1,342 @@
+"""The proxy: what it passes on, what it refuses, and how it ends what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from wire_server import Handler, WireProvider, provider_at, proxy_at
+
+from ctxguard import Stabilizer
+from ctxguard.errors import ConfigError
+from ctxguard.wire import Guard, proxy_app
+
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+MAIL = "ann@example.com"
+KEY = "Bearer sk-proj-none-of-your-business-0123456789"
+BODY = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
+
+
+@contextmanager
+def running(provider=None, *, handler=Handler, budget=4_000, guard=None, base="", **settings):
+    """Give a client of a proxy in front of a provider, and the guard of the proxy."""
+    guard = guard or Guard(Stabilizer(budget), **settings.pop("guarding", {}))
+    with (
+        provider_at(provider or WireProvider(steps=0), handler) as upstream,
+        proxy_at(proxy_app(guard, upstream + base, **settings)) as address,
+        httpx.Client(base_url=address, headers={"authorization": KEY}, timeout=20, trust_env=False) as client,
+    ):
+        yield client, guard
+
+
+def until(holds):
+    """Wait until something holds."""
+    for _ in range(400):
+        if holds():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_headers_status_and_query_are_those_of_both_sides():
+    provider = WireProvider(steps=0)
+    with running(provider) as (client, _):
+        answer = client.post(
+            "/v1/chat/completions?a=b%20c", json=BODY, headers={"x-ctxguard-session": "s", "x-own": "1"}
+        )
+    assert answer.status_code == 200
+    assert answer.headers["x-upstream"] == "yes"
+    assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
+    (headers,) = provider.headers
+    assert headers["authorization"] == KEY
+    assert headers["x-own"] == "1"
+    assert "x-ctxguard-session" not in {name.lower() for name in headers}
+    assert provider.paths == ["/v1/chat/completions?a=b%20c"]
+
+
+def test_a_path_of_the_upstream_is_not_repeated():
+    provider = WireProvider(steps=0)
+    with running(provider, base="/v1") as (client, _):
+        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
+        assert client.post("/chat/completions", json=BODY).status_code == 200
+    assert provider.paths == ["/v1/chat/completions"] * 2
+
+
+def test_errors_of_the_provider_are_passed_on_as_they_are():
+    orphan = {"role": "assistant", "content": [{"type": "text", "text": ""}]}
+    body = {"model": "m", "max_tokens": 1, "messages": [orphan]}
+    with running() as (client, _):
+        answer = client.post("/v1/messages", json=body)
+    assert answer.status_code == 400
+    assert "messages: first message must use the" in answer.text
+    assert "x-ctxguard-error" not in answer.headers
+
+
+def test_a_list_of_models_needs_no_reading_and_uploads_are_refused():
+    with running() as (client, _):
+        assert client.get("/v1/models").json() == {"object": "list", "data": []}
+        refused = client.post("/v1/embeddings", json={"input": MAIL})
+    assert refused.status_code == 403
+    assert refused.headers["x-ctxguard-error"] == "WireError"
+    assert "on_unreadable" in refused.json()["error"]["message"]
+
+
+def test_what_cannot_be_read_is_passed_on_where_that_is_allowed():
+    class Echo(Handler):
+        def do_POST(self):  # noqa: N802 - the name that the standard library calls
+            self.whole(200, self.rfile.read(int(self.headers["Content-Length"])))
+
+    with running(handler=Echo, guarding={"on_unreadable": "pass"}) as (client, guard):
+        assert client.post("/v1/embeddings", content=b"\x00\xff raw").content == b"\x00\xff raw"
+    assert guard.metrics.get("passed_unread_total") == 1
+
+
+def test_what_does_not_fit_has_the_usual_code():
+    with running(budget=60) as (client, guard):
+        answer = client.post(
+            "/v1/chat/completions",
+            json={**BODY, "tools": [{"type": "function", "function": {"name": "f", "description": "w " * 99}}]},
+        )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert guard.metrics.get("refused_total", "BudgetExceededError") == 1
+
+
+def test_a_request_that_is_too_long_for_the_model_is_sent_once_more():
+    provider = WireProvider(steps=0, window=4_000)
+    turns = [{"role": role, "content": "word " * 60} for _ in range(20) for role in ("user", "assistant")]
+    with running(provider, budget=2_000) as (client, guard):
+        answer = client.post("/v1/chat/completions", json={**BODY, "messages": [*turns, *BODY["messages"]]})
+    assert len(provider.bodies) == 2
+    assert len(json.dumps(provider.bodies[1])) < len(json.dumps(provider.bodies[0]))
+    assert guard.metrics.get("retries_total") == 1
+    assert answer.status_code in (200, 400)
+
+
+def test_health_and_metrics():
+    with running() as (client, _):
+        client.post("/v1/chat/completions", json=BODY)
+        assert client.get("/healthz").text == "ok\n"
+        told = client.get("/metrics").text
+    assert 'ctxguard_requests_total{api="chat"} 1' in told
+    assert 'ctxguard_answers_total{status="200"} 1' in told
+    assert "ctxguard_open_requests 0" in told
+    assert "example" not in told
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
+def test_a_body_over_the_limit(declared):
+    raw = json.dumps({**BODY, "messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
+    with running(guarding={"max_body": 1_000_000}) as (client, guard):
+        try:
+            answer = client.post(
+                "/v1/chat/completions", content=raw if declared else iter([raw[:5_000_000], raw[5_000_000:]])
+            )
+            assert (answer.status_code, answer.headers["x-ctxguard-error"]) == (413, "WireError")
+        except httpx.WriteError:
+            pass  # the proxy closed the connection while the body was still coming
+        assert until(lambda: guard.metrics.get("refused_total", "WireError") == 1)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_of_ten_megabytes_within_the_limit():
+    provider = WireProvider(steps=0)
+    rows = "\n".join(f"row {number}: nothing to see" for number in range(330_000))
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        *BODY["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": rows},
+    ]
+    with running(provider) as (client, _):
+        assert client.post("/v1/chat/completions", json={**BODY, "messages": messages}, timeout=120).status_code == 200
+    assert len(json.dumps(provider.bodies)) < 40_000
+
+
+class Script(Handler):
+    """Stream what `provider.script` yields; None breaks the connection off."""
+
+    def do_POST(self):  # noqa: N802 - the name that the standard library calls
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            for piece in self.provider.script():
+                if piece is None:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+                    return
+                self.chunk(piece)
+                self.wfile.flush()
+            self.chunk(b"")
+        except OSError:
+            self.provider.left = True
+            self.close_connection = True
+
+
+class Scripted:
+    def __init__(self, script):
+        self.script, self.left = script, False
+
+
+def delta(text):
+    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': text}}]})}\n\n".encode()
+
+
+def test_a_provider_that_dies_in_the_middle():
+    provider = Scripted(lambda: iter([delta("To <EMA"), delta("IL_1> and <EMA"), None]))
+    with running(provider, handler=Script) as (client, guard):
+        text = client.post("/v1/chat/completions", json={**BODY, "stream": True}).text
+        assert MAIL in text
+        assert text.endswith("\n\n")
+        last = text.strip().splitlines()
+        assert last[-2] == "event: error"
+        assert json.loads(last[-1].removeprefix("data: "))["error"]["code"] == "upstream_broke_off"
+        assert guard.metrics.get("failures_total", "upstream_broke_off") == 1
+
+
+def test_the_official_client_raises_where_the_provider_dies():
+    openai = pytest.importorskip("openai")
+    provider = Scripted(lambda: iter([delta("To <EMAIL_1>"), None]))
+    with running(provider, handler=Script) as (client, _):
+        official = openai.OpenAI(base_url=f"{client.base_url}".rstrip("/") + "/v1", api_key="none", max_retries=0)
+        stream = official.chat.completions.create(**BODY, stream=True)
+        assert next(stream).choices[0].delta.content == f"To {MAIL}"
+        with pytest.raises(openai.APIError, match="broke the answer off"):
+            next(stream)
+        official.close()
+
+
+def test_a_provider_that_is_not_there():
+    guard = Guard(Stabilizer(4_000))
+    with proxy_at(proxy_app(guard, "http://127.0.0.1:9")) as address:
+        answer = httpx.post(f"{address}/v1/chat/completions", json=BODY, trust_env=False)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+
+
+def test_a_provider_that_does_not_answer():
+    waiting = threading.Event()
+
+    def script():
+        waiting.wait(5)
+        yield b""
+
+    class Silent(Script):
+        def do_POST(self):  # noqa: N802 - the name that the standard library calls
+            waiting.wait(5)
+            self.close_connection = True
+
+    with running(Scripted(script), handler=Silent, read_timeout=0.2) as (client, guard):
+        answer = client.post("/v1/chat/completions", json=BODY)
+        waiting.set()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+    assert guard.metrics.get("failures_total", "upstream_timeout") == 1
+
+
+def test_a_client_that_leaves_ends_the_request_to_the_provider():
+    def script():
+        while True:
+            yield delta("word ")
+            time.sleep(0.01)
+
+    provider = Scripted(script)
+    with running(provider, handler=Script) as (client, guard):
+        with client.stream("POST", "/v1/chat/completions", json={**BODY, "stream": True}) as answer:
+            next(answer.iter_bytes())
+        assert until(lambda: provider.left)
+        assert until(lambda: guard.metrics.get("failures_total", "client_left") == 1)
+        assert "ctxguard_open_requests 0" in client.get("/metrics").text
+
+
+def test_a_client_that_does_not_read():
+    def script():
+        for _ in range(4_000):
+            yield delta("word " * 2_000)
+
+    provider = Scripted(script)
+    with running(provider, handler=Script, stall_timeout=0.3) as (client, guard):
+        raw = json.dumps({**BODY, "stream": True}).encode()
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
+            slow.sendall(head.encode() + raw)
+            assert until(lambda: guard.metrics.get("failures_total", "slow_reader") == 1)
+        assert until(lambda: provider.left)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_malformed_chunks_are_passed_on_and_counted():
+    odd = b"data: {half\n\n"
+    with running(Scripted(lambda: iter([delta("<EMAIL_1>"), odd])), handler=Script) as (client, guard):
+        text = client.post("/v1/chat/completions", json={**BODY, "stream": True}).content
+        assert odd in text
+        assert until(lambda: guard.metrics.get("malformed_events_total") == 1)
+
+
+def test_chunks_are_passed_on_as_they_come():
+    seen = threading.Event()
+
+    def script():
+        yield delta("one ")
+        assert seen.wait(10)
+        yield delta("two")
+
+    with (
+        running(Scripted(script), handler=Script) as (client, _),
+        client.stream("POST", "/v1/chat/completions", json=BODY) as answer,
+    ):
+        chunks = answer.iter_bytes()
+        assert b"one" in next(chunks)
+        seen.set()
+        assert b"two" in b"".join(chunks)
+
+
+def test_no_key_and_no_content_is_logged(caplog):
+    with caplog.at_level(logging.DEBUG, logger="ctxguard"), running() as (client, _):
+        client.post(f"/v1/chat/completions?mail={MAIL}", json=BODY)
+        client.post("/v1/embeddings", json=BODY)
+    told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("ctxguard"))
+    assert "refused" in told
+    assert KEY not in told
+    assert MAIL not in told
+
+
+def test_two_hundred_streams_at_once_are_not_mixed_up():
+    provider = WireProvider(steps=0, piece=2)
+    failures = []
+
+    def talk(client, number):
+        mail = f"user{number}@example.com"
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": f"Find {mail}."}]}
+        text = ""
+        with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    text += json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
+        if text != f"All done, {mail}.":
+            failures.append(text)
+
+    at_once = {"timeout": 120, "limits": httpx.Limits(max_connections=200), "trust_env": False}
+    with running(provider) as (one, _), httpx.Client(base_url=one.base_url, **at_once) as client:
+        threads = [threading.Thread(target=talk, args=(client, number)) for number in range(200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert failures == []
+    assert "@" not in json.dumps(provider.bodies)
+
+
+@pytest.mark.parametrize("upstream", ["", "api.openai.com", "ftp://x.org"])
+def test_the_upstream_is_an_http_url(upstream):
+    with pytest.raises(ConfigError, match="upstream"):
+        proxy_app(Guard(Stabilizer(4_000)), upstream)
