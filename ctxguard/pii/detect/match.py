@@ -207,7 +207,7 @@ class Matcher:
 
     @cached_property
     def evidence(self) -> Anchor:
-        """What a text must hold to be searched: a literal of the expression, or a context word where that tells more."""
+        """What a text must hold to be searched: a literal of the expression, or a context word if that tells more."""
         words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
         return max([self.anchor, *words], key=worth)
 

@@ -532,7 +532,7 @@ def _members(kind: object, argument: object) -> Chars:
     if kind is op.ANY:
         return _ALL
     if kind in (op.LITERAL, op.NOT_LITERAL):
-        one = _range(argument, argument)  # type: ignore[arg-type]
+        one = _range(argument, argument)
         return one if kind is op.LITERAL else _ALL - one
     members: set[int] = set()
     negated = False
