@@ -38,8 +38,6 @@ ELSEWHERE: Final = {
 }
 """Commands that live beside what they are about, loaded when they are called."""
 _PII_HELP: Final = "Also look for what rules can tell, so not for names and postal addresses; say type and place."
-    "Also look for personal data that rules can tell, not for names and postal addresses: type and place."
-)
 
 
 class _Commands(TyperGroup):
