@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.normalize import View, views_of
@@ -45,14 +45,8 @@ Verdict: TypeAlias = Callable[..., bool | int]
 """Says yes or no, or how many of the characters are the finding."""
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
-
-
-class Candidate(NamedTuple):
-    """Mark where expressions match; the words before it and its check digits have not been looked at."""
-
-    matchers: tuple[Matcher, ...]
-    start: int
-    end: int
+Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
+"""Where expressions match; the words before it and its check digits have not been looked at."""
 
 
 @lru_cache(maxsize=64)
@@ -118,7 +112,7 @@ class Engine:
         for one in self._opened(view):
             shared.setdefault(one.rule.pattern, []).append(one)
         for matchers in shared.values():
-            yield from (Candidate((*matchers,), start, end) for start, end in matchers[0].places(view))
+            yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
         if not self._numbers:
             return
         shape = view.form(SHAPE.table)
@@ -127,14 +121,14 @@ class Engine:
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
             # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
-            yield from (Candidate(fit, start + first, start + last) for fit, first, last in fitting(shape[start:end]))
+            yield from ((fit, start + first, start + last) for fit, first, last in fitting(shape[start:end]))
 
     def _everywhere(self, view: View) -> Iterator[Candidate]:
         for one in self._opened(view):
-            yield from (Candidate((one,), start, end) for start, end in one.everywhere(view.text))
+            yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
         for one in (self._numbers[place] for place in self._number_literals.open(view)):
-            yield from (Candidate((one,), start, end) for start, end in one.everywhere(shape))
+            yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
     def _opened(self, view: View) -> Iterator[Matcher]:
         """Walk the rules, but for those of numbers, of which a text may hold a match."""
@@ -150,7 +144,7 @@ class Engine:
         for one in self._numbers:
             for place in one.everywhere(shape):
                 fits.setdefault(place, []).append(one)
-        return [Candidate((*matchers,), start, end) for (start, end), matchers in fits.items()]
+        return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
