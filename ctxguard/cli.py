@@ -37,6 +37,7 @@ ELSEWHERE: Final = {
     "tokens": "ctxguard.harness.cli:tokens",
 }
 """Commands that live beside what they are about, loaded when they are called."""
+_PII_HELP: Final = "Also look for what rules can tell, so not for names and postal addresses; say type and place."
 
 
 class _Commands(TyperGroup):
@@ -275,9 +276,7 @@ def check(
     provider: Provider = None,
     counter: Counter = None,
     config: Config = None,
-    pii: Annotated[
-        bool, typer.Option("--pii/--no-pii", help="Also look for personal data: type and place, never the value.")
-    ] = False,
+    pii: Annotated[bool, typer.Option("--pii/--no-pii", help=_PII_HELP)] = False,
 ) -> None:
     """Validate a session without changing it; say what is wrong and exit with 1.
 

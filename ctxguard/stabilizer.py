@@ -332,11 +332,18 @@ class Stabilizer:
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft, tokens)
-        results = tuple(CheckResult(check.name, tuple(check(draft))) for check in self.checks)
+        results = tuple(_verdict(check, draft) for check in self.checks)
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
+
+
+def _verdict(check: Check, draft: Draft) -> CheckResult:
+    """Return what a check found; where it holds, with what it claims by that, if it says so (`claim`)."""
+    findings = tuple(check(draft))
+    claim = None if findings else getattr(check, "claim", None)
+    return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 
 
 def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:

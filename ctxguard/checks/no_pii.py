@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.draft import Draft
 from ctxguard.pii.identifiers import for_identifiers
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector, Span
 
 __all__ = ["NoPII"]
+
+# What rules find only where they say so by their label.
+_NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
 
 class NoPII:
@@ -43,6 +46,10 @@ class NoPII:
         for detector in (self.rules,) if self.rules is not None else draft.detectors:
             yield from self._findings(draft, detector)
 
+    def claim(self, draft: Draft, /) -> str:
+        """Return what is looked for and what is not, so that nobody takes silence for more than it is."""
+        return _claim((self.rules,) if self.rules is not None else draft.detectors)
+
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         strict = for_identifiers(detector)
         clean = self._verdicts(detector)
@@ -70,6 +77,21 @@ class NoPII:
                 self._clean.clear()
             known = self._clean[id(detector)] = (detector, TextCache(16_000_000))
         return known[1]
+
+
+def _claim(detectors: Sequence[Detector]) -> str:
+    from ctxguard.pii.rule_sets import RuleSet
+
+    if not detectors:
+        return "nothing was looked for, as no stage masked"
+    rules = {rule for one in detectors if isinstance(one, RuleSet) for rule in one.rules}
+    others = [one.name for one in detectors if not isinstance(one, RuleSet)]
+    told = [f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"] if rules else []
+    told += [f"detector {name}" for name in others]
+    known = {rule.label for rule in rules}
+    missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
+    # what a detector of another make looks for is not known here
+    return f"no match of {' and '.join(told)}" + (f"; {missing} are not looked for" if missing and not others else "")
 
 
 def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> Iterator[Finding]:

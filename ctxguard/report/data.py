@@ -42,10 +42,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Hold what one check found; nothing means that it holds."""
+    """Hold what one check found; nothing means that it holds.
+
+    Attributes:
+        name: the check.
+        findings: what is wrong.
+        claim: what is claimed where it holds, no more than was looked for; empty where the name says it all.
+    """
 
     name: str
     findings: tuple[Finding, ...] = ()
+    claim: str = ""
 
     @property
     def ok(self) -> bool:
@@ -214,7 +221,12 @@ class ReportData:
             "warnings": list(self.warnings),
             "actions": self.counts(),
             "checks": [
-                {"name": c.name, "ok": c.ok, "findings": [{"message": f.message, "path": f.path} for f in c.findings]}
+                {
+                    "name": c.name,
+                    "ok": c.ok,
+                    **({"claim": c.claim} if c.claim else {}),
+                    "findings": [{"message": f.message, "path": f.path} for f in c.findings],
+                }
                 for c in self.checks
             ],
             "decisions": [decision.to_dict() for decision in self.decisions],

@@ -18,6 +18,7 @@ def report_html(report: ReportData) -> str:
         rows += f"<tr><td>…</td><td colspan=6>{len(runs) - _MOST_ROWS:,} more rows; all are in to_dict()</td></tr>"
     checks = "".join(
         f"<li>{'✓' if c.ok else '✗'} {html.escape(c.name)}"
+        + (f": {html.escape(c.claim)}" if c.claim else "")
         + "".join(f"<br><small>{html.escape(str(f))}</small>" for f in c.findings[:20])
         + "</li>"
         for c in report.checks

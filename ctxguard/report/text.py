@@ -23,7 +23,7 @@ def report_lines(report: ReportData) -> list[str]:
         lines.append(report.unread_told)
     lines += [f"warning: {warning}" for warning in report.warnings]
     for check in report.checks:
-        lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}")
+        lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}{f': {check.claim}' if check.claim else ''}")
         lines += [f"       {finding}" for finding in check.findings[:20]]
     lines += _decision_lines(report)
     return lines

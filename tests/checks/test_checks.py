@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxguard import Artifact, ToolCall
+from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import (
     ALL_CHECKS,
     PROVIDERS,
@@ -18,7 +18,8 @@ from ctxguard.checks import (
 )
 from ctxguard.draft import CallSettings, Draft
 from ctxguard.errors import ConfigError
-from ctxguard.pii import STANDARD
+from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
+from ctxguard.policies import agent_stages
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
 
 COUNTER = ArtifactCounter(EstimateCounter())
@@ -125,6 +126,23 @@ def test_no_pii_finds_it_in_every_slot_and_never_says_it():
 def test_no_pii_without_rules_of_its_own_uses_those_of_the_masking_stages():
     assert found(NoPII(), [user("jane.doe@corp-mail.net")]) == []
     assert found(NoPII(), [user("jane.doe@corp-mail.net")], detectors=(STANDARD,)) != []
+
+
+def test_no_pii_claims_no_more_than_its_rules_can_tell():
+    def told(*rules):
+        stages = agent_stages(masker=Masker(list(rules))) if rules else []
+        result = Stabilizer(1_000, stages=stages).stabilize([user("hello")])
+        checks = {check["name"]: check for check in result.report.to_dict()["checks"]}
+        assert f"ok   NoPII: {checks['NoPII']['claim']}\n" in str(result.report)
+        assert "claim" not in checks["CallsArePaired"]
+        return checks["NoPII"]["claim"]
+
+    people = RuleSet("people", (Rule("person", "PERSON", "Ada Lovelace"),))
+    number = len(STANDARD.rules)
+    assert told() == "nothing was looked for, as no stage masked"
+    assert told(STANDARD) == f"no match of {number} rules; names and postal addresses are not looked for"
+    assert told(STANDARD | people) == f"no match of {number + 1} rules; postal addresses are not looked for"
+    assert told(STANDARD, lambda text: []) == f"no match of {number} rules and detector <lambda>"
 
 
 def test_a_clean_verdict_is_for_that_text_alone():

@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone
+from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone, worth
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
@@ -45,14 +45,8 @@ Verdict: TypeAlias = Callable[..., bool | int]
 """Says yes or no, or how many of the characters are the finding."""
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
-
-
-class Candidate(NamedTuple):
-    """Mark where an expression matches; the words before it and its check digits have not been looked at."""
-
-    matcher: Matcher
-    start: int
-    end: int
+Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
+"""Where expressions match; the words before it and its check digits have not been looked at."""
 
 
 @lru_cache(maxsize=64)
@@ -76,12 +70,8 @@ class Engine:
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
-        contexts = dict.fromkeys(one.words for one in self._matchers if one.words)
-        places = {pattern: place for place, pattern in enumerate(contexts, len(self._matchers))}
-        for one in self._matchers:
-            one.context_place = places.get(one.words)
-        words = (anchor_of(pattern, forms=(WORDS,)) for pattern in contexts)
-        self._prefilter = Prefilter([*(one.anchor for one in self._matchers), *words])
+        self._others = tuple(one for one in self._matchers if not one.is_number)
+        self._prefilter = Prefilter([one.evidence for one in self._others])
         self._allow = allow
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
@@ -101,7 +91,7 @@ class Engine:
         """Return the findings, each expression matched over the whole text."""
         return self._found(text, self._everywhere)
 
-    def _found(self, text: str, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _found(self, text: str, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
         first, *others = views_of(text, self._can_write)
         spans = self._found_in(first, candidates)
         for view in others:
@@ -110,60 +100,64 @@ class Engine:
                 spans = joined(first, spans, more)
         return spans
 
-    def _found_in(self, view: View, candidates: Callable[[View, set[int]], Iterator[Candidate]]) -> tuple[Span, ...]:
-        found = self._judged(view.text, candidates(view, self._prefilter.open(view)))
+    def _found_in(self, view: View, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
+        found = self._judged(view.text, candidates(view))
         for pattern, label in self._deny:
             found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
         return _chosen(view, found) if found else ()
 
-    def _candidates(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+    def _candidates(self, view: View) -> Iterator[Candidate]:
         # rules that differ in their words alone share an expression, which is matched once
-        shared: dict[str, list[Candidate]] = {}
-        for one in self._tried(opened):
-            if one.is_number:
-                continue
-            if one.rule.pattern not in shared:
-                shared[one.rule.pattern] = list(one.candidates(view))
-            yield from (Candidate(one, start, end) for _, start, end in shared[one.rule.pattern])
+        shared: dict[str, list[Matcher]] = {}
+        for one in self._opened(view):
+            shared.setdefault(one.rule.pattern, []).append(one)
+        for matchers in shared.values():
+            yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
         if not self._numbers:
             return
-        allowed = {None, *opened}
         shape = view.form(SHAPE.table)
         # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
             # what is long is a table of its own and would only push the others out of memory
             fitting = self._fits if end - start < _LONG_RUN else self._fitting
-            for one, first, last in fitting(shape[start:end]):
-                if one.context_place in allowed:
-                    yield Candidate(one, start + first, start + last)
+            yield from ((fit, start + first, start + last) for fit, first, last in fitting(shape[start:end]))
 
-    def _everywhere(self, view: View, opened: set[int]) -> Iterator[Candidate]:
+    def _everywhere(self, view: View) -> Iterator[Candidate]:
+        for one in self._opened(view):
+            yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
-        for one in self._tried(opened):
-            yield from one.everywhere(shape if one.is_number else view.text)
+        for one in (self._numbers[place] for place in self._number_literals.open(view)):
+            yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
-    def _tried(self, opened: set[int]) -> Iterator[Matcher]:
-        """Walk the rules whose literals and words a text holds."""
-        for place in sorted(opened):
-            if place < len(self._matchers):
-                one = self._matchers[place]
-                if one.context_place is None or one.context_place in opened:
-                    yield one
+    def _opened(self, view: View) -> Iterator[Matcher]:
+        """Walk the rules, but for those of numbers, of which a text may hold a match."""
+        return (self._others[place] for place in self._prefilter.open(view))
+
+    @cached_property
+    def _number_literals(self) -> Prefilter:
+        return Prefilter([one.anchor for one in self._numbers])
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""
-        return [candidate for one in self._numbers for candidate in one.everywhere(shape)]
+        fits: dict[tuple[int, int], list[Matcher]] = {}
+        for one in self._numbers:
+            for place in one.everywhere(shape):
+                fits.setdefault(place, []).append(one)
+        return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
-        for one, start, end in candidates:
+        for matchers, start, end in candidates:
+            # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+            before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
             # the cheapest evidence first: words are looked up, check digits are worked out
-            size = one.judge(text, start, end)
-            if not size or (self._allow and self._allows(text[start : start + size].lower())):
-                continue
-            found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
+            for one in _standing(matchers, before):
+                size = one.judge(text, start, end)
+                if not size or (self._allow and self._allows(text[start : start + size].lower())):
+                    continue
+                found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
         return found
 
     def _allows(self, value: str) -> bool:
@@ -187,21 +181,16 @@ class Matcher:
 
     Attributes:
         words: its context words, before or behind a value; empty where it needs none.
-        context_place: the place of these words in the prefilter; None where it needs none.
 
     Raises:
         ConfigError: its validator cannot be imported.
     """
-
-    context_place: int | None = None
 
     def __init__(self, rule: Rule, order: int) -> None:
         self.rule = rule
         self.order = order
         self.is_number = is_number(rule.pattern)
         self.words = rule.context or rule.behind
-        self._context = re.compile(rule.context) if rule.context else None
-        self._behind = re.compile(rule.behind, re.IGNORECASE) if rule.behind else None
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
         self._validate, self._arguments = _function(rule)
 
@@ -211,13 +200,19 @@ class Matcher:
         return anchor_of(self.rule.pattern)
 
     @cached_property
+    def evidence(self) -> Anchor:
+        """What a text must hold to be searched: a literal of the expression, or a context word if that tells more."""
+        words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
+        return max([self.anchor, *words], key=worth)
+
+    @cached_property
     def stands_alone(self) -> bool:
         """True where it finds the same in a text that stands alone and in one between blank lines."""
         # what runs over many texts touches each of them, unless a validator turns the whole of it down
         farthest = WINDOW if self._validate is not None else _FAR
         return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
 
-    def candidates(self, view: View) -> Iterator[Candidate]:
+    def places(self, view: View) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
         if self.anchor.most is None:
             yield from self.everywhere(view.text)
@@ -227,22 +222,22 @@ class Matcher:
             # as `finditer` does it: no match begins within the one before
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
-                yield self._candidate(match)
+                yield self._place(match)
                 done = max(match.end(), start + 1)
 
-    def everywhere(self, text: str) -> Iterator[Candidate]:
+    def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text or a shape."""
-        return map(self._candidate, self._pattern.finditer(text))
+        return map(self._place, self._pattern.finditer(text))
+
+    def stands_after(self, before: str) -> bool:
+        """Tell whether the words right before a candidate, in small letters, let it stand."""
+        if self.rule.context and self._context.search(before) is None:
+            return False
+        return not self._quiet or self._silence.search(before) is None
 
     def judge(self, text: str, start: int, end: int) -> int:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
-        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-        before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-        if self._context is not None and not _says(self._context, before):
-            return 0
-        if self._behind is not None and self._behind.match(text, end) is None:
-            return 0
-        if self._quiet and _says(self._silence, before):
+        if self.rule.behind and self._behind.match(text, end) is None:
             return 0
         # most candidates end at the words; the validator may import a library
         if self._validate is None:
@@ -255,10 +250,10 @@ class Matcher:
         more = self._tail.match(text, end) if self._tail is not None else None
         return end if more is None else more.end()
 
-    def _candidate(self, match: re.Match[str]) -> Candidate:
+    def _place(self, match: re.Match[str]) -> tuple[int, int]:
         start, end = match.span(self._group)
         # an alternative without the group may have matched
-        return Candidate(self, start, end) if start >= 0 else Candidate(self, *match.span())
+        return (start, end) if start >= 0 else match.span()
 
     @cached_property
     def _starts(self) -> Callable[[View], Iterator[int]]:
@@ -273,6 +268,14 @@ class Matcher:
         return "value" if "value" in self._pattern.groupindex else 0
 
     @cached_property
+    def _context(self) -> re.Pattern[str]:
+        return re.compile(self.rule.context)
+
+    @cached_property
+    def _behind(self) -> re.Pattern[str]:
+        return re.compile(self.rule.behind, re.IGNORECASE)
+
+    @cached_property
     def _silence(self) -> re.Pattern[str]:
         return re.compile(self._quiet)
 
@@ -282,9 +285,10 @@ class Matcher:
 
 
 @lru_cache(_MEMO)
-def _says(words: re.Pattern[str], before: str) -> bool:
-    """Tell whether words stand in the characters before a candidate: the same JSON keys come again and again."""
-    return words.search(before.lower()) is not None
+def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+    """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
+    lowered = before.lower()
+    return [one for one in matchers if one.stands_after(lowered)]
 
 
 @lru_cache(_MEMO)

@@ -86,6 +86,11 @@ class View:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
         return form
 
+    @property
+    def beyond_ascii(self) -> set[str]:
+        """The characters that are not ASCII's, in small letters."""
+        return set("".join(beyond_ascii(self.text)).lower())
+
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Return spans of this view as spans of the original text."""
         return tuple(spans)

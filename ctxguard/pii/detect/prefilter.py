@@ -15,15 +15,15 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
-from ctxguard.pii.detect.normalize import View, beyond_ascii
+from ctxguard.pii.detect.normalize import View
 
-__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone"]
+__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone", "worth"]
 
 Literals: TypeAlias = frozenset[str]
 Chars: TypeAlias = frozenset[int]
@@ -31,7 +31,7 @@ Chars: TypeAlias = frozenset[int]
 Parsed: TypeAlias = Iterable[tuple[object, object]]
 
 BEYOND: Final = 256
-_LONGEST: Final = 16
+_LONGEST: Final = 26
 # Characters of a class that are told apart.
 _WIDEST: Final = 7
 # Characters before a literal in which a match may begin; from farther away the whole text is searched.
@@ -44,7 +44,7 @@ _EDGE: Final = "\x00"
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # How much a character tells where it is common, or stands for many in a form, against 1 of all others.
-_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.1}
+_CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 # Nodes that match one character.
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 _ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
@@ -79,6 +79,8 @@ class Form:
         weights: how much a character tells; 1 where it is not named.
         most: literals of which one must stand in the text; more are not looked for.
         is_ascii: what is derived holds of ASCII texts only; every other text passes.
+        is_apart: its literals are looked for by an automaton of their own. Nearly every character of a text goes on
+            with one of them, and an automaton has a state for each combination of what it is amid.
     """
 
     table: bytes
@@ -86,6 +88,7 @@ class Form:
     weights: Mapping[str, float]
     most: int = 12
     is_ascii: bool = False
+    is_apart: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return what the members of a class become; None where they are many, or beyond ASCII and so of many forms."""
@@ -97,20 +100,22 @@ class Form:
         return folded if len(folded) <= _WIDEST else None
 
 
-def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False) -> Form:
+def _form(
+    *classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False, is_apart: bool = False
+) -> Form:
     table = bytearray(range(256)).lower() if ignores_case else bytearray(range(256))
     for to, members in classes:
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
-    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii)
+    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii, is_apart=is_apart)
 
 
 SHAPE: Final = _form(("0", _DIGITS), ("A", _UPPER), ("a", _LOWER), ignores_case=False)
-WORDS: Final = _form(("0", _DIGITS), is_ascii=True)
+WORDS: Final = _form(("0", _DIGITS), is_ascii=True, is_apart=True)
 """For words of many languages, of which an ASCII text can hold the ASCII ones alone."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
-_NAMES: Final = _form(("w", _DIGITS | _UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
+_NAMES: Final = _form(("w", _DIGITS | _UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", _DIGITS)), SHAPE, _HEX, _NAMES)
 
 
@@ -174,17 +179,21 @@ class Anchor:
 
 def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
     """Return the anchor of an expression in the form where it tells most."""
-    parsed = parser.parse(pattern, flags)
+    parsed = _parsed(pattern, flags)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
     for form in forms:
         if form.ignores_case or not ignores_case:
-            best = max(best, _Walk(form, parsed).best, key=_worth)
-        if _worth(best) > _ENOUGH:
+            best = max(best, _Walk(form, parsed).best, key=worth)
+        if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
     beyond = frozenset[str]() if has_range else frozenset(char for char in pattern.lower() if not char.isascii())
     return replace(best, bound=_bound(parsed), beyond=beyond)
+
+
+# each expression is looked at several times, and many rules share one
+_parsed: Final = lru_cache(maxsize=512)(parser.parse)
 
 
 def is_number(pattern: str, flags: int = 0) -> bool:
@@ -193,7 +202,7 @@ def is_number(pattern: str, flags: int = 0) -> bool:
     It consumes digits and their separators alone, from six characters on. Such expressions are matched on shapes, which
     come again and again, and not on texts, which do not.
     """
-    parsed = parser.parse(pattern, flags)
+    parsed = _parsed(pattern, flags)
     least, most = parsed.getwidth()
     # what must follow from its first character on says how short it can be, too
     least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
@@ -216,7 +225,7 @@ def stands_alone(pattern: str, farthest: int) -> bool:
         pattern: the expression.
         farthest: the lines that it must not run over.
     """
-    for kind, argument in _nodes(parser.parse(pattern)):
+    for kind, argument in _nodes(_parsed(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):
             return False
         # what is forbidden around a match is judged by its far end: between blank lines it cannot be anything else
@@ -238,14 +247,14 @@ class Prefilter:
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
         self._of_ascii = [(place, one.beyond) for place, one in enumerate(anchors) if one.form.is_ascii]
-        self._match = _re2_set(anchors) if importlib.util.find_spec("re2") is not None else None
+        self._automata = _automata(self._anchors) if importlib.util.find_spec("re2") is not None else None
 
     def open(self, view: View) -> set[int]:
         """Return the places of the anchors of which a text holds a literal."""
-        found = set(self._one_by_one(view) if self._match is None else self._match(view.plain))
-        if view.text.isascii():
+        found = set(self._one_by_one(view) if self._automata is None else self._automata(view.plain))
+        if not self._of_ascii or view.text.isascii():
             return found
-        chars = beyond_ascii(view.text.lower())
+        chars = view.beyond_ascii
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
@@ -258,8 +267,17 @@ class Prefilter:
                     break
 
 
-def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
-    """Return one automaton for all anchors: classes and literals of fixed length stay far below its memory limit."""
+def _automata(anchors: Sequence[Anchor]) -> Callable[[bytes], Iterable[int]]:
+    """Return what tells in one pass, or one for each form that is apart, which anchors a text holds."""
+    parts: dict[bytes, list[int]] = {}
+    for place, anchor in enumerate(anchors):
+        parts.setdefault(anchor.form.table if anchor.form.is_apart else b"", []).append(place)
+    automata = [(_re2_set([anchors[place] for place in places]), places) for places in parts.values()]
+    return lambda plain: (places[number] for match, places in automata for number in match(plain) or ())
+
+
+def _re2_set(anchors: Iterable[Anchor]) -> Callable[[bytes], Sequence[int] | None]:
+    """Return one automaton: classes and literals of fixed length stay far below its memory limit."""
     import re2
 
     options = re2.Options()
@@ -270,7 +288,8 @@ def _re2_set(anchors: Sequence[Anchor]) -> Callable[[bytes], Sequence[int]]:
     for anchor in anchors:
         every.Add("|".join(_spelled(literal, anchor.form) for literal in anchor.literals))
     every.Compile()
-    return lambda plain: every.Match(plain) or ()
+    matching: Callable[[bytes], Sequence[int] | None] = every.Match
+    return matching
 
 
 def _spelled(literal: str, form: Form) -> str:
@@ -304,6 +323,7 @@ class _Walk:
         self._is_exact = True
         self._least = self._most = 0
         self.best = Anchor(form, ("",))
+        self._tells = worth(self.best)
         self.head = _EMPTY
         self.is_possible = True
         for parsed in sequences:
@@ -396,7 +416,14 @@ class _Walk:
 
     def _repeat(self, least: int, most: int, repeated: Parsed) -> None:
         width = repeated.getwidth()  # type: ignore[attr-defined]
-        exact = _Walk(self._form, repeated).exact if least else None
+        exact = _Walk(self._form, repeated).exact if least or most == 1 else None
+        if exact is not None and not least and self._read != _EMPTY:
+            # what may be left out stands there or does not; in front of all it tells nothing
+            self._offer(self._read, self.lead)
+            self._append(exact | _EMPTY)
+            self._widen(0, width[1])
+            return
+        exact = exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
         # each repetition by itself: only so it is known how far from the beginning a literal ends
         for _ in range(read):
@@ -449,11 +476,11 @@ class _Walk:
         # to try hundreds of places for each literal would take longer than to search the text
         if anchor.most is not None and anchor.most > _FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
-        if _worth(anchor) > _worth(self.best):
-            self.best = anchor
+        if (tells := worth(anchor)) > self._tells:
+            self.best, self._tells = anchor, tells
 
 
-def _worth(anchor: Anchor) -> float:
+def worth(anchor: Anchor) -> float:
     """Return how much an anchor tells: what its weakest literal does, less for each other one to look for."""
     weights = anchor.form.weights
     weakest = min(sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals)
@@ -505,7 +532,7 @@ def _members(kind: object, argument: object) -> Chars:
     if kind is op.ANY:
         return _ALL
     if kind in (op.LITERAL, op.NOT_LITERAL):
-        one = _range(argument, argument)  # type: ignore[arg-type]
+        one = _range(argument, argument)
         return one if kind is op.LITERAL else _ALL - one
     members: set[int] = set()
     negated = False
@@ -521,6 +548,7 @@ def _members(kind: object, argument: object) -> Chars:
     return (_ALL - members) | {BEYOND} if negated else frozenset(members)
 
 
+@lru_cache(maxsize=1024)
 def _range(first: int, last: int) -> Chars:
     return frozenset(range(min(first, BEYOND), min(last, BEYOND) + 1))
 
@@ -553,16 +581,20 @@ def _classes(parsed: Parsed) -> Iterator[Chars]:
 
 def _consumed(parsed: Parsed) -> Chars:
     """Return which characters a match may be made of; small and capital letters are taken for each other."""
-    consumed: set[int] = set()
+    consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
             continue
         if inner := _inner(kind, argument):
-            consumed.update(*map(_consumed, inner))
+            consumed = consumed.union(*map(_consumed, inner))
         elif kind in _ONE:
-            consumed |= _members(kind, argument)
-    letters = consumed & (_UPPER | frozenset(range(0x61, 0x7B)))
-    return frozenset(consumed | {letter ^ 0x20 for letter in letters})
+            consumed |= _in_both_cases(_members(kind, argument))
+    return consumed
+
+
+@lru_cache(maxsize=1024)
+def _in_both_cases(chars: Chars) -> Chars:
+    return chars | {letter ^ 0x20 for letter in chars & (_UPPER | _LETTERS)}
 
 
 def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:

@@ -105,10 +105,9 @@ _BIRTH: Final = (
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
     r"|nascita|nat[oa] (?:il|a)|urodz|fødsel|född|födelse|рожд|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
-# A time may follow after a `T`, and after a blank if it is midnight: files are born at any hour, people at none.
 _DATE_SHAPE: Final = (
     rf"(?<![{GLUE}])(?:\d{{1,4}}(?P<s>[-/. ])\d{{1,2}}(?P=s)\d{{2,4}}|\d{{8}})"
-    r"(?! (?!00:)\d\d:)(?![0-9a-zÀ-ÿ_]|[A-Z](?!\d))"
+    r"(?![0-9a-zÀ-ÿ_]|[A-Z](?!\d))"
 )
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 # A day, a month in any language, a year.
@@ -270,11 +269,12 @@ CORE_RULES: Final = (
         r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
         validate=_HERE + "mac",
     ),
-    shipped(
-        "bitcoin",
-        "CRYPTO",
-        token(r"[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87}"),
-        validate=_HERE + "crypto",
+    *(
+        shipped(name, "CRYPTO", token(form), validate=_HERE + "crypto")
+        for name, form in (
+            ("bitcoin", "[13][1-9A-HJ-NP-Za-km-z]{25,34}"),
+            ("bitcoin-segwit", "bc1[a-z0-9]{25,87}|BC1[A-Z0-9]{25,87}"),
+        )
     ),
     shipped(
         "ethereum",
@@ -288,6 +288,8 @@ CORE_RULES: Final = (
         _DATE_SHAPE,
         validate=_HERE + "date",
         context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,20}}\Z",
+        # a time may follow after a `T`, and after a blank if it is midnight: files are born at any hour, people at none
+        behind=r"(?! (?!00:)\d\d:)",
     ),
     shipped(
         "birth-date-in-words",
