@@ -34,7 +34,7 @@ _TARGET: Final = 0.4
 _TRAIL: Final = 0.6
 """Share of what a cut leaves that the trail may take."""
 _SMALL_ROOM: Final = 1_000
-_OF_SMALL_ROOM: Final = 0.75
+_OF_SMALL_ROOM: Final = 0.9
 """In a small room a deep cut saves nothing, since the system prompt is most of the prompt, and loses everything: of so
 many tokens this share is kept."""
 _ENOUGH: Final = 13_000
@@ -70,8 +70,8 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.4 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.75 of a
-        room of up to 1,300 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
+        Without a target, 0.4 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
+        room of up to 1,100 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:
             return int(self.target * room)

@@ -46,7 +46,7 @@ class StableWindow:
 
     Args:
         target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
-            that is small (0.75 of up to 1,300 tokens) or large (all but 13,000 tokens, up to 0.6).
+            that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
         trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None
             means 0.6 of that.
         digests: whether outputs and arguments become digests before exchanges leave.
