@@ -92,7 +92,7 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
     """
     first, results = exchange[0], exchange[1:]
     # What the model wrote comes first: names that it uses itself are those it needs again.
-    written = (first.text, *(value for call in first.calls for value in _values(call.arguments)))
+    written = (_spoken(first), *(value for call in first.calls for value in _values(call.arguments)))
     names = dict.fromkeys(name for text in written for name in names_in(text, _NAMES))
     tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
     # Names of parameters are told as well: an agent often has to use the same ones again.
@@ -111,8 +111,15 @@ def names_of_arguments(arguments: str) -> set[str]:
     return {*_keys(arguments), *(name for value in _values(arguments) for name in names_in(value))}
 
 
+def _spoken(artifact: Artifact) -> str:
+    """Return what was said to others: reasoning is the model's own, and has no place in the user's role."""
+    if isinstance(artifact.content, str):
+        return artifact.content
+    return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
+
+
 def _said(artifact: Artifact, handle: str | None) -> Step:
-    return Step(artifact.name or artifact.kind.value, _clipped(artifact.text, _SAID), handle=handle)
+    return Step(artifact.name or artifact.kind.value, _clipped(_spoken(artifact), _SAID), handle=handle)
 
 
 def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, str]) -> Iterator[Step]:
