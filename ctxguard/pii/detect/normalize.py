@@ -54,9 +54,9 @@ _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
 # Typography turns hyphens into dashes; a dash alone ends a value, one of several within digits is a hyphen.
 _DASHED: Final = re.compile(rf"\d(?:\d{{0,5}}[{_DASHES}]\d){{2,}}|\+\d{{1,3}}[{_DASHES}]\d")
 _PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
-# In forms a plus is a blank: between groups of digits, and in an account number.
+# In forms a plus is a blank: between groups of digits, letters before and behind them, and in an account number.
 _PLUSES: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)(?:\+?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
 )
 
 
