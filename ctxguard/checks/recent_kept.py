@@ -14,8 +14,8 @@ __all__ = ["RecentKept"]
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{13}\]\n")
-"""First line of what stages write in the user's role. A user who copies one is not missed by this check: the stages
-compare the digest, and keep what does not match it."""
+"""First line of what stages write in the user's role. This check judges by the line alone, so it passes over a user's
+own message that begins with such a line; the stages compare the digest, and keep that message."""
 
 
 class RecentKept:

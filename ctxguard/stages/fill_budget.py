@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from ctxguard.artifacts import Artifact, Kind
@@ -104,4 +103,4 @@ class DropVerboseOutput:
                 note = draft.mask(f"[tool output of {tokens} tokens left out]")
                 artifacts.append(artifact.revised(content=note))
         reason = f"a tool output of more than {self.max_tokens} tokens"
-        return replace(draft.revise(artifacts, action="bounded", reason=reason))
+        return draft.revise(artifacts, action="bounded", reason=reason)
