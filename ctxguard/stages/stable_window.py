@@ -182,7 +182,8 @@ class _Window:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
         if reported is None or not draft.calibrate:
             return state
-        return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
+        sent = self._ledger.sent(state)
+        return replace(state, calibration=state.calibration.compared(reported, sent, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
@@ -193,10 +194,10 @@ class _Window:
 
     def _kept(self, state: WindowState) -> Iterator[tuple[int, Artifact]]:
         """Walk what stays, in order, with its position."""
-        artifacts, spans = self._history.artifacts, self._history.spans
+        spans = self._history.spans
         positions = [p for n in state.numbers() for p in range(spans[n].start, spans[n].end)]
         for position in sorted([*self._history.authority, *positions]):
-            yield position, state.shortened.get(position, artifacts[position])
+            yield position, self._ledger.artifact(state, position)
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
         if told := state.calibration.told():
@@ -207,21 +208,22 @@ class _Window:
             return draft
         kept = list(self._kept(state))
         artifacts = [artifact for _, artifact in kept]
-        reasons = {id(draft.artifacts[p]): self._why(a) for p, a in state.shortened.items()}
+        reasons = {id(draft.artifacts[p]): self._why(d.artifact) for p, d in state.shortened.items()}
         actions: dict[int, Action] = {
-            id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
+            id(draft.artifacts[p]): "digested" for p, d in state.shortened.items() if self._cutter.is_digest(d.artifact)
         }
-        if state.note is not None:
+        note = None if state.note is None else state.note.artifact
+        if note is not None:
             # Behind the task and before everything else: it is about what came between the two.
-            artifacts.insert(self._place_of_note([p for p, _ in kept]), state.note)
-            reasons[id(state.note)], actions[id(state.note)] = "tells what has left", "summarised"
-        gone = "left at a cut" if state.note is None else "left at a cut; the trail tells of it"
+            artifacts.insert(self._place_of_note([p for p, _ in kept]), note)
+            reasons[id(note)], actions[id(note)] = "tells what has left", "summarised"
+        gone = "left at a cut" if note is None else "left at a cut; the trail tells of it"
         left = LeftOut(self._history, *state.at_turn) if self._stage.reserve else draft.left_out
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
         trail = {
-            "steps": state.trail.steps,
-            "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
-            "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
+            "steps": (steps := self._cutter.steps_left(state)),
+            "tokens": 0 if note is None else draft.counter.artifact(note),
+            "room": note is not None or self._stage.trail == 0 or not steps,
         }
         details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
         if bounded := self._bounded_messages(state):
@@ -246,7 +248,7 @@ class _Window:
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
         return [
-            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
+            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p].artifact)}
             for p in positions
         ]
 
