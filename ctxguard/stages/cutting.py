@@ -126,11 +126,12 @@ class Cutter:
         most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
-            cut = self._digested(cut, leaving, goal - (most if self.steps_left(base) else 0))
+            cut = self._digested(cut, leaving, goal - (most if self._steps_left(base) else 0))
         cut = self._left(cut, leaving, number, goal, most)
         highest = max(goal, goal - keep + int(_LAST_RESORT * room))
         cut = self._with_trail(cut, min(most, highest - cut.total))
-        return cut if cut.note is not None else self._beginning_with_user(cut, stay)
+        cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
+        return replace(cut, steps=self._steps_left(cut))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -260,7 +261,7 @@ class Cutter:
         ledger = self.ledger
         costs = {n: ledger.tokens(n, state.shortened) for n in leaving}
         # If exchanges have to leave, the trail needs room as well; it is freed along with them.
-        room_for_trail = most if self.steps_left(state) or state.total > goal else 0
+        room_for_trail = most if self._steps_left(state) or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
         # Age divides what an exchange is worth, and so does the root of its size: twice as large is not half as useful.
@@ -293,7 +294,7 @@ class Cutter:
 
     # -- the trail
 
-    def steps_left(self, state: WindowState) -> int:
+    def _steps_left(self, state: WindowState) -> int:
         """Return how many steps have left by the latest cut; those of a stored trail included."""
         history, steps = self.ledger.history, self._steps
         for number in range(len(steps) - 1, state.judged):
@@ -304,7 +305,7 @@ class Cutter:
 
     def _with_trail(self, state: WindowState, most: int) -> WindowState:
         """Return the state with a trail of at most so many tokens; none where there is no room."""
-        if self.settings.trail == 0 or not self.steps_left(state):
+        if self.settings.trail == 0 or not self._steps_left(state):
             return state
         # A trail says no more than what has left said itself.
         most = min(most, _LEAST_TRAIL + self._tokens_left(state))
@@ -329,7 +330,7 @@ class Cutter:
         traces = [(n, self._trace(n)) for n in told if not self._is_trail(n)]
         kept = set(state.kept)
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
-        trail = replace(trail, steps=self.steps_left(state))
+        trail = replace(trail, steps=self._steps_left(state))
         uses = Counter(name for _, trace in traces for name in trace.used)
         limit = most - count.artifact(_NO_TRAIL)
         while True:

@@ -62,6 +62,7 @@ class WindowState:
         authority: system and task artifacts counted in it.
         tokens: tokens of all else that has not left, the trail included.
         calibration: what the counts that the provider reported say about ours.
+        steps: how many steps had left by the last cut; those of the earlier trail included.
         earlier: the trail that came with the history, of a result that was stored.
         note: the message that tells what has left; None where nothing has, or there is no room for it.
         at_turn: what had stayed when the last user message came, up to which exchange, and the tokens kept free for
@@ -77,6 +78,7 @@ class WindowState:
     authority: int = 0
     tokens: int = 0
     calibration: Calibration = field(default_factory=Calibration)
+    steps: int = 0
     earlier: Trail = field(default_factory=Trail)
     note: Deferred | None = None
     at_turn: tuple[tuple[int, ...], int, int] = ((), 0, 0)
