@@ -276,11 +276,7 @@ def pair(artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | No
 
 
 class _Waiting:
-    """Hold the calls that wait for a result, so that each is found in the same time however many there are.
-
-    Attributes:
-        calls: the calls, by position of the calling artifact and number in it.
-    """
+    """Hold the calls that wait for a result, by position and number, so that finding one takes constant time."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[int, int], ToolCall] = {}

@@ -22,11 +22,12 @@ from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summ
 from ctxguard.compaction.summarizers import model_summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
-from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, leading_records, write_record
 from ctxguard.settings import OfOneProcess, instance, opened
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
 
@@ -78,7 +79,7 @@ def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
     return summarizer
 
 
-class HistoryCompactor(OfOneProcess):
+class HistoryCompactor(OfOneProcess, FollowedStage):
     """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
@@ -144,10 +145,6 @@ class HistoryCompactor(OfOneProcess):
         self._masker: Masker | None = None
         self._told: TextCache[bool] = TextCache(1_000_000)
         self._counter = ArtifactCounter(find_counter(counter))
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft where nothing is to be done, else a generator that asks for the summary."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compacts one conversation."""

@@ -58,9 +58,7 @@ def key_of(*parts: str) -> str:
 class Breaker:
     """Stop asking for what keeps failing; try again once in a while. It counts requests and reads no clock.
 
-    Args:
-        max_failures: failures in a row after which it opens.
-        retry_after: requests that are turned away before one is let through again.
+    It opens after `max_failures` failures in a row and turns away `retry_after` requests before it lets one through.
     """
 
     def __init__(self, max_failures: int = 3, retry_after: int = 10) -> None:

@@ -83,12 +83,7 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvent:
-    """Record that a checkpoint was made.
-
-    Attributes:
-        timestamp: when, in UTC.
-        phase: of which phase.
-    """
+    """Record that the checkpoint of a phase was made, when in UTC."""
 
     timestamp: datetime
     phase: str
@@ -240,11 +235,7 @@ class ContextMetrics:
             self._export.compression(event)
 
     def record_checkpoint(self, phase: str = "") -> None:
-        """Record that a checkpoint was made.
-
-        Args:
-            phase: of which phase.
-        """
+        """Record that the checkpoint of a phase was made."""
         event = CheckpointEvent(self._clock(), phase)
         with self._lock:
             self._checkpoints.append(event)

@@ -83,13 +83,15 @@ def show(
 ) -> Bounded:
     """Return a view of a source within a token limit and the limits of its type.
 
+    A source that cannot be read as `file_type` is shown as text, and `info.note` says so.
+
     Args:
-        source: what is to be shown.
-        file_type: what it is; one that cannot be read as that is shown as text, and `info.note` says so.
+        source: the text.
+        file_type: its type.
         max_tokens: tokens the view may have.
         count: counts the tokens of a text.
         limits: what else may not be exceeded.
-        measured: what is known of the source's tokens; None means: measure it.
+        measured: the source's tokens, where they are known already.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     processor, remark = _processor_for(source, file_type, limits)

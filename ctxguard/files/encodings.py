@@ -34,12 +34,7 @@ _LATIN_9: Final = re.compile(rb"[A-Za-z]\xbd[A-Za-z]|\d ?\xa4|\xa4 ?\d")
 
 
 def find_encoding(data: bytes) -> str:
-    """Return the name of the encoding of a text.
-
-    Args:
-        data: the text, or as much of its start as is to be looked at. A start of 16,384 bytes or more may end inside
-            a character.
-    """
+    """Return the name of the encoding of a text; a start of 16,384 bytes or more may end inside a character."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             return name

@@ -39,12 +39,7 @@ class TemplateSummary:
 
 @dataclass(frozen=True, slots=True)
 class PromptsReport:
-    """Say what a folder of templates holds.
-
-    Attributes:
-        templates: every template that could be read, by name.
-        problems: everything that is wrong, one line each.
-    """
+    """Hold the templates of a folder that could be read, by name, and everything that is wrong, a line each."""
 
     templates: tuple[TemplateSummary, ...]
     problems: tuple[str, ...]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.content.views import NO_LIMITS, FileType, Limits
-from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.history import AUTHORITY, is_synthetic, task_in
 from ctxguard.settings import opened, whole_number
 from ctxguard.stages.each import EachFollower
+from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -50,7 +51,7 @@ class ToolBounds:
 _ANY: Final = ToolBounds()
 
 
-class BoundToolOutput:
+class BoundToolOutput(FollowedStage):
     """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
 
     The limit of an output depends on itself and on what stands before it alone: `share` of the room, which is what
@@ -91,10 +92,6 @@ class BoundToolOutput:
         self.exchange_share = _share(exchange_share, "exchange_share")
         self.pressed = _share(pressed, "pressed")
         self.store = opened(store)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what bounds the outputs of one conversation as it grows."""

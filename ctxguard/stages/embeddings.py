@@ -89,10 +89,8 @@ def static_embedder() -> Embedder:
 class Embedding:
     """Embed texts, each once: vectors are remembered, and kept in a store where there is one.
 
-    Args:
-        embed: see `find_embedder`.
-        store: where vectors are kept. Only those of an embedding with a name of its own are, since other functions
-            could be mistaken for one another; static embeddings are computed faster than they are read.
+    Only vectors of an embedding with a name of its own are stored: other functions could be mistaken for one another,
+    and static embeddings are computed faster than they are read.
     """
 
     def __init__(self, embed: Embed, store: Store | None = None) -> None:
@@ -103,11 +101,9 @@ class Embedding:
         self._known: TextCache[array[float]] = TextCache(8_000_000)
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
-        """Return one vector of length 1 for each text; what is not known is asked for.
+        """Return one vector of length 1 for the beginning of each text; what is not known is asked for.
 
-        Args:
-            texts: any texts; the beginning of each is embedded.
-            dry: whether nothing may be written to the store.
+        In a dry run nothing is written to the store.
 
         Raises:
             ConfigError: the embedder does not return one vector for each text.

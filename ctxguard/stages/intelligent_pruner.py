@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.history import ExchangeSpan, History
 from ctxguard.stages.alone import applied
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.importance import WEIGHTS, Importance, ImportanceScorer, Ledger, Scores
 from ctxguard.stages.merge_similar import SimilarRuns, noted_all
 from ctxguard.stages.selection import check_every, selected, task_of, widening
@@ -50,7 +51,7 @@ class PruningRules:
             raise ConfigError("keep_error_context and keep_latest must be 0 or more", setting="keep_error_context")
 
 
-class IntelligentPruner:
+class IntelligentPruner(FollowedStage):
     """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
 
     Scores change with every message, so they are worked out at every `every`-th exchange only and hold until the next
@@ -100,10 +101,6 @@ class IntelligentPruner:
             return pruning.pruned(draft, len(pruning.history))
 
         return applied(prune_now, messages)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft without what matters least."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what prunes in one conversation."""

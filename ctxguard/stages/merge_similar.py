@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.history import History
 from ctxguard.stages.alone import applied
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of, widening
 
 __all__ = ["MergeSimilar", "SimilarRuns", "noted_all"]
@@ -57,7 +58,7 @@ def _apart(begin: int, last: int, fixed: Sequence[int]) -> Iterator[range]:
     yield range(begin, last + 1)
 
 
-class MergeSimilar:
+class MergeSimilar(FollowedStage):
     """Put one exchange in place of several alike that follow each other, with a note of how many there were.
 
     Alike are exchanges with the same speakers, tools, arguments and texts, but for numbers, case and spaces. The last
@@ -78,10 +79,6 @@ class MergeSimilar:
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts with similar ones merged. The input is not changed."""
         return applied(self, messages)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft with similar exchanges merged."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what merges in one conversation."""

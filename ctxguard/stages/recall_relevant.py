@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Change, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Change, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import (
     AUTHORITY,
@@ -26,6 +26,7 @@ from ctxguard.history import (
 )
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
 
@@ -54,7 +55,7 @@ _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop what must not come back."""
 
 
-class RecallRelevant:
+class RecallRelevant(FollowedStage):
     """Bring exchanges that were cut back where they share rare words with the last user message.
 
     They stand as one block, in their order and dated by turn, right before that message. The block is a function of
@@ -81,10 +82,6 @@ class RecallRelevant:
             raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
         self.share = share
         self.embedding = None if embed is None else Embedding(embed, store)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
         """Return what recalls in one conversation."""

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
 from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of
 
 __all__ = [
@@ -106,13 +107,9 @@ DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, 
 
 
 def preserved_by(rules: Sequence[PreservationRule], history: History, begin: int, end: int) -> list[int]:
-    """Return the numbers of the exchanges that hold what some rule keeps.
+    """Return the numbers of the exchanges from `begin` up to `end` that hold what some rule keeps.
 
-    Args:
-        rules: a message's number counts all artifacts but system and task ones.
-        history: the exchanges.
-        begin: number of the first exchange to judge.
-        end: number behind the last one.
+    The rules number all artifacts except system and task ones.
     """
     return [number for number in range(begin, end) if _is_preserved(rules, history, number)]
 
@@ -124,7 +121,7 @@ def _is_preserved(rules: Sequence[PreservationRule], history: History, number: i
     return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
 
 
-class SlidingWindow:
+class SlidingWindow(FollowedStage):
     """Keep the latest messages and, from before them, the exchanges that a rule keeps; in order, each once.
 
     An exchange that begins before the window and reaches into it stays whole. As a stage, the window lets some
@@ -152,10 +149,6 @@ class SlidingWindow:
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts that stay as of now. The input is not changed."""
         return applied(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft with the window and what is kept outside of it."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return the window of one conversation."""

@@ -35,11 +35,9 @@ class Squeezer:
     handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with texts made smaller until it fits or nothing is left to give.
+        """Return a window that is too large with texts made smaller, until it fits or nothing is left to give.
 
-        Args:
-            state: a window that is larger than its limit.
-            number: the exchange at which is cut.
+        `number` is the exchange at which is cut.
         """
         ledger, history = self.ledger, self.ledger.history
         kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n)]

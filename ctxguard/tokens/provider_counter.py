@@ -33,12 +33,7 @@ _PROBE: Final = "."
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Hold what the provider has not counted yet.
-
-    Attributes:
-        texts: texts of messages.
-        tools: the tools as they are sent; empty where they were counted before.
-    """
+    """Hold the texts that the provider has not counted yet, and the tools as they are sent if these are new."""
 
     texts: tuple[str, ...]
     tools: tuple[Mapping[str, object], ...] = ()

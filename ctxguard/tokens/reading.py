@@ -51,11 +51,7 @@ class Body:
 
 
 def read_body(body: Native, *, api: Api) -> Body:
-    """Return what a request body sends.
-
-    Args:
-        body: the request as it is sent, parsed from its JSON.
-        api: `chat` (OpenAI and compatible), `responses`, `anthropic` or `gemini`.
+    """Return what a request body, parsed from its JSON, sends.
 
     Raises:
         ConfigError: there is no such API, or the body is not one of its requests.

@@ -24,12 +24,7 @@ _GAP = 18
 
 
 class LogProcessor:
-    """Show a log.
-
-    Args:
-        source: the text.
-        limits: `lines` and `line_length` count.
-    """
+    """Show a log; of the limits, `lines` and `line_length` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._text = source, limits, source.text

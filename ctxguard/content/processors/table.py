@@ -64,15 +64,10 @@ class Table:
 
 
 class TableProcessor:
-    """Show a table.
+    """Show a table; of the limits, `columns`, `cell`, `rows_head` and `rows_tail` count.
 
-    The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
-
-    Args:
-        table: what was read of it.
-        limits: `columns`, `cell`, `rows_head` and `rows_tail` count.
-        text: the text as it was, for a view that cuts nothing.
-        handle: name under which the whole can be recalled.
+    Where rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that cuts
+    nothing is `text`, the table as it was written.
     """
 
     def __init__(self, table: Table, limits: Limits, *, text: str, handle: str | None = None) -> None:
@@ -198,11 +193,7 @@ def _rows(first: int, count: int) -> str:
 
 
 def read_table(source: Source, limits: Limits) -> TableProcessor:
-    """Read a CSV or TSV text.
-
-    Args:
-        source: the text; of one above 600,000 characters the first and the last 131,072 are parsed.
-        limits: what a view may show.
+    """Read a CSV or TSV text; of one above 600,000 characters, the first and the last 131,072.
 
     Raises:
         ValueError: the text cannot be read as a table.

@@ -140,11 +140,11 @@ def _quoted(text: str) -> str:
 
 
 def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0) -> tuple[Tree, Cuts]:
-    """Return a tree of about `room` characters and what was cut for it.
+    """Return a copy of a tree of about `room` characters, written compactly, and what was cut for it.
 
     Args:
-        node: the tree; it is not changed.
-        room: characters it may take, written compactly.
+        node: the tree.
+        room: characters it may take.
         limits: `depth`, `items`, `keys` and `string` count.
         sizes: remembers what was measured, for a tree that is shrunk more than once.
         reserve: characters to leave free for a note on the outermost level, where something is cut.
@@ -236,9 +236,9 @@ def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[
 
     Args:
         count: entries there are.
-        room: characters for all; an entry is taken to need no more than a third of it.
-        most: entries that may be shown from the head and from the tail; all from the head means from either.
-        size: gives the characters of an entry by its index.
+        room: characters for all of them; one entry is assumed to need at most a third.
+        most: limits for the head and for the tail; where the head may have all, so may the tail.
+        size: returns the characters of an entry by its index.
     """
     widest = max(24, room // 3)
     most_head, most_tail = (count, count) if most[0] >= count else most
