@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args, get
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ctxguard.errors import ConfigError
+from ctxguard.settings import valid_budget
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -159,12 +160,11 @@ class StabilizerConfig(_Settings):
     @field_validator("budget", mode="before")
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
-        text = str(given).strip()
-        if given is None or (text.isdecimal() and int(text)):
-            return given if given is None else int(text)
-        if re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
-            return text
-        raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}")
+        text = str(given).strip()  # the environment has texts alone
+        try:
+            return None if given is None else valid_budget(int(text) if text.isdecimal() else text)
+        except ConfigError:
+            raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
 
 
 _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -297,9 +297,6 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
 def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
     """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
-
-    Args:
-        path: as for `load_context_config`.
 
     Raises:
         ConfigError: the file cannot be read.
