@@ -65,13 +65,7 @@ def chat_stages(
 ) -> list[Stage]:
     """Return the chain for chats with few tools: what people said stays longest, and outputs may be larger.
 
-    Args:
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        output_share: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window.
+    Settings: see `agent_stages`.
     """
     window = {"weights": {"user": 4.0, "assistant": 2.0}, **window}
     before = _prepared(rules, masker, lifetimes, output_share, store)
@@ -115,16 +109,9 @@ def recall_stages(
 ) -> list[Stage]:
     """Return the agent chain with recall: dropped exchanges come back if they matter for the current question.
 
-    Args:
-        share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
-            with `embed`, which finds more that is worth its room.
-        embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        output_share: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window; the trail takes a tenth of the window's room, since recall finds the rest.
+    `share` is the share of what system, task and pins leave of the budget that is kept for them: by default 0.5, and
+    0.7 with `embed`, which compares by meaning beside words (see `RecallRelevant`) and finds more that is worth its
+    room. The trail takes a tenth of the window's room, since recall finds the rest. Other settings: see `agent_stages`.
     """
     window = {"trail": 0.1, **window}
     if share is None:
@@ -149,13 +136,7 @@ def browser_stages(
 ) -> list[Stage]:
     """Return the agent chain for browsers: page snapshots and console messages are compressed by what they are.
 
-    Args:
-        level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window.
+    `level` is `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`. Other settings: see `agent_stages`.
     """
     from ctxguard.content import MessageCompressor
 

@@ -295,8 +295,9 @@ def recall(
     return tool(handle, first_line, last_line, contains)
 
 
-def handle_of(data: bytes) -> str:
+def handle_of(content: str | bytes) -> str:
     """Return the handle of a content: 20 letters, made from it alone; no digits, which masking rules might take."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 
 

@@ -259,9 +259,9 @@ def _bounds(setting: object, name: str) -> ToolBounds:
 
 def handle_of(text: str) -> str:
     """Return the handle under which the full text of an output stands in a store."""
-    from ctxguard.content import handle_of as handle_of_bytes
+    from ctxguard.content import handle_of as handle_of_content
 
-    return handle_of_bytes(text.encode("utf-8", "surrogatepass"))
+    return handle_of_content(text)
 
 
 def bounded(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import opened
+from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Embedding:
 
     def _stored(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
         try:
-            value = yield Ask(store.get, (self._namespace, _key(text)), is_read=True)
+            value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
             return None
         vector = array("f")
@@ -141,7 +142,7 @@ class Embedding:
             raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
         if self._store is not None and not dry:
             for text, vector in zip(texts, vectors, strict=True):
-                yield Ask(self._store.put_new, (self._namespace, _key(text), vector.tobytes()))
+                yield Ask(self._store.put_new, (self._namespace, handle_of(text), vector.tobytes()))
         return dict(zip(texts, vectors, strict=True))
 
 
@@ -205,12 +206,6 @@ def _name_of(embed: object) -> str:
         return f"{type(embed).__name__}:{model}"
     name = f"{getattr(embed, '__module__', '')}.{getattr(embed, '__qualname__', '<')}"
     return "" if "<" in name else name
-
-
-def _key(text: str) -> str:
-    from ctxguard.content import handle_of
-
-    return handle_of(text.encode("utf-8", "surrogatepass"))
 
 
 def _normalized(vector: Vector) -> array[float]:
