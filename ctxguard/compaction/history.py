@@ -44,7 +44,7 @@ Native = TypeVar("Native", bound=Sequence[object])
 
 
 class CompactionResult(BaseModel):
-    """Say what a compaction did.
+    """Describe what a compaction did.
 
     Attributes:
         original_messages: messages before.
@@ -52,7 +52,7 @@ class CompactionResult(BaseModel):
         original_tokens: tokens before.
         compacted_tokens: tokens after.
         summary: the text that stands for what is gone.
-        fallback: True where no summary was to be had and the text is the head and the tail of the transcript.
+        fallback: True if no summary could be made, so that the text is the head and the tail of the transcript.
     """
 
     original_messages: int
@@ -80,12 +80,12 @@ def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
 
 
 class HistoryCompactor(OfOneProcess, FollowedStage):
-    """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
+    """Put a summary in place of old exchanges when a history grows too long. It works as a stage and on its own.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
     summarised. A cut summarises what left since the last one together with the last summary. Summaries are kept in the
-    store under the content they stand for: no call, restart or other worker pays for the same one twice. Where none is
-    to be had, the head and the tail of the transcript stand in, with a marker of the tokens removed.
+    store under the content they stand for: no call, restart or other worker pays for the same one twice. If none
+    can be made, the head and the tail of the transcript stand in, with a marker that counts the tokens removed.
 
     Args:
         config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
@@ -100,8 +100,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         timeout: seconds that one request may take; None means no limit.
         max_input: tokens that the summarizer can take at once; more is summarised part by part.
         max_failures: failures in a row after which it is left alone for a while.
-        keep_recent: latest messages that stay, where it is used by itself.
-        counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
+        keep_recent: latest messages that stay, when used on its own.
+        counter: as for `ctxguard.tokens.find_counter`, when used on its own.
 
     Raises:
         ConfigError: a setting is out of range, or not a configuration, a summarizer, or an open store.
@@ -151,7 +151,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         return _Compacting(self, CompactionPlan(draft, self.config))
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
-        """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
+        """Return whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
         return self.count_tokens(messages) > self.config.max_tokens
 
     def count_tokens(self, messages: Sequence[object]) -> int:

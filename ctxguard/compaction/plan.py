@@ -72,7 +72,7 @@ class CompactionPlan:
         self._keys: dict[tuple[int, int], str] = {}
 
     def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in what comes next. The last exchange may still grow, so it is taken in anew each time."""
+        """Take in new artifacts. The last exchange may still grow, so it is judged again each time."""
         self.history.extend(artifacts)
         if self._task is None and self.draft.keep_task:
             self._task = self.history.task(self._limit)
@@ -182,7 +182,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, anchor: int | None) -> Iterable[int]:
-        """Walk the positions that stay of what stands before the beginning."""
+        """Yield the positions that are kept from before the beginning."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in (self._task, anchor) if n is not None and n < begin)

@@ -91,7 +91,7 @@ class MetricsSummary(TypedDict):
 
 
 class EmptySummary(TypedDict):
-    """Say that there is nothing to sum up."""
+    """Stand for a summary where nothing was compressed."""
 
     status: Literal["no compression events"]
 

@@ -110,7 +110,7 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Tell whether data is binary: zero bytes outside of UTF-16, or many control characters."""
+    """Return whether data is binary: zero bytes outside of UTF-16, or many control characters."""
     sample = head[:8192]
     if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
         return False

@@ -128,7 +128,7 @@ def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) 
 
 
 def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
-    """Return the content as the framework in use takes it; nothing is imported for one that is not."""
+    """Return the content as the framework in use takes it, without importing a framework that is not in use."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
     content: BinaryContent = import_module("ctxguard_pydantic_ai.attachments").Attachment(data, mime, width, height)

@@ -71,7 +71,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
 
 
 def describe_range(first: int, last: int) -> str:
-    """Write a range; one without an end, as the command line gives it, by its start."""
+    """Return a range in words; an open one, as the command line gives it, by its start."""
     return f"from {first} on" if last == sys.maxsize else f"{first}-{last}"
 
 

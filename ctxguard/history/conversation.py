@@ -22,11 +22,11 @@ _TASK_SHARE: Final = 4
 
 @dataclass(slots=True)
 class ExchangeSpan:
-    """Say where one exchange stands in a history whose calls are paired, and what it costs.
+    """Describe where one exchange stands in a history whose calls are paired, and what it costs.
 
     Attributes:
         start: position of its first artifact.
-        end: position behind its last one.
+        end: position after its last one.
         tokens: what it costs.
         has_user_role: whether it has the role of the user.
         is_asked: whether a user wrote it, rather than a stage that writes in the user's role.

@@ -30,7 +30,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Pairing:
-    """Say which result answers which call.
+    """Describe which result answers which call.
 
     Attributes:
         owner: position of a result → (position of the calling artifact, number of the call in it).

@@ -22,7 +22,7 @@ __all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:
-    """Say what a template needs and costs, with all that it includes.
+    """Describe what a template needs and costs, with all that it includes.
 
     Attributes:
         name: its path in the folder.

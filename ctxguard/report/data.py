@@ -1,4 +1,4 @@
-"""Say what was done and why: one decision an artifact, every check, every number."""
+"""The report as data: one decision for each artifact, every check, every number."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Say what became of one artifact.
+    """Describe what became of one artifact.
 
     Attributes:
         action: what became of it in the end.
@@ -336,7 +336,7 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:
-    """Say that what a person said is sent in part only."""
+    """Warn that what a person said is sent only in part."""
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""

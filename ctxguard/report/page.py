@@ -69,7 +69,7 @@ def chart(
     """
     count = max((len(figures) for _, _, figures in lines), default=0)
     largest = max((f for _, _, figures in lines for f in figures), default=0)
-    # a budget far above everything else would press the lines flat
+    # a budget far above everything else would flatten the lines
     level = level if level is not None and level[1] <= 3 * largest else None
     most = max(largest, level[1] if level else 0, 1e-12)
     marks = "".join(

@@ -33,12 +33,12 @@ NAMESPACE: Final = "tool-output"
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """Say how the outputs of one tool are bounded.
+    """Describe how the outputs of one tool are bounded.
 
     Attributes:
         max_tokens: tokens that a shortened output may have; None means by the shares.
         threshold: tokens up to which an output stays whole, where that is more than `max_tokens`.
-        file_type: what the outputs are; None means: look at each.
+        file_type: type of the outputs; None means that it is detected for each.
         limits: what else a shortened output may not exceed (rows, columns, lines, depth).
     """
 
@@ -158,7 +158,7 @@ class _Bounding(EachFollower):
         return result
 
     def _bounded(self, artifact: Artifact) -> Artifact:
-        """Return what becomes of the next artifact, and note what it means for those behind it."""
+        """Return the next artifact, bounded if it must be, and note its effect on later limits."""
         result = self._bounded_output(artifact) if artifact.kind is Kind.TOOL else self._noted(artifact)
         self.total += self._count(result)
         return result

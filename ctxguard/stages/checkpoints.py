@@ -63,7 +63,7 @@ def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """Say where a browser stands: address and title of its page, empty where there is none."""
+    """Describe where a browser stands: address and title of its page, empty where there is none."""
 
     url: str = ""
     page_title: str = ""

@@ -102,7 +102,7 @@ class Embedding:
         self._known: TextCache[array[float]] = TextCache(8_000_000)
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
-        """Return one vector of length 1 for the beginning of each text; what is not known is asked for.
+        """Return one vector of length 1 for the beginning of each text; unknown ones are requested from the embedder.
 
         In a dry run nothing is written to the store.
 

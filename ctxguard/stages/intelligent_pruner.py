@@ -54,15 +54,14 @@ class PruningRules:
 class IntelligentPruner(FollowedStage):
     """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
 
-    Scores change with every message, so they are worked out at every `every`-th exchange only and hold until the next
+    Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
     such point: between two points prompts only grow. The report's details hold the scores and their parts.
 
     Args:
         rules: what is kept; None means the defaults.
         scorer: scores the exchanges; None means one with the default weights.
         target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
-        every: exchanges after which the scores are worked out anew; the step grows with the history, to two in a
-            hundred of it.
+        every: exchanges after which the scores are computed again; the step grows to two percent of the history.
 
     Raises:
         ConfigError: a setting is out of range.

@@ -29,9 +29,9 @@ _RUN: Final = re.compile(r"[^\W_]+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """What stands between words, in ASCII."""
 _MOST_TERMS: Final = 64
-"""Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
+"""Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Documents that the terms of a query may stand in, added up, where there are more of them than that."""
+"""Most documents that the terms of a query may match in all, in an index that holds more."""
 
 
 def words(text: str) -> list[str]:

@@ -79,7 +79,7 @@ class _Masking(EachFollower):
 
 
 class _Anew:
-    """Mask the artifacts of one conversation anew in each call: what its vault holds may have been erased meanwhile."""
+    """Mask the artifacts of one conversation again in each call: its vault may have been erased in between."""
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker

@@ -65,7 +65,7 @@ class MergeSimilar(FollowedStage):
     one stays, and says how often; what must stay is never merged.
 
     Args:
-        every: exchanges after which it is decided anew what is merged; the step grows with the history.
+        every: exchanges between two decisions on what is merged; the step grows with the history.
 
     Raises:
         ConfigError: `every` is below 1.
@@ -118,7 +118,7 @@ def noted_all(draft: Draft, kept: Draft, history: History, merged: Iterable[rang
 
 
 def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
-    """Tell whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
+    """Return whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
     return (
         len(ones) == len(others)
         and [_head(a) for a in ones] == [_head(a) for a in others]
@@ -128,7 +128,7 @@ def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
 
 
 def _head(artifact: Artifact) -> str:
-    """Return what is compared first: it is short, and as a rule differs where texts do."""
+    """Return what is compared first: it is short, and usually differs if the texts do."""
     calls = "".join(f"{call.name}({call.arguments})" for call in artifact.calls)
     return _shape(f"{artifact.kind} {artifact.name} {calls}")
 

@@ -38,9 +38,9 @@ __all__ = ["RecallRelevant"]
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after, by words."""
 _NEAR_IN_MEANING: Final = 0.25
-"""The same by meaning, which is told over more of a conversation anyway."""
+"""The same by meaning, which spreads over more of a conversation anyway."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
+"""Weight of the score of a reply, which mostly repeats what the model was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4
@@ -50,7 +50,7 @@ _PASSAGE: Final = 400
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
 _MOST_IN_VAIN: Final = 100
-"""Exchanges in a row that do not fit into what is left, after which no more are tried."""
+"""How many exchanges in a row may fail to fit before the search stops."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop what must not come back."""
 
@@ -239,7 +239,7 @@ def _block(
 
 
 def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
-    """Tell whether a block stands before a question already, also where the two were joined."""
+    """Return whether a block stands before a question already, also where the two were joined."""
     if place and record_title(artifacts[place - 1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(artifacts[place].text))

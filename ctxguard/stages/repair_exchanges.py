@@ -151,7 +151,7 @@ class _Settled:
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], *, is_end: bool) -> bool:
-        """Tell, conservatively and at a glance, that what follows is in order and belongs to nothing before it."""
+        """Return True only when certain that what follows is in order and belongs to nothing before it."""
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length)

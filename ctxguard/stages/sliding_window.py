@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PreservationRule:
-    """Say which artifacts stay outside the window.
+    """Describe which artifacts stay outside the window.
 
     Attributes:
         name: what the rule is called.
@@ -84,7 +84,7 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
 
 
 def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
-    """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    """Return whether an artifact holds an image, or names the file that a screenshot was saved to."""
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
     # The name of a tool often says "screenshot" where its output is only a file name.
@@ -157,7 +157,7 @@ class SlidingWindow(FollowedStage):
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Say where a window begins after so many exchanges.
+    """Describe where a window begins after so many exchanges.
 
     Attributes:
         begin: first exchange of the window: those before it were dropped, unless they are kept.
@@ -219,7 +219,7 @@ class _Sliding:
         return _Edge(outside, outside) if waiting - stays >= self._stage.every else _Edge(edge.begin, outside, waiting)
 
     def _waits(self, number: int) -> bool:
-        """Tell whether an exchange counts as waiting: it does not stay for good, and no stage wrote it."""
+        """Return whether an exchange counts as waiting: it does not stay for good, and no stage wrote it."""
         history, place = self._history, bisect_left(self._preserved, number)
         is_kept = self._preserved[place : place + 1] == [number] or number in history.asked[:1]
         span = history.spans[number]

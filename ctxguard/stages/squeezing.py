@@ -125,7 +125,7 @@ class Squeezer:
         return self.handle(artifact.text) if is_said and self.handle is not None else None
 
     def _is_open(self, position: int) -> bool:
-        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
+        """Return whether the calls of an artifact still wait for results; such arguments are never touched."""
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
         # A tool may be running with these very arguments.
@@ -174,7 +174,7 @@ def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
 
 
 def is_json_object(text: str) -> bool:
-    """Tell whether a text is a JSON object."""
+    """Return whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):  # nested too deep to be one that a tool takes

@@ -87,7 +87,7 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
             return sum(bool(live) for (live,) in self._run(connection, _CLEAR, namespace=namespace, now=self._clock()))
 
     def keys(self, namespace: str) -> Iterator[str]:
-        """Walk the keys of a namespace as they are now, the one written longest ago first.
+        """Yield the keys of a namespace as they are now, the one written longest ago first.
 
         Raises:
             StoreError: the database cannot be read, or the name cannot be used.

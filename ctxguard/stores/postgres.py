@@ -107,7 +107,7 @@ class PostgresStore(DatabaseStore["Connection"]):
         return standing
 
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit; nothing where another process is at it.
+        """Remove expired records and those beyond the size limit; does nothing while another process is sweeping.
 
         Raises:
             StoreError: the table cannot be written.

@@ -181,7 +181,7 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
         return f"SQLiteStore({str(self.path)!r})"
 
     def _is_ours(self, session: _Session) -> bool:
-        """Tell whether a connection may be used in this process: a forked child must not use one to a file."""
+        """Return whether a connection may be used in this process: a forked child must not use one to a file."""
         return self._in_memory or session.pid == os.getpid()
 
     @contextmanager
@@ -235,7 +235,7 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
         return session
 
     def _make_private(self) -> None:
-        """Create the file readable for its owner alone, and close one of ours that others may read.
+        """Create the file readable for its owner alone; make an existing one of ours so, too.
 
         An existing file is not opened for that: closing it again would drop the locks of other connections
         (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).

@@ -214,7 +214,7 @@ def anthropic_counter(
     """Return a counter that asks Anthropic's `count_tokens` for every text that it has not seen yet.
 
     It is free, but a request to the network for each new text of a conversation: `Stabilizer(counter=…)` never does it
-    by itself. A question that takes too long is answered by the estimate, and the report says so.
+    by itself. If a request takes too long, the estimate is used, and the report says so.
 
     Args:
         client: an `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.

@@ -247,7 +247,7 @@ def _referenced(value: object) -> Iterator[str]:
 
 
 def _asks(message: Native) -> bool:
-    """Tell whether a user said something in a message, so that the thinking before it is dropped by the API."""
+    """Return whether a user said something in a message, so that the thinking before it is dropped by the API."""
     if message.get("role") != "user":
         return False
     content = message.get("content")
@@ -308,7 +308,7 @@ def _gemini(body: Native) -> Body:
 
 
 def _gemini_asks(content: Native) -> bool:
-    """Tell whether a user said or sent something here, so that the signed thoughts before it are not billed."""
+    """Return whether a user said or sent something here, so that the signed thoughts before it are not billed."""
     parts = _records(content.get("parts"))
     return content.get("role", "user") == "user" and not all(_either(part, *_CALLS[1]) for part in parts)
 

@@ -250,7 +250,7 @@ _BRINGING_IN: Final = (
 
 
 def brings_in(kind: str) -> bool:
-    """Tell whether a tool of the provider adds its results to the very request that it is sent with."""
+    """Return whether a tool of the provider adds its results to the very request that it is sent with."""
     return kind.startswith(_BRINGING_IN)
 
 

@@ -141,7 +141,7 @@ class TableProcessor:
         return head, tail[::-1]
 
     def _is_allowed(self) -> bool:
-        """Tell whether the table was read whole and is within the limits."""
+        """Return whether the table was read whole and is within the limits."""
         limits = self._limits
         if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
             return False
@@ -278,7 +278,7 @@ def _records(text: str, delimiter: str) -> Iterator[Record]:
 
 
 def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
-    """Read the records of a text that starts somewhere inside one: from the first line that gives the right width."""
+    """Read the records of a text that may start inside one, from the first line that gives the right width."""
     at = text.find("\n")
     for _ in range(40):
         if at < 0:
@@ -294,7 +294,7 @@ def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
 
 
 def _with_line_feeds(source: Source) -> Source:
-    """Turn the line ends of old Macs, which no reader of rows takes, into line feeds."""
+    """Turn the line ends of old Macs, which `csv` does not read, into line feeds."""
     text = source.text
     if "\r" not in text[:_WINDOW] or "\n" in text[:_WINDOW]:
         return source

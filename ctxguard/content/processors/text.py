@@ -12,7 +12,7 @@ __all__ = ["TextProcessor", "shorten", "shorten_lines"]
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
 _COUNTED = 60
-"""Room from which on a shortened text also says how long it was."""
+"""Least room in which a shortened text also says how long it was."""
 
 
 def shorten(text: str, room: int) -> str:

@@ -1,7 +1,7 @@
 """Show a tree of objects, arrays and values in a given room: the recursion that JSON, YAML and XML share.
 
-Room is shared out like water: what needs less than its share gets what it needs, the rest is divided among the
-others. Objects keep their keys first, arrays their head and tail, strings their start and end.
+Each value gets an equal share of the room; what a small value does not need goes to the others. Objects keep their
+first keys, arrays their head and tail, strings their start and end.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
 
 
 def _is_mark(entry: Tree) -> bool:
-    """Tell what an earlier view wrote, which counts toward no limit: a view of a view is itself."""
+    """Return whether an earlier view wrote an entry; it counts toward no limit, so a view of a view is itself."""
     return isinstance(entry, str) and entry.startswith(MARK)
 
 
@@ -315,7 +315,7 @@ def _shares(nodes: Sequence[Tree], room: int, sizes: Sizes) -> list[int]:
 
 
 def share_out(sizes: Sequence[int], room: int) -> list[int]:
-    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
+    """Share out room: entries below an equal share get all they need, the others divide the rest."""
     shares, left = [0] * len(sizes), max(0, room)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))

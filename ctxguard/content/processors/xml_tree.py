@@ -115,7 +115,7 @@ class XmlProcessor:
 
 
 def _is_record(children: list[_Element | str]) -> bool:
-    """Tell whether no two elements have a name in common: then they are fields, not items."""
+    """Return whether no two elements have a name in common: then they are fields, not items."""
     names = [child.name for child in children if isinstance(child, _Element)]
     return len(set(names)) == len(names)
 
