@@ -38,7 +38,7 @@ ELSEWHERE: Final = {
 }
 """Commands that live in the room they belong to, loaded when they are called."""
 _PII_HELP: Final = (
-    "Also search for personal data by rules, which do not find names and postal addresses; list type and place."
+    "Also search for personal data by rules, which find no names and postal addresses; list type and place."
 )
 
 

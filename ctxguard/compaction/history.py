@@ -199,9 +199,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
     def mask_of(self, draft: Draft) -> Callable[[str], str]:
         """Return what masks texts for the summarizer: the stages before this one, or rules of its own."""
-        return draft.mask if draft.masks else self._mask()
-
-    def _mask(self) -> Callable[[str], str]:
+        if draft.masks:
+            return draft.mask
         if self._masker is None:
             from ctxguard.pii import STANDARD, Masker
 
@@ -238,14 +237,11 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         """Tell the listener of a compaction, once."""
         if self.on_compaction is None or self._told.get(key):
             return
-        yield from self._tell(self.on_compaction, told)
-        self._told.put(key, value=True)
-
-    def _tell(self, listener: OnCompaction, told: CompactionResult) -> Generator[Ask, object, None]:
         try:
-            yield Ask(listener, (told,))
+            yield Ask(self.on_compaction, (told,))
         except Exception as error:  # noqa: BLE001 - a listener cannot break the call
             _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
+        self._told.put(key, value=True)
 
 
 class _Compacting:

@@ -86,6 +86,7 @@ class History:
         position, kind, tokens = len(self.artifacts), artifact.kind, self.count(artifact)
         self.artifacts.append(artifact)
         self.costs.append(tokens)
+        # authority stands in front of every prompt wherever it came, so it belongs to no exchange
         if kind in AUTHORITY:
             self.authority.append(position)
         elif kind is Kind.TOOL and self._continues(position):
@@ -174,6 +175,7 @@ class History:
         kept = set(self.pinned[: bisect_left(self.pinned, end)])
         kept.update(n for n in (task, self.last_asked(end), self.last_user(end)) if n is not None and n < end)
         kept.update(self.latest_messages(keep_recent, end))
+        # the last exchange may still be open, and providers refuse results without their call
         kept.update(range(max(0, end - 1), end))
         return sorted(kept)
 

@@ -105,6 +105,7 @@ def pair(artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | No
                 found.owner[position] = slot
                 if call.id is not None:
                     answered.add(call.id)
+            # only what was answered here is surely a duplicate; any other result may have lost its call
             elif artifact.answers is not None and artifact.answers in answered:
                 found.duplicates.append(position)
             else:
@@ -130,6 +131,7 @@ class _Waiting:
             (self._left_behind if left_behind else self._current).setdefault(key, deque()).append(slot)
 
     def begin_turn(self) -> None:
+        # they come after the calls of the new turn, see `pair`
         for key, slots in self._current.items():
             self._left_behind.setdefault(key, deque()).extend(slots)
         self._current = {}
@@ -138,6 +140,7 @@ class _Waiting:
         if not self.calls:
             return None
         both = (self._current, self._left_behind)
+        # recordings drop the id on either side: a result with one may answer a call without, and the other way round
         if result.answers is not None:
             found = (self._first(slots, ("id", wanted)) for wanted in (result.answers, None) for slots in both)
         else:

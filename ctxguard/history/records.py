@@ -96,6 +96,7 @@ def _record_at(text: str, start: int) -> Record | None:
     header = _HEADER.match(text, start)
     if header is None:
         return None
+    # a text that was cut off, or a length that was made up, ends in another digest: nothing else needs checking
     body = text[header.end() : header.end() + _length(header["length"])]
     if _digest(header["title"], body) != header["digest"]:
         return None
@@ -106,6 +107,7 @@ def leading_records(text: str) -> list[Record]:
     """Return the records that a text begins with: all of it, or what a user's own words were joined to."""
     records: list[Record] = []
     start = 0
+    # several: where roles must take turns, records are joined with the user message that follows them
     while text.startswith("[", start) and (record := _record_at(text, start)) is not None:
         records.append(record)
         gap = _GAP.match(text, record.end)
@@ -124,6 +126,7 @@ def is_synthetic(artifact: Artifact) -> bool:
     if artifact.kind is not Kind.USER:
         return False
     text = artifact.text
+    # most messages end here, without a digest being computed
     if not text.startswith("["):
         return False
     records = leading_records(text)

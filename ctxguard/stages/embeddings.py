@@ -118,6 +118,7 @@ class Embedding:
             if known is not None:
                 found[text] = known
         missing = [text for text in dict.fromkeys(clipped) if text not in found]
+        # in batches: embedding services limit the texts of a request
         for begin in range(0, len(missing), _AT_ONCE):
             found.update((yield from self._embedded(missing[begin : begin + _AT_ONCE], dry=dry)))
         for text, vector in found.items():
@@ -128,7 +129,7 @@ class Embedding:
         try:
             value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
-            return None
+            return None  # the vector is computed again: a store that is down must not end a run
         vector = array("f")
         if isinstance(value, bytes) and value and len(value) % vector.itemsize == 0:
             vector.frombytes(value)
@@ -177,6 +178,7 @@ class SemanticIndex:
         if any(len(vector) != width for vector in vectors) or (self._size and width != self._rows.shape[1]):
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
         end = self._size + len(vectors)
+        # capacity doubles, so that growing costs linear time in all
         if end > len(self._rows):
             rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
             if self._size:

@@ -102,6 +102,7 @@ class _Recalling:
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
+        # a result that is stabilized again has its block already
         if place is None or _has_block(draft.artifacts, place):
             return draft
         found = self._left_out(draft, place)
@@ -120,6 +121,7 @@ class _Recalling:
         block = self._block[1]
         if self._past.failure:
             draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
+        # what came since the question may have used up the room
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
@@ -196,6 +198,7 @@ class _Past:
 
     def _take(self, history: History, end: int) -> None:
         """Take in the exchanges before the question; those that were taken in already must be the very same."""
+        # an edited history would otherwise be ranked by texts that are gone
         if len(self._read) > end or any(a is not history.artifacts[history.start(n)] for n, a in enumerate(self._read)):
             self._begin()
         for number in range(len(self._read), end):
@@ -340,6 +343,7 @@ def _passages(text: str, size: int) -> list[str]:
 def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
     """Return the block of the chosen pieces; the least ones go where masking the whole has made it longer."""
     numbers = list(chosen)
+    # the pieces were counted unmasked, and each by itself
     while numbers:
         body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)))
         block = Artifact(Kind.USER, write_record(RECALLED, body))
