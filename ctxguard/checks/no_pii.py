@@ -42,12 +42,12 @@ class NoPII:
         return {**vars(self), "_clean": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         for detector in (self.rules,) if self.rules is not None else draft.detectors:
             yield from self._findings(draft, detector)
 
     def claim(self, draft: Draft, /) -> str:
-        """Return what is looked for and what is not, so that nobody takes silence for more than it is."""
+        """Return what was searched for and what was not, so that "no findings" is not read as more than that."""
         return _claim((self.rules,) if self.rules is not None else draft.detectors)
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:

@@ -35,11 +35,9 @@ class Squeezer:
     handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with texts made smaller until it fits or nothing is left to give.
+        """Return a window that is too large with texts made smaller, until it fits or nothing is left to give.
 
-        Args:
-            state: a window that is larger than its limit.
-            number: the exchange at which is cut.
+        `number` is the exchange at which is cut.
         """
         ledger, history = self.ledger, self.ledger.history
         kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n)]
@@ -129,7 +127,7 @@ class Squeezer:
         return self.handle(artifact.text) if is_said and self.handle is not None else None
 
     def _is_open(self, position: int) -> bool:
-        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
+        """Return whether the calls of an artifact still wait for results; such arguments are never touched."""
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
         # A tool may be running with these very arguments.
@@ -178,7 +176,7 @@ def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
 
 
 def is_json_object(text: str) -> bool:
-    """Tell whether a text is a JSON object."""
+    """Return whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):  # nested too deep to be one that a tool takes
