@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from ctxguard.cli import COUNTERS
 from ctxguard.errors import CtxguardError
 from ctxguard.prompts.checking import PromptsReport, check_prompts
 from ctxguard.prompts.loading import find_prompts_dir
-from ctxguard.cli import COUNTERS
 from ctxguard.report.printing import note, out
 from ctxguard.tokens import find_counter
 

@@ -202,9 +202,7 @@ class _Window:
         kept = [artifacts[p] for p in positions] + artifacts[rest:]
         positions += range(rest, len(artifacts))
         if state.shortened:
-            places = {p: place for place, p in enumerate(positions)}
-            for position, deferred in state.shortened.items():
-                kept[places[position]] = deferred.artifact
+            kept = [self._ledger.artifact(state, p) for p in positions]
         return positions, kept
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
