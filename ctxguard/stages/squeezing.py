@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, record_title
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 __all__ = ["Squeezer", "is_json_object", "squeezed_to", "water_level"]
 
@@ -65,8 +65,7 @@ class Squeezer:
     def _without_note(self, state: WindowState) -> WindowState:
         if state.note is None or state.total <= self.ledger.limit(state):
             return state
-        tokens = state.tokens - self.ledger.draft.counter.artifact(state.note)
-        return replace(state, note=None, tokens=tokens)
+        return replace(state, note=None, tokens=state.tokens - state.note.tokens)
 
     def _without(self, state: WindowState, numbers: Iterable[int]) -> WindowState:
         """Return the state without exchanges that may leave where nothing else helps."""
@@ -102,8 +101,10 @@ class Squeezer:
         """Return the state with texts cut to one size, so that they take `excess` tokens less if they can."""
         draft, history = self.ledger.draft, self.ledger.history
         count = draft.counter.artifact
-        now = {p: state.shortened.get(p, history.artifacts[p]) for p in positions if not history.artifacts[p].pinned}
+        now = {p: self.ledger.artifact(state, p) for p in positions if not history.artifacts[p].pinned}
         sizes = {p: count(artifact) for p, artifact in now.items()}
+        # What digests may take at most counts as saved where they take less.
+        counted = {p: state.shortened[p].tokens if p in state.shortened else size for p, size in sizes.items()}
         # One size for all, so that a few huge texts give way before many small ones do.
         cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
         shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
@@ -111,9 +112,10 @@ class Squeezer:
             if size > cap:
                 handle = self._handle(history.artifacts[position])
                 smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position), handle=handle)
-                saved[position] = max(0, size - count(smaller))
-                if saved[position]:
-                    shortened[position] = smaller
+                tokens = count(smaller)
+                if tokens < size:
+                    shortened[position] = Deferred.of(smaller, tokens)
+                    saved[position] = counted[position] - tokens
         task = None if self.ledger.task is None else history.start(self.ledger.task)
         # The task is accounted for among what never leaves.
         fixed = saved.pop(task, 0) if task is not None else 0
