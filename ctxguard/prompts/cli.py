@@ -34,7 +34,9 @@ def check(
         list[str] | None,
         typer.Option(help="Pattern of templates that programs load, else *.md; may be given more than once."),
     ] = None,
-    counter: Annotated[str, typer.Option(help=COUNTERS)] = "auto",
+    counter: Annotated[
+        str, typer.Option(help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base.")
+    ] = "auto",
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
     try:
