@@ -1,8 +1,8 @@
 """Read what stands beside the texts of a message or in a tool schema: citations, metadata, links, unknown keys.
 
-Whatever is sent is counted and searched, whether or not an adapter knows it. Citations, metadata, descriptions and what
-its key calls free text, such as an error, may be masked. Ids, links, signatures and other unknown keys are never changed,
-because no one can tell what a change would break.
+Whatever is sent is counted and searched, whether or not an adapter knows it. Citations, metadata, descriptions,
+and what its key calls free text, such as an error, may be masked. Ids, links, signatures, and other unknown keys are
+never changed, because no one can tell what a change would break.
 """
 
 from __future__ import annotations
