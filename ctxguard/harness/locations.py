@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.sessions import MAX_BYTES
 
-__all__ = ["SUFFIXES", "found", "is_url", "missing", "opened_file"]
+__all__ = ["SUFFIXES", "found", "is_url", "missing", "opened_file", "total_size"]
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
 """What is read of a folder."""
@@ -82,6 +83,21 @@ def opened_file(name: str) -> BinaryIO:
         system, path = _system(name)
         return cast("BinaryIO", system.open(path, "rb"))
     return Path(name).open("rb")
+
+
+def total_size(names: Iterable[str]) -> int | None:
+    """Return how many bytes the files take that names stand for; None where that cannot be told."""
+    try:
+        return sum(_size(each) for name in names for each in found(name))
+    except (CtxguardError, OSError, TypeError):
+        return None
+
+
+def _size(name: str) -> int:
+    if is_url(name):
+        system, path = _system(name)
+        return int(system.size(path))
+    return Path(name).stat().st_size
 
 
 def missing(name: str) -> str:

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, TypeAlias
 
 from ctxguard.errors import AdapterError, CtxguardError, SessionFileError
@@ -43,12 +43,14 @@ class Recording:
         line: the line it begins on, counted from 1.
         place: its number among the sessions of the file, from 0; names a session that has no id.
         data: the JSON text, UTF-8.
+        read: bytes that had been read of all files when it was; tells how far a replay is.
     """
 
     path: str
     line: int
     place: int
     data: bytes
+    read: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,16 @@ def _reason(error: Exception) -> str:
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
     """Walk the recordings of files, folders and globs in their order, and what of them cannot be read."""
+    before = 0
     for name in expand(names):
         if isinstance(name, Skipped):
             yield name
             continue
         try:
             with closing(opened_file(name)) as file:
-                yield from _of_file(name, file)
+                for source in _of_file(name, file):
+                    yield source if isinstance(source, Skipped) else replace(source, read=before + file.tell())
+                before += file.tell()
         except (CtxguardError, OSError) as error:
             yield Skipped(name, _reason(error))
 
