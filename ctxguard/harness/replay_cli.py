@@ -223,7 +223,8 @@ def _report(
     return ReplayReport(
         ctxguard=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        title=title or f"Replay of {figures.sessions:,} recorded sessions, {figures.calls:,} model calls",
+        title=title
+        or f"Replay of {_plural(figures.sessions, 'recorded session')}, {_plural(figures.calls, 'model call')}",
         sources=sources,
         seconds=round(seconds, 2),
         processes=processes,
@@ -234,6 +235,10 @@ def _report(
         skipped_count=results.skipped_count,
         runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
     )
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _run(setting: Setting, tally: Tally, plan: Plan) -> RunModel:
