@@ -37,12 +37,14 @@ ELSEWHERE: Final = {
     "store": "ctxguard.stores.cli:app",
     "tokens": "ctxguard.harness.cli:tokens",
 }
-"""Commands that live beside what they are about, loaded when they are called."""
-_PII_HELP: Final = "Also look for what rules can tell, so not for names and postal addresses; say type and place."
+"""Commands that live in the room they belong to, loaded when they are called."""
+_PII_HELP: Final = (
+    "Also search for personal data by rules, which find no names and postal addresses; list type and place."
+)
 
 
 class _Commands(TyperGroup):
-    """Load the commands that live elsewhere when they are wanted."""
+    """Load the commands that live elsewhere on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Return the names of all commands."""
@@ -121,7 +123,7 @@ Policy = Annotated[
 AdapterName = Annotated[
     str | None,
     typer.Option(
-        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; found out by looking."
+        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; detected automatically."
     ),
 ]
 Provider = Annotated[
@@ -201,7 +203,7 @@ def _each(path: str, adapter: str | None) -> list[Session]:
 
 @contextmanager
 def _named(path: str, session: Session) -> Iterator[None]:
-    """Say which file and session an error is about."""
+    """Name the file and the session in errors about them."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:
@@ -343,7 +345,7 @@ def adapters() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on standard error and exit code 2."""
+    """Run the command line; an error that ctxguard raises is one line on standard error and exit code 2."""
     speak_utf8()
     try:
         app()
@@ -356,7 +358,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
-        sys.stderr.close()  # what is left of the output would be tried, and complained of, once more
+        sys.stderr.close()  # otherwise Python would try to flush the rest and print a second error
         sys.exit(2)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctxguard.cli import COUNTERS
 from ctxguard.report.printing import note, printable
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ def read(
     ] = False,
     counter: Annotated[
         str,
-        typer.Option(
-            "--counter", help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
-        ),
+        typer.Option("--counter", help=COUNTERS),
     ] = "auto",
     config: Annotated[
         Path | None,

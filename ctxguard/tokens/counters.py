@@ -102,7 +102,7 @@ def _is_dense(run: bytes) -> bool:
 
 
 class _CallableCounter:
-    """Give a plain function the face of a counter, or one to a counter that cannot be hashed."""
+    """Make a plain function, or a counter that cannot be hashed, a `TokenCounter`."""
 
     def __init__(self, function: Callable[[str], int], face: TokenCounter | None = None) -> None:
         self._function = function
@@ -194,7 +194,7 @@ def find_counter(
 
 
 def _is_hashable(counter: object) -> bool:
-    """Tell whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
+    """Return whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
     try:
         hash(counter)
     except TypeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from builders import chat_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,7 +136,7 @@ def test_the_ids_and_names_of_calls_are_searched():
 def test_digits_in_ids_are_never_findings(identity):
     from ctxguard.stages import MaskPII
 
-    call = {"id": identity, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = chat_call(identity)
     history = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
     history += [{"role": "tool", "tool_call_id": identity, "content": "r"}, USER]
     _, report = stabilize_messages(history, Stabilizer(4_000, stages=[MaskPII(DIGITS)]))
