@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main", "settings_of", "stabilizer_of"]
 
 ELSEWHERE: Final = {
+    "bench": "ctxguard.harness.bench_cli:bench",
     "read": "ctxguard.files.cli:read",
     "replay": "ctxguard.harness.replay_cli:replay",
     "pii": "ctxguard.pii.cli:app",

@@ -2,7 +2,7 @@
 
 Every share here is one of the *room*: what system, task, pins and the last user message leave of the budget. So the
 same settings work where a system prompt takes nine tenths of the budget and where there is none. The order and the
-constants were measured by next-action support and bill on recorded sessions, see `benchmarks/what_stays.py`.
+constants were measured by next-action support and bill on recorded sessions, see `ctxguard bench`.
 """
 
 from __future__ import annotations
