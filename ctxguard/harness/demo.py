@@ -20,7 +20,7 @@ from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["DEMO_BUDGET", "DEMO_POLICY", "AgreedFact", "agreed_facts", "demo_report", "demo_session", "show_demo"]
 
-DEMO_BUDGET: Final = 1_400
+DEMO_BUDGET: Final = 2_000
 DEMO_POLICY: Final = "chat"
 
 COLOURS: Final = {
