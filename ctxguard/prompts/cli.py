@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ctxguard.cli import COUNTERS
 from ctxguard.errors import CtxguardError
 from ctxguard.prompts.checking import PromptsReport, check_prompts
 from ctxguard.prompts.loading import find_prompts_dir
