@@ -45,6 +45,7 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch):
     record = {"messages": session.native, "tools": session.tools}
     (tmp_path / "session.json").write_text(json.dumps(record), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")  # as wide as the pages show what is printed
     Reader(page).follow()
 
 

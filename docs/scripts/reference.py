@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
+INDEX = """# Python reference
+
+What these pages list is public: it keeps its name and its meaning within a major version, and changes are announced in the change
+log. Everything else is private, whatever it is called: a module, class, or function that is not listed here may change in any release.
+
+Most programs need `ctxguard` and the package of their framework. The other packages are for building on ctxguard.
+"""
 ROOT = Path(__file__).resolve().parents[2]
 CORE = (
     "ctxguard",
@@ -53,6 +60,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put a page for each package into the navigation, behind the list of them."""
+    reference = next(part["Reference"] for part in config.nav or () if "Reference" in part)
+    python = next(part["Python"] for part in reference if isinstance(part, dict) and "Python" in part)
+    python[1:] = [{name: f"reference/api/{name}.md"} for name in public_modules()]
+    return config
+
+
 def pages() -> dict[str, str]:
     """Return every generated page by its path."""
     modules = public_modules()
@@ -85,12 +100,9 @@ def summary(module: str) -> str:
 
 
 def index_page(modules: list[str]) -> str:
-    """Return the list of packages with all their public names."""
-    rows = [
-        f"| [{module}]({module}.md) | {summary(module)} | {', '.join(f'`{name}`' for name in names_of(module))} |"
-        for module in modules
-    ]
-    return "\n".join(["# Python reference\n", "| package | what it is | public names |", "|---|---|---|", *rows]) + "\n"
+    """Return the list of packages, each with how many public names it has; their pages list the names."""
+    rows = [f"| [`{name}`]({name}.md) | {summary(name)} | {len(names_of(name))} |" for name in modules]
+    return "\n".join([INDEX, "| package | what it is | names |", "|---|---|---|", *rows]) + "\n"
 
 
 def cli_page() -> str:
