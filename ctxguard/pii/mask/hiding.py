@@ -8,6 +8,7 @@ from itertools import chain
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
+from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import label_of, redaction
@@ -36,7 +37,9 @@ class Hiding:
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         self.strategy = known_strategies(strategy)
-        self.is_stateless = "pseudonymize" not in _chosen(self.strategy)
+        self.is_reversible = "pseudonymize" in _chosen(self.strategy)
+        self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
+        self.is_stateless = not self.is_reversible and self.echoing is None
         self.vault = session_vault(vault)
         self.escape = escape
         self._key = _hash_key(key, strategy)
@@ -64,6 +67,14 @@ class Hiding:
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known."""
+        if self.echoing is None:
+            return ()
+        # with one detector what was found in the text is remembered already
+        found = self.find(text) if len(self.detectors) == 1 else self.echoing.find(text)
+        return [text[span.start : span.end] for span in found if span.label == PERSON]
 
     def warm(self, texts: Sequence[str]) -> None:
         """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""
