@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ctxguard.checks.known_names import KnownNames
 from ctxguard.draft import Draft
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Finding
@@ -28,6 +29,8 @@ class NoPII:
     The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text, so that
     only texts that are new in the session cost a scan. Copies and pickles start without them.
 
+    Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by the names known when it was last decided.
+
     Args:
         rules: None means the rules of the masking stages that ran, or nothing where none ran.
     """
@@ -37,9 +40,10 @@ class NoPII:
     def __init__(self, rules: Detector | None = None) -> None:
         self.rules = rules
         self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
+        self._known: dict[int, tuple[object, TextCache[Sequence[str]], TextCache[tuple[str, ...]]]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_clean": {}}
+        return {**vars(self), "_clean": {}, "_known": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Walk everything that is wrong."""
@@ -54,21 +58,38 @@ class NoPII:
         strict = for_identifiers(detector)
         clean = self._verdicts(detector)
         clean_ids = clean if strict is None else self._verdicts(strict)
+        names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
             content, result_of = artifact.content, artifact.answers
             # most artifacts are plain and known: one look is all that they cost
             is_plain = type(content) is str and not (artifact.calls or artifact.fields or artifact.name)
             is_clean_id = result_of is None or strict is None or clean_ids.get(result_of)
-            if is_plain and is_clean_id and clean.get(artifact.text):
+            if is_plain and is_clean_id and names is None and clean.get(artifact.text):
                 continue
             for slot, text in artifact.texts():
                 if slot == "name":  # never edited: it is among the fixed texts
                     continue
-                yield from _found(detector, clean, text, f"artifacts[{position}].{slot}")
+                path = f"artifacts[{position}].{slot}"
+                yield from _found(detector, clean, text, path)
+                if names is not None:
+                    yield from (_finding(span, path) for span in names.find(artifact, text))
             for place, text, is_identifier in artifact.fixed_texts():
                 chosen, known = (strict, clean_ids) if is_identifier else (detector, clean)
                 if chosen is not None:
                     yield from _found(chosen, known, text, f"artifacts[{position}].{place}")
+
+    def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
+        """Return what judges by the names that the history made known; None where the rules make none known."""
+        from ctxguard.pii.rule_sets import RuleSet
+
+        if not isinstance(detector, RuleSet) or not detector.echoes:
+            return None
+        known = self._known.get(id(detector))
+        if known is None or known[0] is not detector:
+            if len(self._known) > 16:
+                self._known.clear()
+            known = self._known[id(detector)] = (detector, TextCache(16_000_000), TextCache(16_000_000))
+        return KnownNames(detector, known[1], known[2], draft)
 
     def _verdicts(self, detector: Detector) -> TextCache[bool]:
         known = self._clean.get(id(detector))
@@ -101,7 +122,11 @@ def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> 
     if not spans:
         clean.put(text, value=True)
     for span in spans:
-        yield Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
+        yield _finding(span, path)
+
+
+def _finding(span: Span, path: str) -> Finding:
+    return Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
-from ctxguard.pii.detect.match import PERSON, Engine, engine_of
+from ctxguard.pii.detect.match import Engine, engine_of
 from ctxguard.pii.placeholders import label_of
 from ctxguard.pii.rules.core import CORE_RULES
 from ctxguard.pii.rules.countries import COUNTRIES, COUNTRY_RULES, RULES_BY_COUNTRY
@@ -64,6 +64,11 @@ class RuleSet:
     def _engine(self) -> Engine:
         return engine_of(self.rules, self.allow, self.deny)
 
+    @cached_property
+    def _echoing(self) -> Engine:
+        """The rules that make names known, alone: what other rules find beside a name does not tell whether it is one."""
+        return engine_of(tuple(rule for rule in self.rules if rule.echo), self.allow, ())
+
     @property
     def is_joinable(self) -> bool:
         """True where many texts can be searched in one go: each rule finds the same in them."""
@@ -101,7 +106,8 @@ class RuleSet:
         """
         if not self.echoes:
             return ()
-        return [text[one.start : one.end] for one in (self.scan if scans else self.find)(text) if one.label == PERSON]
+        find = self._echoing.scan if scans else self._echoing.find
+        return [text[span.start : span.end] for span in find(text)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
         """Return where names stand in a text that other texts have made known.
@@ -165,7 +171,7 @@ class RuleSet:
                 )
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key != "_engine"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_engine", "_echoing")}
 
 
 def _rules(name: str, rules: object) -> tuple[Rule, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from math import sqrt
 from types import MappingProxyType
@@ -104,11 +105,12 @@ class Cutter:
     _used_by: int = 0
     _names: dict[int, tuple[Artifact, frozenset[str]]] = field(default_factory=dict)
     _digests: dict[int, Artifact] = field(default_factory=dict)
+    _names_only: dict[int, Artifact] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
         """Return the state after a cut at an exchange, as small as what must stay allows, down to the goal."""
         ledger, history = self.ledger, self.ledger.history
-        base = replace(self._with_earlier_trail(state, number), cut_at=number, note=None)
+        base = replace(self._masked_again(self._with_earlier_trail(state, number), number), cut_at=number, note=None)
         base = replace(base, calibration=base.calibration.after_cut())
         # An earlier trail goes: the new one tells what it told.
         there = [n for n in state.numbers() if self._is_kept(n, number)]
@@ -163,21 +165,50 @@ class Cutter:
         record = records_in(self.ledger.history.members(earlier)[0].text)[0]
         return replace(state, trail=read_trail(record.body, earlier) or Trail())
 
+    # -- names that became known
+
+    def _masked_again(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with the names masked that are known by now, in all that was written before."""
+        ledger, history = self.ledger, self.ledger.history
+        if not ledger.draft.remasks:
+            return state
+        at = history.members(number)[0]
+        kept = {p: ledger.stays(n) for n in state.numbers() if n < number for p in ledger.positions(n)}
+        kept |= dict.fromkeys(history.authority[: state.authority], True)
+        shortened, fixed = dict(state.shortened), state.fixed
+        for position, is_fixed in kept.items():
+            before = shortened.get(position, history.artifacts[position])
+            after = ledger.draft.mask_again(before, at)
+            if after is not before:
+                shortened[position] = after
+                (self._made if self.is_digest(before) else self._renamed)(after)
+                if is_fixed:
+                    fixed += ledger.draft.counter.artifact(after) - ledger.draft.counter.artifact(before)
+        return replace(state, shortened=shortened, fixed=fixed)
+
+    def _renamed(self, artifact: Artifact) -> None:
+        self._names_only[id(artifact)] = artifact
+
+    def is_renamed(self, artifact: Artifact) -> bool:
+        """Tell an artifact of which a cut made nothing smaller: it only masked names that had become known."""
+        return id(artifact) in self._names_only
+
     # -- smaller instead of gone
 
     def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
         """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
         shortened, saved = dict(state.shortened), 0
+        at = None if state.cut_at is None else self.ledger.history.members(state.cut_at)[0]
         # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
-        for shorten in (self._digest_outputs, self._digest_arguments):
+        for shorten in (partial(self._digest_outputs, at), self._digest_arguments):
             for number in numbers:
                 if state.total - saved <= goal:
                     break
                 saved += shorten(number, shortened)
         return replace(state, shortened=shortened, tokens=state.tokens - saved)
 
-    def _digest_outputs(self, number: int, shortened: dict[int, Artifact]) -> int:
-        return sum(self._put(p, self._digest_of(p), shortened) for p in self._outputs(number))
+    def _digest_outputs(self, at: Artifact | None, number: int, shortened: dict[int, Artifact]) -> int:
+        return sum(self._put(p, self._digest_of(p, at), shortened) for p in self._outputs(number))
 
     def _outputs(self, number: int) -> list[int]:
         artifacts, costs = self.ledger.history.artifacts, self.ledger.history.costs
@@ -196,13 +227,13 @@ class Cutter:
         shortened[position] = artifact
         return saved
 
-    def _digest_of(self, position: int) -> Artifact:
+    def _digest_of(self, position: int, at: Artifact | None) -> Artifact:
         draft, whole = self.ledger.draft, self.whole[position]
         count = draft.counter.text
         # A handle is only named where something is stored behind it.
         handle = f"; full text: handle {self.handle(whole.text)}" if self.settings.stores else ""
         told = digest(whole.text, _DIGEST, count=count)
-        text = draft.mask(f"[digest of {count(whole.text)} tokens{handle}] {told}".rstrip())
+        text = draft.mask(f"[digest of {count(whole.text)} tokens{handle}] {told}".rstrip(), at=at)
         return self._made(self.ledger.history.artifacts[position].revised(content=text))
 
     def _made(self, artifact: Artifact) -> Artifact:
@@ -287,7 +318,8 @@ class Cutter:
             return state
         uses, held = self._uses_before(number), self._held(state)
         while most >= _LEAST_TRAIL:
-            text = draft.mask(state.trail.text(most, count=count.text, uses=uses, now=number, held=held))
+            told = state.trail.text(most, count=count.text, uses=uses, now=number, held=held)
+            text = draft.mask(told, at=self.ledger.history.members(number)[0])
             if not text:
                 break
             if count.text(text) <= most:

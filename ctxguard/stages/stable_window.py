@@ -209,7 +209,9 @@ class _Window:
         artifacts = [artifact for _, artifact in kept]
         reasons = {id(draft.artifacts[p]): self._why(a) for p, a in state.shortened.items()}
         actions: dict[int, Action] = {
-            id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
+            id(draft.artifacts[p]): "digested" if self._cutter.is_digest(a) else "masked"
+            for p, a in state.shortened.items()
+            if self._cutter.is_digest(a) or self._cutter.is_renamed(a)
         }
         if state.note is not None:
             # Behind the task and before everything else: it is about what came between the two.
@@ -244,13 +246,16 @@ class _Window:
         """Return the task and the last user message where they are sent in part."""
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
-        positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
+        shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)
+        positions = sorted(p for p, a in shown if a is not None and not self._cutter.is_renamed(a))
         return [
             {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
             for p in positions
         ]
 
     def _why(self, artifact: Artifact) -> str:
+        if self._cutter.is_renamed(artifact):
+            return "holds a name that became known"
         return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"
 
     def _place_of_note(self, positions: Sequence[int]) -> int:

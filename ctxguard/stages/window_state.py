@@ -125,7 +125,8 @@ class Ledger:
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
         """Return the state with fewer exchanges than it had, and its tokens counted anew."""
         numbers = tuple(kept)
-        positions = {p for n in numbers for p in self.positions(n)} if state.shortened else ()
+        staying = self.history.authority[: state.authority]
+        positions = {*staying, *(p for n in numbers for p in self.positions(n))} if state.shortened else ()
         shortened = {p: artifact for p, artifact in state.shortened.items() if p in positions}
         tokens = sum(self.tokens(n, shortened) for n in numbers if not self.stays(n))
         tokens += 0 if state.note is None else self.draft.counter.artifact(state.note)

@@ -8,7 +8,6 @@ from itertools import chain
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
-from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import label_of, redaction
@@ -70,11 +69,7 @@ class Hiding:
 
     def names(self, text: str) -> Sequence[str]:
         """Return the names that a text makes known."""
-        if self.echoing is None:
-            return ()
-        # with one detector what was found in the text is remembered already
-        found = self.find(text) if len(self.detectors) == 1 else self.echoing.find(text)
-        return [text[span.start : span.end] for span in found if span.label == PERSON]
+        return () if self.echoing is None else self.echoing.names(text)
 
     def warm(self, texts: Sequence[str]) -> None:
         """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""

@@ -54,6 +54,7 @@ class MaskSession:
         self._spelled: set[str] = set()
         self._names = Names()
         self._until: int | None = None
+        self._given: int | None = None
 
     def __repr__(self) -> str:
         return f"MaskSession({len(self._memory)} placeholders)"
@@ -88,9 +89,9 @@ class MaskSession:
         return self._become(text, escapes=False)
 
     @property
-    def known(self) -> int:
-        """How many forms of names are known by now, for `again`."""
-        return len(self._names)
+    def known(self) -> tuple[int, int]:
+        """How many forms of names are known and how many placeholders were given by now, for `again`."""
+        return len(self._names), len(self._memory)
 
     def learn(self, text: str) -> None:
         """Take in the names that a text makes known, without masking it: they are masked in what comes from here on.
@@ -103,22 +104,23 @@ class MaskSession:
             if strategy_of(self._masker.strategy, PERSON) == "pseudonymize":
                 self._pseudonyms.placeholder(PERSON, Original(form))
 
-    def again(self, text: str, known: int) -> str:
+    def again(self, text: str, known: tuple[int, int]) -> str:
         """Return a text that was masked before with the names masked that have become known since.
 
         Args:
             text: what masking made of it.
-            known: how many forms of names were known at the point where it is decided anew; see `known`.
+            known: what was known at the point where it is decided anew, see `known`; nothing later counts.
 
         Raises:
             DetectorError: see `text`.
         """
         literals, self._literals = self._literals, frozenset()
-        self._gives, self._until = self._masker.vault is not None, known
+        self._gives = self._masker.vault is not None
+        self._until, self._given = known
         try:
             return self._made(text, escapes=False)
         finally:
-            self._literals, self._gives, self._until = literals, True, None
+            self._literals, self._gives, self._until, self._given = literals, True, None, None
 
     def drafted(self, text: str) -> str:
         """Return a text masked that is no part of the conversation: a summary, a note of a stage.
@@ -130,13 +132,13 @@ class MaskSession:
             DetectorError: see `text`.
         """
         if self._masker.vault is not None:
-            return self.own(text)
+            return self._become(text, escapes=False, learns=False)
         check_text(text)
-        self._gives = False
+        self._gives, self._until = False, 0
         try:
             return self._made(text, escapes=False)
         finally:
-            self._gives = True
+            self._gives, self._until = True, None
 
     def arguments(self, text: str) -> str:
         """Return tool-call arguments masked inside their JSON strings; what is no JSON is masked as text."""
@@ -186,12 +188,13 @@ class MaskSession:
     def _pseudonyms(self) -> Pseudonyms:
         return self._memory if self._masker.vault is None else self._masker.vault
 
-    def _become(self, text: str, *, escapes: bool) -> str:
+    def _become(self, text: str, *, escapes: bool, learns: bool = True) -> str:
         check_text(text)
         self._spelled = set()
         known = len(self._names)
         try:
-            self.learn(text)
+            if learns:
+                self.learn(text)
             masked = self._made(text, escapes=escapes)
         except BaseException:
             self._names.back_to(known)
@@ -288,7 +291,7 @@ class MaskSession:
             value = way(value, self._pseudonyms).text
         pseudonyms = self._pseudonyms
         if not self._gives:
-            pseudonyms = self._memory.given(self._masker.redaction)
+            pseudonyms = self._memory.given(self._masker.redaction, until=self._given)
         return self._masker.hidden(label, Original(value, is_number), pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
