@@ -52,7 +52,7 @@ class Frame:
         how: see `people.name` and `people.address`.
         begins: whether the phrase must begin a line, a sentence, or a string.
         beside: labels one of which must stand near; None where none needs to.
-        is_capital: whether a capital begins the phrase.
+        is_capital: whether a capital begins the phrase; None where either may.
         is_label: whether the phrase may head a column of a table.
     """
 
@@ -62,7 +62,7 @@ class Frame:
     how: str
     begins: bool = False
     beside: re.Pattern[str] | None = None
-    is_capital: bool = False
+    is_capital: bool | None = None
     is_label: bool = False
 
 
@@ -137,7 +137,7 @@ def _paths(lowered: str, node: Node, end: int) -> Sequence[tuple[Frame, int]]:
 
 def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     """Return where the value of a phrase stands; None where there is none."""
-    if frame.is_capital and not text[start].isupper():
+    if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
     # `file_name`, `restaurant name`: a label of its own says whose name it is
     if frame.beside is not None and (text[start - 1 : start] in "_-." and start or text[max(0, start - 2) : start - 1].isalnum()):
@@ -147,7 +147,9 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     match = frame.behind.match(text, end)
     if match is None:
         return None
-    place = frame.judge(match["value"], frame.how)
+    # in an object with a `gender`, one word under `name` may be a product's
+    is_quoted = frame.beside is not None and text[start - 1 : start] in ('"', "'") and start > 0
+    place = frame.judge(match["value"], "full" if is_quoted else frame.how)
     if place is None:
         return None
     begin = match.start("value")
@@ -220,6 +222,7 @@ def _tree() -> Node:
     closing = re.compile(
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
     )
+    channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
     title = re.compile(rf"\.?[ \t]{{1,2}}(?P<value>(?:(?!  ).){{2,60}})")
     part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
     code = re.compile(_JOINT + _CODE, re.IGNORECASE)
@@ -232,7 +235,8 @@ def _tree() -> Node:
         (words.SELVES, Frame(PERSON, space, people.name, "full", begins=True)),
         (words.CALLERS, Frame(PERSON, calling, people.name, "words")),
         (words.RELATIVES, Frame(PERSON, space, people.name, "words")),
-        (words.ROLES, Frame(PERSON, space, people.name, "full")),
+        (words.CHANNELS, Frame(PERSON, channel, people.name, "closed")),
+        (words.ROLES, Frame(PERSON, space, people.name, "full", is_capital=False)),
         (words.TITLES, Frame(PERSON, title, people.name, "words", is_capital=True)),
         (words.GREETINGS, Frame(PERSON, space, people.name, "closed", begins=True)),
         (words.CLOSINGS, Frame(PERSON, closing, people.name, "line", begins=True)),

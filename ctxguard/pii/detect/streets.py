@@ -7,11 +7,12 @@ number is looked for, then what stands around it. Postal code and city belong to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from ctxguard.pii.detect.people import name
+from ctxguard.pii.detect.people import lines, name
 from ctxguard.pii.rules import people_words as words
 
 __all__ = ["owners", "streets"]
@@ -30,20 +31,24 @@ _FRENCH: Final = re.compile(
 )
 # The number behind the street, and what stands before it.
 _NUMBER: Final = re.compile(
-    rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{_END}"
+    rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{_END}| s/n{_END}"
 )
 _BEFORE: Final = 90
 _COMPOUND: Final = re.compile(
     rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
 )
 _SOUTHERN: Final = re.compile(
-    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c/|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ .]))"
-    rf"[ .]{{1,2}}(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?: ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
+    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
+    rf"(?:[ ./]{{1,3}})(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?: ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
 )
 _BOX: Final = re.compile(
     r"(?<![^\W_])(?:(?i:p\.? ?o\.? ?box|post office box|postfach|postbus|apartado(?: de correos)?|casella postale|caixa postal"
     r"|skrytka pocztowa|boîte postale)|PSC|BP)(?: [nN]?[º°])?\Z"
 )
+_FLAT: Final = re.compile(r",?[ \n][ >]{0,3}(?:Apt|Apartment|Suite|Ste|Unit|Flat|APT|SUITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
+_BEFORE_FLAT: Final = re.compile(rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z")
+# Characters behind an address in which its further lines are looked for.
+_LINES: Final = 200
 _CODE: Final = (
     r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d"
     rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
@@ -59,14 +64,33 @@ _TAIL: Final = re.compile(
     rf"|{_CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{_CODE}|{_CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
+_LIVING: Final = (" live", " resid", " wohn", " habit", " viv", " abit", " woon", " mor", " mieszka")
+_LIVES: Final = re.compile(
+    r" (?:lives|lived|resides|resided|wohnt|wohnte|habite|vive|reside|abita|woont|mora|mieszka) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])"
+)
+_NAME_SIZE: Final = 60
+# An address on an envelope stands under a name.
+_LINE_ABOVE: Final = re.compile(rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z")
 _NAME_BEFORE: Final = re.compile(rf"(?:{_NAME}[ ]){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z")
 
 
-def streets(text: str) -> Iterator[tuple[int, int]]:
-    """Walk where addresses stand, by their parts."""
-    for start, end in chain(_number_first(text), _number_last(text)):
+def streets(text: str) -> Sequence[tuple[int, int]]:
+    """Return where addresses stand, by their parts."""
+    return _streets(text)
+
+
+@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
+def _streets(text: str) -> Sequence[tuple[int, int]]:
+    return tuple(_walked(text))
+
+
+def _walked(text: str) -> Iterator[tuple[int, int]]:
+    for start, end in chain(_number_first(text), _number_last(text), _units(text)):
         tail = _TAIL.match(text, end)
-        yield start, end if tail is None else tail.end()
+        behind = end if tail is None else tail.end()
+        if text[behind : behind + 1] == "\n":
+            behind += lines(text[behind + 1 : behind + _LINES].split("\n"))
+        yield start, behind
 
 
 def _number_first(text: str) -> Iterator[tuple[int, int]]:
@@ -83,16 +107,41 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
             yield match.start() - len(before) + found.start(), match.end()
 
 
+def _units(text: str) -> Iterator[tuple[int, int]]:
+    """Walk addresses that are told by the number of a flat in them, whatever their street is called."""
+    for match in _FLAT.finditer(text):
+        begin = max(0, match.start() - _BEFORE)
+        found = _BEFORE_FLAT.search(text[begin : match.start()])
+        if found is not None and any(map(str.isdigit, found[0])):
+            yield begin + found.start(), match.end()
+
+
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Walk where names stand right before an e-mail address in brackets."""
-    if "@" not in text:
-        return
-    for match in _MAIL.finditer(text):
-        before = text[max(0, match.start() - 60) : match.start()]
-        found = _NAME_BEFORE.search(before.rpartition("\n")[2])
+    """Walk where names stand by what follows them: an e-mail address in brackets, where somebody lives, an address."""
+    for start in chain(_mails(text), _homes(text)):
+        found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
-            value = found[0].rstrip("\"' \t")
-            start = match.start() - len(found[0])
-            place = name(value, "full")
-            if place is not None and place[1] == len(value):
-                yield start + place[0], start + place[1]
+            yield from _owner(found[0].rstrip("\"' \t"), start - len(found[0]))
+    for start, _ in _streets(text):
+        found = _LINE_ABOVE.search(text, max(0, start - _NAME_SIZE), start)
+        if found is not None:
+            yield from _owner(found[1], found.start(1))
+
+
+def _mails(text: str) -> Iterator[int]:
+    return (match.start() for match in _MAIL.finditer(text)) if "@" in text else iter(())
+
+
+def _homes(text: str) -> Iterator[int]:
+    return (match.start() for match in _LIVES.finditer(text)) if any(one in text for one in _LIVING) else iter(())
+
+
+def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
+    """Walk the name that a text ends with: `Contact Jane Roe`."""
+    while value.count(" "):
+        place = name(value, "full")
+        if place is not None and place[1] == len(value):
+            yield start + place[0], start + place[1]
+            return
+        first, _, value = value.partition(" ")
+        start += len(first) + 1

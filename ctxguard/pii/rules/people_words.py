@@ -18,6 +18,7 @@ __all__ = [
     "BESIDE_NAMES",
     "CALLERS",
     "CALLING",
+    "CHANNELS",
     "CITIES",
     "CLOSINGS",
     "CODES",
@@ -75,7 +76,7 @@ NAME_LABELS: Final = (
 PLAIN_LABELS: Final = (
     "name;names;passenger;patient;customer;client;contact;contact person;attn;attention;guest;employee;recipient;sender"
     ";author;owner;assignee;reporter;manager;doctor;physician;nurse;attorney;tenant;traveler;traveller;signed;signed by"
-    ";reviewed by;created by;written by;prepared by;approved by;requested by;from;cc;bcc;sms;whatsapp"
+    ";reviewed by;created by;written by;prepared by;approved by;requested by"
     ";kunde;kundin;patientin;passagier;fahrgast;gast;empfänger;absender;unterschrift;arzt;ärztin;mandant;mandantin;z hd"
     ";nom;cliente;patiente;passager;passagère;voyageur;médecin;expéditeur;destinataire"
     ";nombre;paciente;pasajero;pasajera;contacto;médico;médica;responsable;remitido por;destinatario;remitente"
@@ -100,7 +101,7 @@ BESIDE_CONTACTS: Final = (
 INTRODUCTIONS: Final = (
     "(my|his|her|their|your|user s|customer s|passenger s|patient s|client s|caller s|guest s|wife s|husband s|partner s|son s"
     "|daughter s|friend s|boss s|owner s|employee s|mother s|father s|brother s|sister s) (|full |first |last |legal |real )name"
-    "(| is|s are| was| s);name of the (customer|passenger|patient|client|guest|user|account holder) is"
+    "( is|s are| was| s);name of the (customer|passenger|patient|client|guest|user|account holder) is"
     ";(mein|dein|sein|ihr|unser) (name|vorname|nachname) (ist|lautet);(ich|er|sie) (heiße|heisse|heißt)"
     ";je m appelle;je me nomme;mon (nom|prénom|nom complet) est;(il|elle) s appelle;son (nom|prénom) est"
     ";me llamo;mi (nombre|apellido|nombre completo) es;se llama;su nombre es"
@@ -110,7 +111,8 @@ INTRODUCTIONS: Final = (
 )
 """Phrases that say the name of a person, however it is written."""
 NAMED: Final = (
-    "i go by;call me;by the name of;under the name( of|);in the name of;speaking (with|to);signed by;authored by;married to"
+    "(my|his|her|their|your|user s|customer s|passenger s|patient s|client s|partner s|wife s|husband s) (|full |last )name"
+    ";i go by;call me;by the name of;under the name( of|);in the name of;speaking (with|to);signed by;authored by;married to"
     ";said to;(man|woman|boy|girl|guy|person|customer|client|patient|friend|colleague|coworker|user|lady|gentleman|child"
     "|baby|kid|lawyer|doctor|teacher) (named|called);man nennt mich;auf den namen;namens;unter dem namen;im namen von"
     ";hier spricht;sie sprechen mit;au nom de;vous parlez à;a nombre de;le habla;te habla;habla usted con;a nome di"
@@ -123,6 +125,8 @@ SELVES: Final = "i am;i m;ich bin;je suis;soy;yo soy;sono;ik ben;eu sou;sou;jest
 CALLERS: Final = "this is;hier ist;ici;aquí;qui;hier is;met;aqui é;tu mówi"
 """Phrases behind which a name stands, if `CALLING` stands behind it."""
 CALLING: Final = "calling|speaking|from|here|am apparat|à l'appareil|al teléfono|al telefono|aan de lijn|ao telefone|z firmy"
+CHANNELS: Final = "sms;mms;whatsapp;imessage;telegram;wechat;text message;chat;call;phone call;voicemail;missed call"
+"""In brackets, where a message begins, with who wrote it behind."""
 RELATIVES: Final = (
     "(my|his|her|their|our|your) (wife|husband|son|daughter|mother|father|mom|mum|dad|brother|sister|friend|best friend|boss"
     "|manager|colleague|coworker|co worker|partner|girlfriend|boyfriend|fiancé|fiancée|kid|child|uncle|aunt|cousin|nephew"
@@ -169,7 +173,7 @@ GREETINGS: Final = (
 CLOSINGS: Final = (
     "best( regards| wishes|);all the best;(kind|kindest|warm|many|my best) regards;regards;warmly;sincerely( yours|)"
     ";yours( sincerely| faithfully| truly|);respectfully( yours|);cordially;cheers;(many |)thanks( again| in advance|)"
-    ";thank you( in advance|);with gratitude;love;lots of love;take care;see you( soon|);talk soon;xoxo"
+    ";thank you( in advance|);with gratitude;signed;love;lots of love;take care;see you( soon|);talk soon;xoxo"
     ";mit (freundlichen|besten|herzlichen|lieben|vielen) grüßen;mit freundlichen gruessen;(viele|liebe|beste|herzliche"
     "|freundliche) grüße;hochachtungsvoll;lg;vg;mfg;gruß;vielen dank;(bien |)cordialement;sincèrement;amicalement;bien à vous"
     ";salutations distinguées;bises;merci( d avance|);respectueusement;(un |)saludo(|s)( cordiales|);un cordial saludo"
@@ -209,8 +213,9 @@ CODES: Final = (
 )
 """Labels of a field that holds a postal code."""
 ADDRESS_PHRASES: Final = (
-    "(live|lives|living|lived|reside|resides|residing) (at|on);located at;address (is|to|was);moved to;move to"
-    ";deliver( it|ed|) to;ship( it| them|ped|) to;send (it|them|this) to;meet me at;pick me up at;(taxi|cab|ride) to;come to"
+    "(live|lives|living|lived|reside|resides|residing) (at|on);located at;address (is|to|was|with|on|at);(office|house|home|apartment|flat|place) is (at|on);(meet|see) (me|you|us) at"
+    ";send (a|the) (new one|replacement|package|parcel|letter) to;moved to;move to"
+    ";deliver( it|ed|) to;ship( it| them|ped|) to;send (it|them|this) to;pick me up at;(taxi|cab|ride) to;come to"
     ";wohnt in;wohne in;wohnhaft in;habite( au| à|);demeurant( au| à);(vive|vivo|reside|domiciliado|domiciliada) en"
     ";(abito|abita|residente|residenti) in;(woont|woon) (in|op|aan);(mora|moro|reside) (na|no|em);(mieszka|mieszkam) (przy|na)"
 )
@@ -232,7 +237,7 @@ HOUSE_FIRST: Final = (
 )
 """What a street begins with in French; the number stands before it."""
 HOUSE_LAST: Final = (
-    "calle|c/|avenida|avda|av|plaza|pza|paseo|pº|camino|carretera|ctra|travesía|ronda|glorieta|via|viale"
+    "calle|c|avenida|avda|av|plaza|pza|paseo|pº|camino|carretera|ctra|travesía|ronda|glorieta|via|viale"
     "|piazza|piazzale|corso|vicolo|strada|largo|lungomare|rua|travessa|praça|alameda|estrada|rodovia|ul|ulica"
     "|ulicy|al|aleja|aleje|pl|plac|os|osiedle|bulevardul|bd|str"
 )
@@ -246,6 +251,12 @@ ORGANIZATIONS: Final = (
     "|committee|council|street|road|avenue|city|county|island|project|plan|program|system|model|server|client"
     "|version|edition|series|set|kit|policy|protocol|format|default|housing|estate|apartments|tower|building"
     "|festival|concert|tour|orchestra|rentals?|auto|motors|dental|stadium"
+    "|dental|dermatology|medical|medicine|pharmacy|surgery|health|wellness|therapy|counseling|care|associates|practice|barber"
+    "|barbers|hair|beauty|skin|partners|consulting|media|press|news|times|games|foods|international|global|national|digital"
+    "|servicio|servicios|departamento|unidad|clínica|centro|ministerio|universidad|facultad|colegio|cirugía|urgencias"
+    "|abteilung|dienst|universität|klinik|krankenhaus|praxis|verein|schule|hôpital|université|école|société|ministère|mairie"
+    "|ospedale|università|scuola|ufficio|ministero|comune|ziekenhuis|universiteit|gemeente|afdeling|universidade|escola"
+    "|szpital|uniwersytet|szkoła|urząd"
 )
 """Words in the names of firms, places and things; a name that holds one is no person's."""
 PARTICLES: Final = (
@@ -254,7 +265,8 @@ PARTICLES: Final = (
 )
 """Words in small letters within a name."""
 NO_NAME: Final = (
-    "none|null|true|false|unknown|undefined|nil|nan|string|number|integer|boolean|object|array|list|dict|type"
+    "wife|husband|mom|mum|mommy|dad|daddy|mother|father|grandma|grandpa|uncle|aunt|son|daughter|brother|sister|boss|honey"
+    "|darling|baby|frau|mann|maman|papa|mama|mamá|papá|mãe|pai|contact|attendees|participants|organizer|signed|none|null|true|false|unknown|undefined|nil|nan|string|number|integer|boolean|object|array|list|dict|type"
     "|value|text|required|optional|empty|missing|hidden|anonymous|guest|admin|administrator|root|user|users"
     "|test|example|sample|please|the|this|that|these|those|there|here|it|its|he|she|they|we|you|your|yours|my"
     "|our|his|her|their|who|what|when|where|why|how|which|and|or|but|not|no|yes|ok|okay|if|so|as|is|are|was"
