@@ -38,6 +38,8 @@ _SPACE: Final = r"[ \t,:]{1,3}[\"'“*]{0,3}"
 _REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
 _LINES: Final = r"(?P<value>[^\W_][^\"<>{}\[\]|;\n]{2,100}(?:\n[ \t]{0,8}[^\W_,][^\"<>{}\[\]|;\n]{1,60}){0,5})"
 _CODE: Final = r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
+# Behind a label that heads a column.
+_COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|\Z)")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 
@@ -92,7 +94,7 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
         place = _framed(text, frame, start, end)
         if place is not None:
             found[frame.label].append(place)
-        elif frame.is_label and start >= tables[-1]:
+        elif frame.is_label and start >= tables[-1] and _COLUMN.match(text, end):
             for label, cell in columns(text, start, tables, _heading):
                 found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
@@ -103,11 +105,16 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     tree = _tree().following
     lowered = _lowered(text)
     # most words begin no phrase: the few that do are looked for again, at memory speed
-    beginning = tree.keys() & set(_WORDS.findall(lowered))
+    there = set(_WORDS.findall(lowered))
+    beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
     for start, end in starts:
         for frame, behind in _paths(lowered, tree[lowered[start:end]], end):
             yield frame, start, behind
+
+
+def _may_go_on(node: Node, there: set[str]) -> bool:
+    return bool(node.frames) or not node.following.keys().isdisjoint(there)
 
 
 def _places(word: str, lowered: str) -> Iterator[tuple[int, int]]:

@@ -45,7 +45,7 @@ _BOX: Final = re.compile(
     r"(?<![^\W_])(?:(?i:p\.? ?o\.? ?box|post office box|postfach|postbus|apartado(?: de correos)?|casella postale|caixa postal"
     r"|skrytka pocztowa|boîte postale)|PSC|BP)(?: [nN]?[º°])?\Z"
 )
-_FLAT: Final = re.compile(r",?[ \n][ >]{0,3}(?:Apt|Apartment|Suite|Ste|Unit|Flat|APT|SUITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
+_FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|UITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
 _BEFORE_FLAT: Final = re.compile(rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z")
 # Characters behind an address in which its further lines are looked for.
 _LINES: Final = 200
@@ -111,7 +111,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
     """Walk addresses that are told by the number of a flat in them, whatever their street is called."""
     for match in _FLAT.finditer(text):
         begin = max(0, match.start() - _BEFORE)
-        found = _BEFORE_FLAT.search(text[begin : match.start()])
+        found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
         if found is not None and any(map(str.isdigit, found[0])):
             yield begin + found.start(), match.end()
 
