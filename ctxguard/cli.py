@@ -37,7 +37,10 @@ ELSEWHERE: Final = {
     "tokens": "ctxguard.harness.cli:tokens",
 }
 """Commands that live beside what they are about, loaded when they are called."""
-_PII_HELP: Final = "Also look for what rules can tell, so not for names and postal addresses; say type and place."
+_PII_HELP: Final = (
+    "Also look for what the rules of the configuration, or the standard ones, can tell; say type and place. Names and "
+    "postal addresses are looked for by the rules `people` alone."
+)
 
 
 class _Commands(TyperGroup):
@@ -283,15 +286,19 @@ def check(
     Checked are calls and results, the order of authority, the provider's role rules, and the budget where one is given.
     """
     from ctxguard.harness.checking import check_session
+    from ctxguard.pii.rule_sets import named_rules
 
     known = settings_of(config)
     wanted = budget or known.budget
     tokens = None if wanted is None else _in_tokens(wanted, window)
     provider, counter = provider or known.provider, counter or known.counter
     failed = 0
+    rules = named_rules(*known.rules) if pii and known.rules else None
     for one in _each(session, adapter):
         with _named(session, one):
-            found = check_session(one, budget=tokens, provider=provider, counter=counter, model=known.model, pii=pii)
+            found = check_session(
+                one, budget=tokens, provider=provider, counter=counter, model=known.model, pii=pii, rules=rules
+            )
             lines = list(found)
         failed += len(lines)
         for line in lines:

@@ -44,7 +44,7 @@ class KnownNames:
             for _, text in artifact.texts():
                 values = read.get(text)
                 if values is None:
-                    values = rules.names(text, scans=True)
+                    values = rules.names(text)
                     read.put(text, values)
                 self._forms += self._names.learn(values)
             self._counts.append(len(self._forms))

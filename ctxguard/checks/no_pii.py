@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NoPII"]
 
-# What rules find only where they say so by their label.
+# What rules find only where their labels say so, and then only where the text itself does.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
 
@@ -111,8 +111,11 @@ def _claim(detectors: Sequence[Detector]) -> str:
     told += [f"detector {name}" for name in others]
     known = {rule.label for rule in rules}
     missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
+    partly = " and ".join(what for label, what in _NO_SHAPE.items() if label in known)
     # what a detector of another make looks for is not known here
-    return f"no match of {' and '.join(told)}" + (f"; {missing} are not looked for" if missing and not others else "")
+    limits = [f"{partly} are found where the text says what they are"] if partly and not others else []
+    limits += [f"{missing} are not looked for"] if missing and not others else []
+    return "; ".join([f"no match of {' and '.join(told)}", *limits])
 
 
 def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> Iterator[Finding]:

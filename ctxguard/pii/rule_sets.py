@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Final
 
 from ctxguard.errors import ConfigError
@@ -21,7 +22,7 @@ from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
 
-__all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"]
+__all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules", "named_rules"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,11 +65,6 @@ class RuleSet:
     def _engine(self) -> Engine:
         return engine_of(self.rules, self.allow, self.deny)
 
-    @cached_property
-    def _echoing(self) -> Engine:
-        """The rules that make names known, alone: what other rules find beside a name does not tell whether it is one."""
-        return engine_of(tuple(rule for rule in self.rules if rule.echo), self.allow, ())
-
     @property
     def is_joinable(self) -> bool:
         """True where many texts can be searched in one go: each rule finds the same in them."""
@@ -97,17 +93,9 @@ class RuleSet:
         """True where what one text says makes names known that are looked for in others."""
         return any(rule.echo for rule in self.rules)
 
-    def names(self, text: str, *, scans: bool = False) -> Sequence[str]:
-        """Return the names that a text makes known, as they stand in it.
-
-        Args:
-            text: the text.
-            scans: find them as `scan` does.
-        """
-        if not self.echoes:
-            return ()
-        find = self._echoing.scan if scans else self._echoing.find
-        return [text[span.start : span.end] for span in find(text)]
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known, as they stand in it."""
+        return self._engine.names(text)
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
         """Return where names stand in a text that other texts have made known.
@@ -171,7 +159,7 @@ class RuleSet:
                 )
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_engine", "_echoing")}
+        return {key: value for key, value in self.__dict__.items() if key != "_engine"}
 
 
 def _rules(name: str, rules: object) -> tuple[Rule, ...]:
@@ -198,6 +186,19 @@ STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
 """Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""
+
+
+def named_rules(*names: str) -> RuleSet:
+    """Return rule sets by their names, joined: `named_rules("standard", "people")` is `STANDARD | PEOPLE`.
+
+    Raises:
+        ConfigError: there is no such rule set, or none is named.
+    """
+    known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None or not names:
+        raise ConfigError(f"no rule set {unknown!r}; there are {', '.join(known)}", setting="rules")
+    return reduce(or_, (known[name] for name in names))
 
 
 def country_rules(*countries: str) -> RuleSet:

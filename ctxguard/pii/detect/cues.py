@@ -31,8 +31,8 @@ _GAP: Final = re.compile(r"[ _.’'/-]{1,2}|")
 _BEHIND: Final = 60
 # What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
-    r"[\"'”’*_`)\]\\]{0,5}[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est|es|è|é|to|jest)(?=[ \t]))"
-    r"[ \t]{0,12}(?:\n[ \t]{0,4})?[\"'“‘*_`(\[\\]{0,5}"
+    r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est|es|è|é|to|jest)(?=[ \t]))"
+    r"[ \t]{0,12}(?:\n[ \t]{0,4})?[\"'“‘*_`(\[\\]{0,5}[ \t]{0,4}"
 )
 _SPACE: Final = r"[ \t,:]{1,3}[\"'“*]{0,3}"
 _REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
@@ -192,7 +192,7 @@ def _lowered(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _heading(cell: str) -> tuple[str, Callable[[str], Place | None]] | None:
+def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return what the cells of a column hold, by its heading, and what judges them; None where nobody is concerned."""
     lowered = _lowered(cell.strip(" \t\"'*_`"))
     match = _WORD.search(lowered)
@@ -200,7 +200,8 @@ def _heading(cell: str) -> tuple[str, Callable[[str], Place | None]] | None:
     if match is None or node is None:
         return None
     for frame, end in _paths(lowered, node, match.end()):
-        if frame.is_label and end == len(lowered) and (match.start() == 0 or frame.beside is None):
+        stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
+        if frame.is_label and end == len(lowered) and stands:
             how = "full" if frame.beside is not None and frame.label == PERSON else frame.how
             return frame.label, lambda value: frame.judge(value, how)
     return None

@@ -82,7 +82,7 @@ class Engine:
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(_MEMO)(self._fitting)
-        self._echoes = any(one.rule.echo for one in self._matchers)
+        self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
     def is_joinable(self) -> bool:
@@ -108,6 +108,16 @@ class Engine:
             return spans
         # a text is decided as a whole: what it says at its end holds for its beginning, too
         return resolve((*spans, *self._named(Names(values), (first, *others))))
+
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known; what other rules find beside one does not tell whether it is one."""
+        if not self._echoes:
+            return ()
+        spans: list[Span] = []
+        for view in views_of(text, self._can_write):
+            candidates = (((one,), start, end) for one in self._echoes for start, end in one.everywhere(view.text))
+            spans += view.originals(span for _, span in self._judged(view.text, candidates))
+        return [text[span.start : span.end] for span in resolve(spans)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
         """Return where known names stand in a text, see `Names.find`."""

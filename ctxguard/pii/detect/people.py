@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[int, int]
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]?")
 _ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
-_GLUE: Final = re.compile(r"[\w@/=&+%#$]|\.\w|-\w|:/")
+_GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
 _NO_NAME: Final = frozenset(words.NO_NAME.split("|"))
 _PARTICLES: Final = frozenset(words.PARTICLES.split("|"))
 _ORGANIZATIONS: Final = frozenset(words.ORGANIZATIONS.split("|"))

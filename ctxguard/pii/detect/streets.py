@@ -71,7 +71,7 @@ _LIVES: Final = re.compile(
 _NAME_SIZE: Final = 60
 # An address on an envelope stands under a name.
 _LINE_ABOVE: Final = re.compile(rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z")
-_NAME_BEFORE: Final = re.compile(rf"(?:{_NAME}[ ]){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z")
+_NAME_BEFORE: Final = re.compile(rf"(?:{_NAME}[ ](?:{words.PARTICLES.replace('|', ' |')} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z")
 
 
 def streets(text: str) -> Sequence[tuple[int, int]]:

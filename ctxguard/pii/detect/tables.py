@@ -22,7 +22,7 @@ _LONGEST: Final = 4_000
 
 
 def columns(
-    text: str, start: int, done: list[int], heading: Callable[[str], tuple[str, Judge] | None]
+    text: str, start: int, done: list[int], heading: Callable[[str, str], tuple[str, Judge] | None]
 ) -> Iterator[tuple[str, Place]]:
     """Walk the cells of a table that are found, with their labels.
 
@@ -30,7 +30,7 @@ def columns(
         text: the text.
         start: where a heading stands.
         done: ends with where the last table that was read ended; the end of this one is put there.
-        heading: returns the label of a column and what judges its cells; None where they are not looked at.
+        heading: returns the label of a column, by its heading and their line, and what judges its cells; None where they are not looked at.
     """
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
@@ -40,7 +40,7 @@ def columns(
     if separator is None or end - begin > _LONGEST:
         return
     cells = _cells(text, begin, separator)
-    headed = {number: found for number, (a, b) in enumerate(cells) if (found := heading(text[a:b])) is not None}
+    headed = {number: found for number, (a, b) in enumerate(cells) if (found := heading(text[a:b], line)) is not None}
     if len(cells) < 2 or not headed or not _are_headings(text, cells):
         return
     begin = end + 1
