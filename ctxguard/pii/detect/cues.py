@@ -27,14 +27,14 @@ _WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
 # The same in the small letters of our languages, for `findall`, which takes by far the most time.
 _WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
 # Between the words of a phrase, and between those of a key.
-_GAP: Final = re.compile(r"[ _.’'/-]{1,2}|")
+_GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
 _BEHIND: Final = 60
 # What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
     r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est|es|è|é|to|jest)(?=[ \t]))"
     r"[ \t]{0,12}(?:\n[ \t]{0,4})?[\"'“‘*_`(\[\\]{0,5}[ \t]{0,4}"
 )
-_SPACE: Final = r"[ \t,:]{1,3}[\"'“*]{0,3}"
+_SPACE: Final = r"[ \t,:+]{1,3}[\"'“*]{0,3}"
 _REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
 _LINES: Final = r"(?P<value>[^\W_][^\"<>{}\[\]|;\n]{2,100}(?:\n[ \t]{0,8}[^\W_,][^\"<>{}\[\]|;\n]{1,60}){0,5})"
 _CODE: Final = r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"

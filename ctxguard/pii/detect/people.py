@@ -13,7 +13,7 @@ __all__ = ["Place", "address", "city", "code", "lines", "name"]
 Place: TypeAlias = tuple[int, int]
 """Where something begins and ends in a text."""
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]?")
+_BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\+(?=[^\W\d_])")
 _ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
 _GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
 _NO_NAME: Final = frozenset(words.NO_NAME.split("|"))
@@ -51,7 +51,7 @@ def name(value: str, how: str) -> Place | None:
 def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
     """Tell whether what stands behind a name may stand there."""
     if how == "line":
-        return not rest.strip(" \t.,*_)")
+        return not rest.strip(" \t\r.,*_)”’»'`")
     bare = rest.lstrip(" \t")
     if not bare or bare[0] in _ENDS:
         return True
