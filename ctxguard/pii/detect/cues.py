@@ -19,12 +19,13 @@ from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["addresses", "names"]
+__all__ = ["addresses", "names", "words_of"]
 
 PERSON: Final = "PERSON"
 ADDRESS: Final = "ADDRESS"
 _WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
-# The same in the small letters of our languages, for `findall`, which takes by far the most time.
+# The same in the small letters of our languages, and a table that leaves those of ASCII alone.
+_SPACED: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
 # Between the words of a phrase, and between those of a key.
 _GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
@@ -105,12 +106,21 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     tree = _tree().following
     lowered = _lowered(text)
     # most words begin no phrase: the few that do are looked for again, at memory speed
-    there = set(_WORDS.findall(lowered))
+    there = words_of(text)
     beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
     for start, end in starts:
         for frame, behind in _paths(lowered, tree[lowered[start:end]], end):
             yield frame, start, behind
+
+
+@lru_cache(maxsize=8)
+def words_of(text: str) -> set[str]:
+    """Return the words of a text in small letters; by way of bytes where it can be, which takes a third of the time."""
+    lowered = _lowered(text)
+    if not lowered.isascii():
+        return set(_WORDS.findall(lowered))
+    return set(lowered.encode().translate(_SPACED).decode().split())
 
 
 def _may_go_on(node: Node, there: set[str]) -> bool:

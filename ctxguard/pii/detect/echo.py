@@ -16,8 +16,10 @@ from ctxguard.pii.rules import people_words as words
 __all__ = ["Names"]
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_BETWEEN: Final = r"[ \t\n.,'’-]{1,3}"
+_BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
 _SHORTEST: Final = 3
+# So many words are looked for one by one, faster than all words of a text are read.
+_FEW: Final = 40
 _NEVER_ALONE: Final = frozenset(
     f"{words.ORDINARY}|{words.NO_NAME}|{words.PARTICLES}|{words.ORGANIZATIONS}|{words.TITLES.replace(';', '|')}".split("|")
 )
@@ -32,7 +34,7 @@ class Names:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: dict[tuple[str, ...], int] = {}
-        self._beginning: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
+        self._beginning: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
         self.learn(values)
 
     def __len__(self) -> int:
@@ -56,14 +58,20 @@ class Names:
             text: the text.
             until: how many of the forms that are known are looked for; None means all.
         """
-        for word in self._beginning.keys() & set(_WORD.findall(text)):
+        for word in self._there(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1
             while start >= 0:
-                match = next((found for form in forms if (found := form.match(text, start))), None)
-                if match is not None and not _is_glued(text, start):
-                    yield match.span()
+                end = max((_end(text, start, form) for form in forms), default=0)
+                if end and not _is_glued(text, start):
+                    yield start, end
                 start = text.find(word, start + len(word))
+
+    def _there(self, text: str) -> Iterable[str]:
+        """Return the words that begin a known name and may stand in a text."""
+        if len(self._beginning) <= _FEW:
+            return [word for word in self._beginning if word in text]
+        return self._beginning.keys() & set(_WORD.findall(text))
 
     def back_to(self, count: int) -> None:
         """Forget all but the first `count` forms."""
@@ -75,10 +83,22 @@ class Names:
     def _put(self, form: tuple[str, ...]) -> None:
         number = self._forms[form] = len(self._forms)
         for spelled in _spellings(form):
-            pattern = re.compile(_BETWEEN.join(map(re.escape, spelled)) + r"(?!\w)")
-            forms = self._beginning.setdefault(spelled[0], [])
-            forms.append((number, pattern))
-            forms.sort(key=lambda one: -len(one[1].pattern))
+            self._beginning.setdefault(spelled[0], []).append((number, spelled))
+
+
+def _end(text: str, start: int, form: tuple[str, ...]) -> int:
+    """Return where a form that begins at a place ends; 0 where it does not stand there."""
+    end = start
+    for number, word in enumerate(form):
+        gap = _BETWEEN.match(text, end) if number else None
+        if number and gap is None:
+            return 0
+        end = end if gap is None else gap.end()
+        if not text.startswith(word, end):
+            return 0
+        end += len(word)
+    behind = text[end : end + 1]
+    return 0 if behind.isalnum() or behind == "_" else end
 
 
 def _forms(value: str) -> Iterator[tuple[str, ...]]:

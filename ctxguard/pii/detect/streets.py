@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from ctxguard.pii.detect.cues import words_of
 from ctxguard.pii.detect.people import lines, name
 from ctxguard.pii.rules import people_words as words
 
@@ -34,6 +35,9 @@ _NUMBER: Final = re.compile(
     rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{_END}| s/n{_END}"
 )
 _BEFORE: Final = 90
+_SIGNS: Final = re.compile(r"[^\w]")
+_ENDINGS: Final = tuple(words.STREET_ENDINGS.split("|"))
+_FIRST_WORDS: Final = frozenset(f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|"))
 _COMPOUND: Final = re.compile(
     rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
 )
@@ -64,9 +68,11 @@ _TAIL: Final = re.compile(
     rf"|{_CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{_CODE}|{_CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
-_LIVING: Final = (" live", " resid", " wohn", " habit", " viv", " abit", " woon", " mor", " mieszka")
+_LIVING: Final = frozenset(
+    ("lives", "lived", "resides", "resided", "wohnt", "wohnte", "habite", "vive", "reside", "abita", "woont", "mora", "mieszka")
+)
 _LIVES: Final = re.compile(
-    r" (?:lives|lived|resides|resided|wohnt|wohnte|habite|vive|reside|abita|woont|mora|mieszka) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])"
+    rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])"
 )
 _NAME_SIZE: Final = 60
 # An address on an envelope stands under a name.
@@ -102,7 +108,10 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
     for match in _NUMBER.finditer(text):
         begin = max(0, match.start() - _BEFORE)
         before = text[text.rfind("\n", begin, match.start()) + 1 or begin : match.start()]
-        found = _COMPOUND.search(before) or _SOUTHERN.search(before) or _BOX.search(before)
+        lowered = _SIGNS.sub(" ", before.lower()).split()
+        found = _COMPOUND.search(before) if lowered and lowered[-1].endswith(_ENDINGS) else None
+        if found is None and not _FIRST_WORDS.isdisjoint(lowered):
+            found = _SOUTHERN.search(before) or _BOX.search(before)
         if found is not None:
             yield match.start() - len(before) + found.start(), match.end()
 
@@ -133,7 +142,7 @@ def _mails(text: str) -> Iterator[int]:
 
 
 def _homes(text: str) -> Iterator[int]:
-    return (match.start() for match in _LIVES.finditer(text)) if any(one in text for one in _LIVING) else iter(())
+    return iter(()) if _LIVING.isdisjoint(words_of(text)) else (match.start() for match in _LIVES.finditer(text))
 
 
 def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
