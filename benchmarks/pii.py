@@ -187,13 +187,18 @@ def people():
             for text in texts[1::40]:
                 engine.find(text)
             rates.setdefault(name, []).append(rate(engine.find, texts[::8]))
-    print("  MB/s on every 8th text of the transcripts, best of 3:", {name: round(max(seen), 1) for name, seen in rates.items()})
+    print(
+        "  MB/s on every 8th text of the transcripts, best of 3:",
+        {name: round(max(seen), 1) for name, seen in rates.items()},
+    )
     seen = {}
     for source, text in transcripts():
         for span in PEOPLE.find(text):
             place = (source, span.label, text[span.start : span.end])
             seen.setdefault(place, (text[max(0, span.start - 40) : span.start], text[span.end : span.end + 20]))
-    print(f"  {len(seen)} different findings in the transcripts, {dict(Counter(label for _, label, _ in seen))}; 100 of them:")
+    print(
+        f"  {len(seen)} different findings in the transcripts, {dict(Counter(label for _, label, _ in seen))}; 100 of them:"
+    )
     for source, label, value in sorted(random.Random(int(time.time())).sample(sorted(seen), min(100, len(seen)))):
         before, behind = seen[source, label, value]
         print(f"  {source:<20} {label:<8} …{before!r} | {value!r} | {behind!r}")

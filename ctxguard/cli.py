@@ -19,6 +19,7 @@ from typer.models import OptionInfo
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.tokens.counters import COUNTERS
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main", "settings_of", "stabilizer_of"]
 
 ELSEWHERE: Final = {
+    "bench": "ctxguard.harness.bench_cli:bench",
     "read": "ctxguard.files.cli:read",
     "replay": "ctxguard.harness.replay_cli:replay",
     "pii": "ctxguard.pii.cli:app",
@@ -36,15 +38,15 @@ ELSEWHERE: Final = {
     "store": "ctxguard.stores.cli:app",
     "tokens": "ctxguard.harness.cli:tokens",
 }
-"""Commands that live beside what they are about, loaded when they are called."""
+"""Commands that live in the room they belong to, loaded when they are called."""
 _PII_HELP: Final = (
-    "Also look for what the rules of the configuration, or the standard ones, can tell; say type and place. Names and "
-    "postal addresses are looked for by the rules `people` alone."
+    "Also search for personal data by the rules of the configuration, or the standard ones; list type and place. Names and "
+    "postal addresses are searched for by the rules `people` alone."
 )
 
 
 class _Commands(TyperGroup):
-    """Load the commands that live elsewhere when they are wanted."""
+    """Load the commands that live elsewhere on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Return the names of all commands."""
@@ -123,7 +125,7 @@ Policy = Annotated[
 AdapterName = Annotated[
     str | None,
     typer.Option(
-        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; found out by looking."
+        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; detected automatically."
     ),
 ]
 Provider = Annotated[
@@ -134,7 +136,6 @@ Provider = Annotated[
         show_default="that of the configuration, or none",
     ),
 ]
-COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
 Counter = Annotated[
     str | None,
     typer.Option(
@@ -203,7 +204,7 @@ def _each(path: str, adapter: str | None) -> list[Session]:
 
 @contextmanager
 def _named(path: str, session: Session) -> Iterator[None]:
-    """Say which file and session an error is about."""
+    """Name the file and the session in errors about them."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:
@@ -292,8 +293,8 @@ def check(
     wanted = budget or known.budget
     tokens = None if wanted is None else _in_tokens(wanted, window)
     provider, counter = provider or known.provider, counter or known.counter
-    failed = 0
     rules = named_rules(*known.rules) if pii and known.rules else None
+    failed = 0
     for one in _each(session, adapter):
         with _named(session, one):
             found = check_session(
@@ -349,7 +350,7 @@ def adapters() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on standard error and exit code 2."""
+    """Run the command line; an error that ctxguard raises is one line on standard error and exit code 2."""
     speak_utf8()
     try:
         app()
@@ -362,7 +363,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
-        sys.stderr.close()  # what is left of the output would be tried, and complained of, once more
+        sys.stderr.close()  # otherwise Python would try to flush the rest and print a second error
         sys.exit(2)
 
 

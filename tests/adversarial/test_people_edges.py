@@ -38,7 +38,9 @@ letters = st.sampled_from("bcdfgklmnpqrtvwxz")
 syllables = st.tuples(letters, st.sampled_from(["a", "e", "i", "o", "u", "é", "ö", "ł", "ñ"]), letters).map("".join)
 name_words = st.lists(syllables, min_size=2, max_size=3).map("".join).map(str.capitalize)
 full_names = st.tuples(name_words, st.sampled_from([" ", " J. ", " de ", " van der ", "-", " O'"]), name_words)
-people = full_names.map(lambda parts: parts[0] + parts[1] + parts[2] if parts[1] != "-" else f"{parts[0]}-{parts[2]} Xu")
+people = full_names.map(
+    lambda parts: parts[0] + parts[1] + parts[2] if parts[1] != "-" else f"{parts[0]}-{parts[2]} Xu"
+)
 
 
 def phrases(listed):
@@ -46,7 +48,9 @@ def phrases(listed):
 
 
 keys = phrases(words.NAME_LABELS).flatmap(
-    lambda label: st.sampled_from([label, label.title(), label.upper(), label.replace(" ", "_"), label.replace(" ", "-")])
+    lambda label: st.sampled_from(
+        [label, label.title(), label.upper(), label.replace(" ", "_"), label.replace(" ", "-")]
+    )
 )
 
 
@@ -54,7 +58,9 @@ def saying(frame, cue):
     return st.tuples(cue, people).map(lambda both: (frame.format(*both), both[1]))
 
 
-labeled = st.sampled_from([": ", ":", " = ", "=", ":\t", ": **"]).flatmap(lambda joint: saying("{}" + joint + "{}", keys))
+labeled = st.sampled_from([": ", ":", " = ", "=", ":\t", ": **"]).flatmap(
+    lambda joint: saying("{}" + joint + "{}", keys)
+)
 said = st.one_of(
     saying("{} {}.", phrases(words.INTRODUCTIONS)),
     saying("{} {},", phrases(words.GREETINGS)),
@@ -64,10 +70,17 @@ said = st.one_of(
 )
 numbers = st.integers(1, 999).map(str)
 streets = st.one_of(
-    st.builds("{} {} {}".format, numbers, name_words, st.sampled_from(words.STREET_WORDS.split("|")).map(str.capitalize)),
+    st.builds(
+        "{} {} {}".format, numbers, name_words, st.sampled_from(words.STREET_WORDS.split("|")).map(str.capitalize)
+    ),
     st.builds("{} {} {}".format, numbers, st.sampled_from(words.HOUSE_FIRST.split("|")), name_words),
     st.builds("{}{} {}".format, name_words, st.sampled_from(words.STREET_ENDINGS.split("|")), numbers),
-    st.builds("{} {}, {}".format, st.sampled_from(["Calle", "Avenida", "Via", "Piazza", "Rua", "Plaza", "Ulica"]), name_words, numbers),
+    st.builds(
+        "{} {}, {}".format,
+        st.sampled_from(["Calle", "Avenida", "Via", "Piazza", "Rua", "Plaza", "Ulica"]),
+        name_words,
+        numbers,
+    ),
 )
 
 
@@ -88,7 +101,14 @@ def test_no_word_of_a_name_is_left(said_of, encoding, before):
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(people, st.lists(st.sampled_from(["{} came.", "ask {}", '{{"cc": "{}"}}', "({})", "{}'s", "“{}”", "*{}*", "{},"]), min_size=1, max_size=4))
+@given(
+    people,
+    st.lists(
+        st.sampled_from(["{} came.", "ask {}", '{{"cc": "{}"}}', "({})", "{}'s", "“{}”", "*{}*", "{},"]),
+        min_size=1,
+        max_size=4,
+    ),
+)
 def test_a_known_name_is_nowhere_in_what_follows(who, frames):
     session = BOTH.session()
     assert not left_of(who, session.text(f"Customer name: {who}"))
@@ -100,7 +120,9 @@ def test_a_known_name_is_nowhere_in_what_follows(who, frames):
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(streets, st.sampled_from(["{}", "at {}.", "{}, 10115 Town", "({})", "to {}\n", "“{}”", "**{}**", '{{"at": "{}"}}']))
+@given(
+    streets, st.sampled_from(["{}", "at {}.", "{}, 10115 Town", "({})", "to {}\n", "“{}”", "**{}**", '{{"at": "{}"}}'])
+)
 def test_no_number_of_an_address_is_left(street, frame):
     masked = BOTH.mask(frame.format(street))
     assert not any(char.isdigit() for char in masked), masked

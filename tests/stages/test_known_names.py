@@ -32,7 +32,13 @@ def history_of(seed, steps=30):
     for step in range(steps):
         who = rng.choice(NAMES)
         first, last = who.split()
-        said = [f"My name is {who}.", f"{who} went out", f"And {first}?", json.dumps({"last_name": last}), f"Ask {last}."]
+        said = [
+            f"My name is {who}.",
+            f"{who} went out",
+            f"And {first}?",
+            json.dumps({"last_name": last}),
+            f"Ask {last}.",
+        ]
         history.append(Artifact("assistant", f"Looking at {last}, step {step}. " + "words here " * rng.randint(1, 30)))
         history.append(Artifact("user", f"{rng.choice(said)} " + "more text " * rng.randint(1, 20)))
     return history
@@ -85,7 +91,9 @@ def test_a_session_gives_the_same_as_a_whole_list():
     for end, artifact in enumerate(history, 1):
         session.append(artifact)
         if artifact.kind.value == "user":
-            assert [a.text for a in session.context().artifacts] == texts(stabilizer("pseudonymize").stabilize(history[:end]))
+            assert [a.text for a in session.context().artifacts] == texts(
+                stabilizer("pseudonymize").stabilize(history[:end])
+            )
 
 
 def test_a_vault_gives_known_names_back():
@@ -104,7 +112,11 @@ def test_a_vault_gives_known_names_back():
 
 def test_the_check_finds_a_known_name_that_was_not_masked():
     masker = Masker(BOTH)
-    history = [Artifact("user", "My name is Wanda Xerx."), Artifact("assistant", "Fine."), Artifact("user", "Ask Xerx.")]
+    history = [
+        Artifact("user", "My name is Wanda Xerx."),
+        Artifact("assistant", "Fine."),
+        Artifact("user", "Ask Xerx."),
+    ]
 
     def unmask_last(draft):
         last = draft.artifacts[-1]
@@ -112,9 +124,13 @@ def test_the_check_finds_a_known_name_that_was_not_masked():
 
     guard = Stabilizer(600, stages=[MaskPII(masker=masker), unmask_last])
     report = guard.stabilize(history).report
-    assert [str(one) for check in report.checks for one in check.findings] == ["PERSON was found @ artifacts[2].content[4:8]"]
+    assert [str(one) for check in report.checks for one in check.findings] == [
+        "PERSON was found @ artifacts[2].content[4:8]"
+    ]
     # a text of before was decided when nobody was known
-    assert Stabilizer(600, stages=[MaskPII(masker=masker)]).stabilize([Artifact("user", "Ask Xerx."), *history]).report.ok
+    assert (
+        Stabilizer(600, stages=[MaskPII(masker=masker)]).stabilize([Artifact("user", "Ask Xerx."), *history]).report.ok
+    )
 
 
 def test_the_check_says_what_it_looked_for_and_survives_pickling():
@@ -149,7 +165,11 @@ def test_a_detector_of_ones_own_is_asked_once_about_a_text():
         return [Span(place, place + 5, "PERSON")] if place >= 0 else []
 
     guard = Stabilizer(2_000, stages=[MaskPII([BOTH, Masker([entities]).detectors[0]])])
-    history = [Artifact("user", "Hi, Quolb is in."), Artifact("assistant", "Good."), Artifact("user", "My name is Wanda Xerx.")]
+    history = [
+        Artifact("user", "Hi, Quolb is in."),
+        Artifact("assistant", "Good."),
+        Artifact("user", "My name is Wanda Xerx."),
+    ]
     for end in range(1, 4):
         for _ in range(2):
             result = guard.stabilize([replace(one) for one in history[:end]])

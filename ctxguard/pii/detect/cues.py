@@ -157,7 +157,9 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
     # `file_name`, `restaurant name`: a label of its own says whose name it is
-    if frame.beside is not None and (text[start - 1 : start] in "_-." and start or text[max(0, start - 2) : start - 1].isalnum()):
+    if frame.beside is not None and (
+        text[start - 1 : start] in "_-." and start or text[max(0, start - 2) : start - 1].isalnum()
+    ):
         return None
     if frame.begins and not _is_beginning(text, start):
         return None
@@ -236,18 +238,26 @@ def _tree() -> Node:
     root = Node()
     joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
     lines, spaced = re.compile(_JOINT + _LINES, re.IGNORECASE), re.compile(r"[ \t:]{1,3}" + _LINES)
-    calling = re.compile(rf" (?P<value>[^\W\d_]\S{{1,20}}(?: [^\W\d_]\S{{0,20}}){{0,3}}?)(?=,? (?i:{words.CALLING})(?![^\W_]))")
+    calling = re.compile(
+        rf" (?P<value>[^\W\d_]\S{{1,20}}(?: [^\W\d_]\S{{0,20}}){{0,3}}?)(?=,? (?i:{words.CALLING})(?![^\W_]))"
+    )
     closing = re.compile(
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
     )
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
-    title = re.compile(rf"\.?[ \t]{{1,2}}(?P<value>(?:(?!  ).){{2,60}})")
+    title = re.compile(rf"\.?[ \t+]{{1,2}}(?P<value>(?:(?!  ).){{2,60}})")
     part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
     code = re.compile(_JOINT + _CODE, re.IGNORECASE)
     person = [
         (words.NAME_LABELS, Frame(PERSON, joint, people.name, "field", is_label=True)),
-        (words.PLAIN_LABELS, Frame(PERSON, joint, people.name, "words", beside=_labels(words.BESIDE_NAMES), is_label=True)),
-        (words.PLAIN_LABELS, Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels(words.BESIDE_CONTACTS))),
+        (
+            words.PLAIN_LABELS,
+            Frame(PERSON, joint, people.name, "words", beside=_labels(words.BESIDE_NAMES), is_label=True),
+        ),
+        (
+            words.PLAIN_LABELS,
+            Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels(words.BESIDE_CONTACTS)),
+        ),
         (words.INTRODUCTIONS, Frame(PERSON, space, people.name, "said")),
         (words.NAMED, Frame(PERSON, space, people.name, "words")),
         (words.SELVES, Frame(PERSON, space, people.name, "full", begins=True)),

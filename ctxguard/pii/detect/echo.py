@@ -21,7 +21,9 @@ _SHORTEST: Final = 3
 # So many words are looked for one by one, faster than all words of a text are read.
 _FEW: Final = 40
 _NEVER_ALONE: Final = frozenset(
-    f"{words.ORDINARY}|{words.NO_NAME}|{words.PARTICLES}|{words.ORGANIZATIONS}|{words.TITLES.replace(';', '|')}".split("|")
+    f"{words.ORDINARY}|{words.NO_NAME}|{words.PARTICLES}|{words.ORGANIZATIONS}|{words.TITLES.replace(';', '|')}".split(
+        "|"
+    )
 )
 
 

@@ -13,14 +13,16 @@ __all__ = ["Place", "address", "city", "code", "lines", "name"]
 Place: TypeAlias = tuple[int, int]
 """Where something begins and ends in a text."""
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\+(?=[^\W\d_])")
+_BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\.?\+(?=[^\W\d_])")
 _ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
 _GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
 _NO_NAME: Final = frozenset(words.NO_NAME.split("|"))
 _PARTICLES: Final = frozenset(words.PARTICLES.split("|"))
 _ORGANIZATIONS: Final = frozenset(words.ORGANIZATIONS.split("|"))
 _TITLES: Final = re.compile(rf"(?:(?:{words.TITLES.replace(';', '|')})\.?[ \t]{{1,2}}){{1,3}}", re.IGNORECASE)
-_CONNECTING: Final = frozenset(("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu"))
+_CONNECTING: Final = frozenset(
+    ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
+)
 _ABBREVIATIONS: Final = frozenset(("st", "jr", "sr", "mc", "wm", "geo", "chas", "jos", "thos", "ma", "fco", "ph"))
 _MOST_WORDS: Final = 6
 
@@ -82,7 +84,11 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
             found.append(word)
             end = match.end() + (len(word) == 1 and value[match.end() : match.end() + 1] == ".")
         gap = _BETWEEN.match(value, match.end())
-        if gap is None or ("." in gap[0] and len(word) > 1 and folded not in _ABBREVIATIONS) or len(found) > _MOST_WORDS:
+        if (
+            gap is None
+            or ("." in gap[0] and len(word) > 1 and folded not in _ABBREVIATIONS)
+            or len(found) > _MOST_WORDS
+        ):
             break
         if "," in gap[0] and len(found) > 1:
             break
@@ -102,7 +108,9 @@ _FAR: Final = 24
 _LONGEST_LINE: Final = 50
 _LINE_SIGNS: Final = " \t.,;*_'\")"
 _TOWN: Final = re.compile(r"[A-ZÀ-ÞĀ-Ž][^\W\d_]*(?:[ .'’-]{1,2}[^\W\d_]+){0,4}")
-_TOWNS: Final = re.compile(r"(?:[A-ZÀ-ÞĀ-ŽΑ-Ω][\w'’.-]*(?: (?:de|del|la|of|and|di|do|am|an|der|nad|u|\(|\))?)?[ )]?){1,4}")
+_TOWNS: Final = re.compile(
+    r"(?:[A-ZÀ-ÞĀ-ŽΑ-Ω][\w'’.-]*(?: (?:de|del|la|of|and|di|do|am|an|der|nad|u|\(|\))?)?[ )]?){1,4}"
+)
 _CODE: Final = re.compile(r"[A-Za-z0-9]{1,5}(?:[ -][A-Za-z0-9]{2,4}){0,2}")
 _DIGIT: Final = re.compile(r"\d")
 _STREET: Final = re.compile(
@@ -121,7 +129,9 @@ _ENDING: Final = re.compile(
     r"[.!?](?=\s+[A-Z]|\s*\Z)|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
     r"|(?<=[\w,]) (?:and|but|so|with|for|please|which|where|or|as|because|und|et|y|e|en) (?=[a-zß-ÿ])"
 )
-_ABBREVIATED: Final = re.compile(r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.I)
+_ABBREVIATED: Final = re.compile(
+    r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.I
+)
 
 
 def address(value: str, how: str) -> Place | None:

@@ -37,7 +37,9 @@ _NUMBER: Final = re.compile(
 _BEFORE: Final = 90
 _SIGNS: Final = re.compile(r"[^\w]")
 _ENDINGS: Final = tuple(words.STREET_ENDINGS.split("|"))
-_FIRST_WORDS: Final = frozenset(f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|"))
+_FIRST_WORDS: Final = frozenset(
+    f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
+)
 _COMPOUND: Final = re.compile(
     rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
 )
@@ -50,7 +52,9 @@ _BOX: Final = re.compile(
     r"|skrytka pocztowa|boîte postale)|PSC|BP)(?: [nN]?[º°])?\Z"
 )
 _FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|UITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
-_BEFORE_FLAT: Final = re.compile(rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z")
+_BEFORE_FLAT: Final = re.compile(
+    rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z"
+)
 # Characters behind an address in which its further lines are looked for.
 _LINES: Final = 200
 _CODE: Final = (
@@ -69,15 +73,31 @@ _TAIL: Final = re.compile(
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(
-    ("lives", "lived", "resides", "resided", "wohnt", "wohnte", "habite", "vive", "reside", "abita", "woont", "mora", "mieszka")
+    (
+        "lives",
+        "lived",
+        "resides",
+        "resided",
+        "wohnt",
+        "wohnte",
+        "habite",
+        "vive",
+        "reside",
+        "abita",
+        "woont",
+        "mora",
+        "mieszka",
+    )
 )
-_LIVES: Final = re.compile(
-    rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])"
-)
+_LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
 _NAME_SIZE: Final = 60
 # An address on an envelope stands under a name.
-_LINE_ABOVE: Final = re.compile(rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z")
-_NAME_BEFORE: Final = re.compile(rf"(?:{_NAME}[ ](?:{words.PARTICLES.replace('|', ' |')} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z")
+_LINE_ABOVE: Final = re.compile(
+    rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
+)
+_NAME_BEFORE: Final = re.compile(
+    rf"(?:{_NAME}[ ](?:{words.PARTICLES.replace('|', ' |')} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
+)
 
 
 def streets(text: str) -> Sequence[tuple[int, int]]:

@@ -124,7 +124,9 @@ SELVES: Final = "i am;i m;ich bin;je suis;soy;yo soy;sono;ik ben;eu sou;sou;jest
 """Phrases behind which several words in capitals are a person's name."""
 CALLERS: Final = "this is;hier ist;ici;aquí;qui;hier is;met;aqui é;tu mówi"
 """Phrases behind which a name stands, if `CALLING` stands behind it."""
-CALLING: Final = "calling|speaking|from|here|am apparat|à l'appareil|al teléfono|al telefono|aan de lijn|ao telefone|z firmy"
+CALLING: Final = (
+    "calling|speaking|from|here|am apparat|à l'appareil|al teléfono|al telefono|aan de lijn|ao telefone|z firmy"
+)
 CHANNELS: Final = "sms;mms;whatsapp;imessage;telegram;wechat;text message;chat;call;phone call;voicemail;missed call"
 """In brackets, where a message begins, with who wrote it behind."""
 RELATIVES: Final = (
