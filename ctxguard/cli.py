@@ -40,8 +40,8 @@ ELSEWHERE: Final = {
 }
 """Commands that live in the room they belong to, loaded when they are called."""
 _PII_HELP: Final = (
-    "Also search for personal data by the rules of the configuration, or the standard ones; list type and place. Names and "
-    "postal addresses are searched for by the rules `people` alone."
+    "Also search for personal data by the rules of the configuration, or the standard ones; list type and place. "
+    "Names and postal addresses are searched for by the rules `people` alone."
 )
 
 

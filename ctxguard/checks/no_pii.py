@@ -29,7 +29,7 @@ class NoPII:
     The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text, so that
     only texts that are new in the session cost a scan. Copies and pickles start without them.
 
-    Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by the names known when it was last decided.
+    Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by those known when it was last decided.
 
     Args:
         rules: None means the rules of the masking stages that ran, or nothing where none ran.

@@ -55,7 +55,7 @@ class WindowState:
     Attributes:
         seen: exchanges that were taken in.
         kept: numbers of those that stayed at the last cut; all later ones stay.
-        shortened: artifacts that a cut changed, by their position: digests, what was squeezed, and what was masked again.
+        shortened: artifacts that a cut changed, by their position: digests, what was squeezed, what was masked again.
         cut_at: number of the exchange that hit the budget last; None before the first cut.
         cuts: numbers of the latest exchanges that hit the budget, at most `LATEST_CUTS`.
         fixed: tokens of what never leaves: overhead, system, task and pins so far.

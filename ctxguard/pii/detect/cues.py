@@ -1,8 +1,8 @@
 """Find where a text itself says that a name or an address stands: behind a label, a phrase, a title, around a letter.
 
-The text is read word by word. The phrases of `rules.people_words` are a tree of words; where a path through it ends, a
-*frame* says what may stand between the phrase and the value, and who judges the value. One pass reads all phrases of all
-languages, so that time does not depend on their number.
+The text is read word by word. The phrases of `rules.people_words` are a tree of words; where a path through it ends,
+a *frame* says what may stand between the phrase and the value, and who judges the value. One pass reads all phrases of
+all languages, so that time does not depend on their number.
 """
 
 from __future__ import annotations
@@ -32,13 +32,17 @@ _GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
 _BEHIND: Final = 60
 # What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
-    r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est|es|è|é|to|jest)(?=[ \t]))"
+    r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est"
+    r"|es|è|é|to|jest)(?=[ \t]))"
     r"[ \t]{0,12}(?:\n[ \t]{0,4})?[\"'“‘*_`(\[\\]{0,5}[ \t]{0,4}"
 )
 _SPACE: Final = r"[ \t,:+]{1,3}[\"'“*]{0,3}"
 _REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
 _LINES: Final = r"(?P<value>[^\W_][^\"<>{}\[\]|;\n]{2,100}(?:\n[ \t]{0,8}[^\W_,][^\"<>{}\[\]|;\n]{1,60}){0,5})"
-_CODE: Final = r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
+_CODE: Final = (
+    r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
+    r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
+)
 # Behind a label that heads a column.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|\Z)")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
@@ -116,8 +120,9 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
 
 @lru_cache(maxsize=8)
 def words_of(text: str) -> set[str]:
-    """Return the words of a text in small letters; by way of bytes where it can be, which takes a third of the time."""
+    """Return the words of a text in small letters."""
     lowered = _lowered(text)
+    # by way of bytes where it can be, which takes a third of the time
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
     return set(lowered.encode().translate(_SPACED).decode().split())
@@ -158,7 +163,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
         return None
     # `file_name`, `restaurant name`: a label of its own says whose name it is
     if frame.beside is not None and (
-        text[start - 1 : start] in "_-." and start or text[max(0, start - 2) : start - 1].isalnum()
+        (text[start - 1 : start] in "_-." and start) or text[max(0, start - 2) : start - 1].isalnum()
     ):
         return None
     if frame.begins and not _is_beginning(text, start):
@@ -205,7 +210,7 @@ def _lowered(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
-    """Return what the cells of a column hold, by its heading, and what judges them; None where nobody is concerned."""
+    """Return what the cells of a column hold, by its heading, and what judges them."""
     lowered = _lowered(cell.strip(" \t\"'*_`"))
     match = _WORD.search(lowered)
     node = _tree().following.get(match[0]) if match is not None else None
@@ -215,8 +220,12 @@ def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] 
         stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
         if frame.is_label and end == len(lowered) and stands:
             how = "full" if frame.beside is not None and frame.label == PERSON else frame.how
-            return frame.label, lambda value: frame.judge(value, how)
+            return frame.label, _judging(frame, how)
     return None
+
+
+def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
+    return lambda value: frame.judge(value, how)
 
 
 # -- the tree
@@ -245,7 +254,7 @@ def _tree() -> Node:
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
     )
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
-    title = re.compile(rf"\.?[ \t+]{{1,2}}(?P<value>(?:(?!  ).){{2,60}})")
+    title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
     part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
     code = re.compile(_JOINT + _CODE, re.IGNORECASE)
     person = [

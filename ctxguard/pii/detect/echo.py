@@ -1,7 +1,7 @@
 """Look for names that are known, wherever they stand.
 
-A name is known once a text has said whose it is. It is then looked for as it was written, in capitals, and by each of its
-words that is no word of the language, too: `Roe` where somebody was introduced as `Jane Roe`.
+A name is known once a text has said whose it is. It is then looked for as it was written, in capitals, and by each of
+its words that is no word of the language, too: `Roe` where somebody was introduced as `Jane Roe`.
 """
 
 from __future__ import annotations

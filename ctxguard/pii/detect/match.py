@@ -110,7 +110,7 @@ class Engine:
         return resolve((*spans, *self._named(Names(values), (first, *others))))
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text makes known; what other rules find beside one does not tell whether it is one."""
+        """Return the names that a text makes known, whatever other rules find beside them."""
         if not self._echoes:
             return ()
         spans: list[Span] = []

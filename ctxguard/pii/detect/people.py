@@ -123,14 +123,16 @@ _NUMBERED: Final = re.compile(
     rf"{_NUMBER_FIRST.pattern}|[A-ZÀ-ÞĀ-Ž][^\W\d_]*[.,]? (?:[^\W\d_]+[.,]? ){{0,4}}(?:n[.ºo°]{{1,2}} ?)?\d"
 )
 _CODE_LINE: Final = re.compile(r"(?=.*\d{4})[^\n:=]{4,50}")
-_NO_ADDRESS: Final = re.compile(r"https?:|www\.|0x|[\w.+-]+@|(?:\d{1,3}\.){3}\d|[0-9a-f]{2}(?::[0-9a-f]{2}){2}", re.I)
+_NO_ADDRESS: Final = re.compile(
+    r"https?:|www\.|0x|[\w.+-]+@|(?:\d{1,3}\.){3}\d|[0-9a-f]{2}(?::[0-9a-f]{2}){2}", re.IGNORECASE
+)
 # A sentence or a string ends, or another label follows.
 _ENDING: Final = re.compile(
     r"[.!?](?=\s+[A-Z]|\s*\Z)|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
     r"|(?<=[\w,]) (?:and|but|so|with|for|please|which|where|or|as|because|und|et|y|e|en) (?=[a-zß-ÿ])"
 )
 _ABBREVIATED: Final = re.compile(
-    r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.I
+    r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.IGNORECASE
 )
 
 

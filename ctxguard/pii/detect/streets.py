@@ -21,13 +21,19 @@ __all__ = ["owners", "streets"]
 _UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
 _NAME: Final = rf"{_UP}[\w'’.-]{{0,24}}"
 _END: Final = r"(?![^\W_])"
-_OF: Final = "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der|am|y|e|i|św|gen)"
+_OF: Final = (
+    "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der"
+    "|am|y|e|i|św|gen)"
+)
 _ENGLISH: Final = re.compile(
-    rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?"
-    rf"(?:{'|'.join(one.capitalize() for one in words.STREET_WORDS.split('|'))}|{words.STREET_WORDS}){_END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){_END})?"
+    rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}"
+    rf"|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?"
+    rf"(?:{'|'.join(one.capitalize() for one in words.STREET_WORDS.split('|'))}"
+    rf"|{words.STREET_WORDS}){_END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){_END})?"
 )
 _FRENCH: Final = re.compile(
-    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{_OF}|l'|l’|d'|d’)[ ]?){{0,3}}"
+    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{_OF}|l'|l’"
+    rf"|d'|d’)[ ]?){{0,3}}"
     rf"{_NAME}(?:[ -](?:{_OF} ){{0,2}}{_NAME}){{0,4}}"
 )
 # The number behind the street, and what stands before it.
@@ -41,14 +47,18 @@ _FIRST_WORDS: Final = frozenset(
     f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
 )
 _COMPOUND: Final = re.compile(
-    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
+    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})"
+    rf"|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
 )
 _SOUTHERN: Final = re.compile(
-    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
-    rf"(?:[ ./]{{1,3}})(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?: ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
+    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c"
+    rf"|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
+    rf"(?:[ ./]{{1,3}})(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?:"
+    rf" ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
 )
 _BOX: Final = re.compile(
-    r"(?<![^\W_])(?:(?i:p\.? ?o\.? ?box|post office box|postfach|postbus|apartado(?: de correos)?|casella postale|caixa postal"
+    r"(?<![^\W_])(?:(?i:p\.? ?o\.? ?box|post office box|postfach|postbus|apartado(?: de correos)?"
+    r"|casella postale|caixa postal"
     r"|skrytka pocztowa|boîte postale)|PSC|BP)(?: [nN]?[º°])?\Z"
 )
 _FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|UITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
@@ -58,12 +68,14 @@ _BEFORE_FLAT: Final = re.compile(
 # Characters behind an address in which its further lines are looked for.
 _LINES: Final = 200
 _CODE: Final = (
-    r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d"
+    r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}"
+    r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
     rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
 )
 _CITY: Final = rf"{_UP}[\w'’.-]{{1,25}}(?:[ -](?:{_OF}[ -]){{0,2}}{_UP}[\w'’.-]{{1,25}}){{0,3}}"
 _UNIT: Final = (
-    rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int|scala|box|esc|puerta"
+    rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
+    rf"|scala|box|esc|puerta"
     rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{_END}|# ?\w{{1,6}}|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?[A-Z]{{0,2}}{_END})"
 )
 _SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
@@ -146,7 +158,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Walk where names stand by what follows them: an e-mail address in brackets, where somebody lives, an address."""
+    """Walk where names stand by what follows: an e-mail address in brackets, where somebody lives, an address."""
     for start in chain(_mails(text), _homes(text)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:

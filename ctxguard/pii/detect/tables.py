@@ -30,7 +30,8 @@ def columns(
         text: the text.
         start: where a heading stands.
         done: ends with where the last table that was read ended; the end of this one is put there.
-        heading: returns the label of a column, by its heading and their line, and what judges its cells; None where they are not looked at.
+        heading: returns the label of a column, by its heading and the line of all headings, and what judges its cells;
+            None where they are not looked at.
     """
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
@@ -54,8 +55,8 @@ def columns(
                 break
             for number, (label, judge) in headed.items():
                 a, b = row[number]
-                if found := judge(text[a:b]):
-                    yield label, (a + found[0], a + found[1])
+                if (place := judge(text[a:b])) is not None:
+                    yield label, (a + place[0], a + place[1])
         done.append(end)
         begin = end + 1
 
