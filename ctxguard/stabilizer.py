@@ -162,7 +162,12 @@ class Stabilizer:
         chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
         if chosen["budget"] is None:
             raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
-        return cls.from_policy(**chosen)
+        names = chosen.pop("rules")
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            from ctxguard.pii.rule_sets import named_rules
+
+            names = named_rules(*names)
+        return cls.from_policy(**chosen, **({} if names is None else {"rules": names}))
 
     def __repr__(self) -> str:
         chain = " > ".join(map(stage_name, self.stages))

@@ -76,6 +76,7 @@ def test_sections_have_their_defaults():
         "target": None,
         "trail": None,
         "digests": True,
+        "rules": None,
         "on_overflow": "raise",
         "counter": "auto",
         "model": None,

@@ -25,6 +25,8 @@ class Masker(Hiding):
 
     Attributes:
         is_stateless: True where what a text becomes does not depend on other texts.
+        is_reversible: True where some values get placeholders that can be given back.
+        echoing: the rule set that makes names known, such as `PEOPLE`; None where there is none.
         is_joinable: True where many texts can be searched in one go (see `RuleSet.is_joinable`).
 
     Raises:
