@@ -238,7 +238,7 @@ def _told_together(step: Step) -> object:
 
 
 class _Place(NamedTuple):
-    """Say where a name stood: number of the exchange, place among its names, its tool or speaker, its label, and how many share it."""
+    """Say where a name stood: exchange, place among its names, tool or speaker, label, and how many have that label."""
 
     number: int
     order: int
