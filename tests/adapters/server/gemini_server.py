@@ -91,7 +91,9 @@ class Gemini(Script):
                 "of the function call turn.",
             )
             require(
-                Counter((c["name"], c.get("id")) for c in called) == Counter((a["name"], a.get("id")) for a in answers),
+                Counter(call["name"] for call in called) == Counter(answer["name"] for answer in answers)
+                # the SDK leaves ids out where it runs functions itself
+                and {a["id"] for a in answers if "id" in a} <= {c.get("id") for c in called},
                 "function responses do not match function calls",
             )
             require(all(isinstance(a.get("response"), dict) for a in answers), "response must be a Struct")
