@@ -29,6 +29,8 @@ NEEDED = (
     "agents",
     "openai",
     "anthropic",
+    "google",
+    "boto3",
     "fastapi",
     "cryptography",
 )

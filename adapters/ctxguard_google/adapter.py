@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
-from ctxguard.adapting.fields import Path, get, is_list, is_record, optional_field, text_of, unreadable
+from ctxguard.adapting.fields import Path, get, is_list, is_record, text_of, unreadable
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, split_message
 from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
@@ -150,8 +150,7 @@ def _parts(content: Content) -> list[object]:
         return list(content)
     if isinstance(content, str) or (get(content, "role") is None and get(content, "parts") is None):
         return [content]
-    # the fields of an SDK object are known, and dumping them would make new parts of its own
-    parts = optional_field(content, "parts", known=("role",)) if isinstance(content, Mapping) else get(content, "parts")
+    parts = get(content, "parts")
     if isinstance(parts, str) or is_record(parts):  # a system instruction
         return _parts(parts)
     if parts is not None and not isinstance(parts, (list, tuple)):
@@ -185,7 +184,7 @@ def _read(content: Content) -> tuple[Artifact, ...]:
 
 def _require_parts(content: Content) -> None:
     """Refuse what is no content; the API itself answers with one that has a role alone where the model said nothing."""
-    held = [key for key in ("content", "messages", "text") if get(content, key) is not None]
+    held = isinstance(content, Mapping) and any(content[key] is not None for key in content if key != "role")
     if get(content, "parts") is None and (get(content, "role") is None or held):
         raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
 
@@ -347,7 +346,9 @@ def _changes(artifact: Artifact, fragment: Fragment, parts: Sequence[object]) ->
 def _created(artifact: Artifact) -> Iterator[dict[str, object]]:
     """Walk the parts of an artifact that no content stood for: a stand-in result, a summary."""
     if artifact.kind is Kind.TOOL:
-        yield {"functionResponse": {**_named(artifact.answers, artifact.name), "response": tool_response(artifact.text)}}
+        yield {
+            "functionResponse": {**_named(artifact.answers, artifact.name), "response": tool_response(artifact.text)}
+        }
         return
     if artifact.text or not artifact.calls:
         yield {"text": artifact.text or LEFT_OUT}

@@ -70,7 +70,9 @@ class Gemini(Script):
         for place in range(len(contents)):
             self.judge_turn(contents, place)
         self.judge_signatures(contents)
-        self.judge_budget(body, "The input token count ({found}) exceeds the maximum number of tokens allowed ({budget}).")
+        self.judge_budget(
+            body, "The input token count ({found}) exceeds the maximum number of tokens allowed ({budget})."
+        )
 
     def judge_turn(self, contents, place):
         calls, answers = self.calls(contents[place]), self.answers(contents[place])
@@ -98,7 +100,7 @@ class Gemini(Script):
             )
             require(all(isinstance(a.get("response"), dict) for a in answers), "response must be a Struct")
             if not self.ids:
-                require(all("id" not in part for part in called + answers), "Unknown name \"id\": Cannot find field.")
+                require(all("id" not in part for part in called + answers), 'Unknown name "id": Cannot find field.')
 
     @staticmethod
     def calls(content):
@@ -117,7 +119,8 @@ class Gemini(Script):
                 if signature is not None:
                     call = part.get("functionCall", {})
                     require(
-                        self.issued.get(_decoded(signature)) == (call.get("name"), call.get("id")), "Thought signature is not valid."
+                        self.issued.get(_decoded(signature)) == (call.get("name"), call.get("id")),
+                        "Thought signature is not valid.",
                     )
                 if "functionCall" in part:
                     require(

@@ -38,7 +38,9 @@ def client_at(address):
 def answers(calls):
     return [
         types.Part(
-            function_response=types.FunctionResponse(id=call.id, name=call.name, response={"result": output(call.args["page"])})
+            function_response=types.FunctionResponse(
+                id=call.id, name=call.name, response={"result": output(call.args["page"])}
+            )
         )
         for call in calls
     ]
@@ -137,7 +139,9 @@ async def test_a_guarded_async_client(is_stream, parallel):
                 break
             contents.append(types.Content(role="user", parts=answers(calls)))
     judged(server)
-    assert "".join(part.text for part in content.parts if part.text and not part.thought) == "All done, ann@example.com."
+    assert (
+        "".join(part.text for part in content.parts if part.text and not part.thought) == "All done, ann@example.com."
+    )
 
 
 def test_chats_and_functions_that_the_client_runs_itself():
