@@ -220,6 +220,29 @@ def gemini_of(messages):
     return request
 
 
+def converse_of(messages):
+    """Return chat messages as a Bedrock Converse request; messages of the same role in a row become one."""
+    request = {"messages": []}
+    out = request["messages"]
+    for message in _with_ids(messages):
+        role, text = message["role"], _text(message.get("content"))
+        if role == "system" and not out and "system" not in request:
+            request["system"] = [{"text": text}]
+            continue
+        blocks = [{"text": text}] if text or not message.get("tool_calls") else []
+        if role == "tool":
+            blocks = [{"toolResult": {"toolUseId": message["tool_call_id"], "content": [{"text": text}]}}]
+        for call in message.get("tool_calls") or () if role == "assistant" else ():
+            function = call["function"]
+            blocks.append({"toolUse": {"toolUseId": call["id"], "name": function["name"], "input": _input(function)}})
+        wire_role = "assistant" if role == "assistant" else "user"
+        if out and out[-1]["role"] == wire_role:
+            out[-1]["content"] += blocks
+        else:
+            out.append({"role": wire_role, "content": blocks})
+    return request
+
+
 def pydantic_ai_of(messages):
     """Return chat messages as PydanticAI's: what stands between two replies is one request."""
     from pydantic_ai.messages import (
