@@ -178,7 +178,7 @@ def _message(group: list[Artifact]) -> Message:
 
 
 def _occurrence(artifact: Artifact) -> object:
-    return artifact.source.occurrence if isinstance(artifact.source, Fragment) else artifact.root.memo
+    return artifact.source.occurrence if isinstance(artifact.source, Fragment) else id(artifact)
 
 
 def _valid(blocks: list[object]) -> list[object]:

@@ -74,7 +74,8 @@ class Script:
 
     def address(self, body):
         """Return the address of the user as the model sees it."""
-        found = re.search(r"<EMAIL_\d+>|\[REDACTED_EMAIL\]|ann@example\.com", json.dumps(body, ensure_ascii=False))
+        history = json.dumps(body.get("contents") or body.get("messages"), ensure_ascii=False)
+        found = re.search(r"<EMAIL_\d+>|\[REDACTED_EMAIL\]|ann@example\.com", history)
         return found[0] if found else "nobody"
 
     def judge_budget(self, body, message):
