@@ -12,7 +12,7 @@ from ctxguard.adapting.extra_fields import extra_fields
 from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, text_of, walk_content
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, join_fragments, split_message
 from ctxguard.adapting.message_view import MessageView
-from ctxguard.adapting.provider_formats import ANTHROPIC, require_role
+from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
@@ -74,7 +74,7 @@ class AnthropicAdapter:
     def detects(self, native: object) -> bool:
         """Tell whether a request or list has what only Anthropic's Messages have."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
-        if not is_list(messages):
+        if not is_list(messages) or is_converse(messages):
             return False
         if isinstance(native, Mapping) and "system" in native:
             return True

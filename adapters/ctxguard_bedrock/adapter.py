@@ -11,7 +11,7 @@ from ctxguard.adapting.extra_fields import extra_fields
 from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, unreadable, walk_content
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, split_message
 from ctxguard.adapting.message_view import MessageView
-from ctxguard.adapting.provider_formats import BEDROCK, require_role
+from ctxguard.adapting.provider_formats import BEDROCK, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
@@ -19,7 +19,6 @@ from ctxguard_bedrock.blocks import (
     BLOCKS,
     block_changes,
     block_fields,
-    is_block,
     left_of,
     place_call,
     tool_input,
@@ -80,13 +79,7 @@ class BedrockAdapter:
             return False
         if isinstance(native, Mapping) and any(key in native for key in _REQUEST_KEYS):
             return True
-        blocks = [block for message in messages for block in _blocks(message)]
-        is_plain = all(get(m, "role") in _KINDS and is_list(get(m, "content")) for m in messages)
-        return is_plain and bool(blocks) and all(is_block(b) or _is_text(b) for b in blocks)
-
-
-def _is_text(block: object) -> bool:
-    return isinstance(block, Mapping) and get(block, "type") is None and isinstance(get(block, "text"), str)
+        return is_converse(messages) and all(get(message, "role") in _KINDS for message in messages)
 
 
 def _blocks(message: object) -> list[object]:

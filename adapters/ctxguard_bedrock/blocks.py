@@ -22,7 +22,6 @@ from ctxguard.adapting.fields import (
     parse_json,
     place_name,
     require_field,
-    require_list,
     require_text,
     text_of,
     unreadable,
@@ -37,7 +36,6 @@ __all__ = [
     "BLOCKS",
     "block_changes",
     "block_fields",
-    "is_block",
     "is_reasoning",
     "left_of",
     "place_call",
@@ -48,6 +46,11 @@ __all__ = [
 
 _Reader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 _DATA: Final = frozenset({"bytes"})
+_READ: Final = {
+    "toolUse": frozenset({"toolUseId", "name", "input"}),
+    "reasoningContent": frozenset({"reasoningText", "redactedContent"}),
+}
+"""What is read of a block, beside its texts."""
 _SERVER: Final = "server_tool_use"
 
 
@@ -67,11 +70,6 @@ def is_reasoning(block: object) -> bool:
     return get(block, "reasoningContent") is not None
 
 
-def is_block(value: object) -> bool:
-    """Tell whether a value is a block of Converse."""
-    return get(value, "type") is None and any(get(value, key) is not None for key in _READERS)
-
-
 def _text(holder: object, path: Path) -> list[PlacedPart]:
     return [((*path, "text"), Part("text", require_text(holder, "text", path)))]
 
@@ -80,7 +78,9 @@ def _texts(key: str) -> _Reader:
     """Return what reads the texts under a key."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:
-        listed = require_list(require_field(holder, key, path), f"texts at {place_name((*path, key))}")  # type: ignore[arg-type]
+        listed = require_field(holder, key, path)
+        if not isinstance(listed, (list, tuple)):
+            raise unreadable((*path, key), "a list of texts", listed)
         return [placed for n, one in enumerate(listed) for placed in _text(one, (*path, key, n))]
 
     return read
@@ -188,8 +188,10 @@ def _read_block(block: object, path: Path) -> list[PlacedPart]:
 
 def _unknown(block: object, path: Path) -> list[PlacedPart]:
     if get(block, "type") is not None:
-        raise HistoryError(f"{place_name(path)} has a 'type', which no block of Converse has; convert the message first")
-    if "text" in block if isinstance(block, Mapping) else False:
+        raise HistoryError(
+            f"{place_name(path)} has a 'type', which no block of Converse has; convert the message first"
+        )
+    if isinstance(block, Mapping) and "text" in block:
         raise unreadable((*path, "text"), "a text", get(block, "text"))
     refuse_foreign_part(block, path, own=BEDROCK)
     return [((), opaque(block))]
@@ -222,8 +224,7 @@ def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iter
         for number, block in enumerate(get(inner, "content")):  # type: ignore[var-annotated, arg-type]
             yield from block_fields(block, (*path, "content", number))
         return
-    own = frozenset({"toolUse": {"toolUseId", "name", "input"}, "reasoningContent": {"reasoningText", "redactedContent"}}.get(key, ()))
-    yield from extra_fields(inner, path, own=own | _DATA, taken=taken)
+    yield from extra_fields(inner, path, own=_READ.get(key, frozenset()) | _DATA, taken=taken)
 
 
 def place_call(block: object, path: Path) -> PlacedCall:
@@ -243,7 +244,7 @@ def tool_input(arguments: str) -> dict[str, object]:
 
 
 def block_changes(block: object, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
-    """Walk the changes of a block: reasoning goes as a whole, and `json` becomes `text` where its text is no JSON now."""
+    """Walk the changes of a block: reasoning goes as a whole, `json` becomes `text` where its text is no JSON now."""
     for path, new in changes.items():
         if is_reasoning(block):
             yield (), REMOVED
@@ -255,7 +256,7 @@ def block_changes(block: object, changes: Mapping[Path, object]) -> Iterator[tup
 
 
 def left_of(block: object) -> object:
-    """Return a changed block without the texts of which nothing is left; `REMOVED` where that is all: blanks are refused."""
+    """Return a changed block without texts of which nothing is left; `REMOVED` where that is all."""
     if block is REMOVED:
         return block
     if isinstance(get(block, "text"), str):

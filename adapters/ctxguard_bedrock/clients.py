@@ -36,7 +36,9 @@ class GuardedClient:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         if name in self._client.meta.method_to_api_mapping and self._guard.on_unreadable != "pass":
-            raise WireError(f"the guard cannot read {name}; on_unreadable='pass' sends such requests on unread", status=403)
+            raise WireError(
+                f"the guard cannot read {name}; on_unreadable='pass' sends such requests on unread", status=403
+            )
         return getattr(self._client, name)
 
     def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -140,7 +142,5 @@ def guarded(client: Any, guard: Stabilizer | Guard, **settings: Unpack[GuardSett
     from ctxguard.wire.transport import as_guard
 
     if not callable(getattr(client, "converse", None)) or not hasattr(client, "meta"):
-        raise ConfigError(
-            f"expected boto3.client('bedrock-runtime'), got {type(client).__name__}", setting="client"
-        )
+        raise ConfigError(f"expected boto3.client('bedrock-runtime'), got {type(client).__name__}", setting="client")
     return GuardedClient(client, as_guard(guard, settings))

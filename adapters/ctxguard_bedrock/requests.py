@@ -31,7 +31,7 @@ _TAKEN: Final = ("messages", "system", "toolConfig", "modelId")
 _BILLED: Final = ("outputConfig",)
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a tool use."""
+"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a use."""
 
 
 def stabilize_request(

@@ -36,7 +36,7 @@ from ctxguard_google.parts import (
 __all__ = ["Content", "GoogleAdapter", "Native", "prompt_place"]
 
 Content: TypeAlias = object
-"""A content: `google.genai.types.Content`, a dict with `role` and `parts`, or what the SDK makes one of: text, parts."""
+"""A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK makes one of: a text, parts."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Content]"
 """A request with `contents`, as the arguments of `generate_content` or as the body of the REST API; or contents."""
 
@@ -159,7 +159,7 @@ def _parts(content: Content) -> list[object]:
 
 
 def _role(content: Content, parts: Sequence[object]) -> str:
-    """Return the role of a content; what the SDK makes one of is the model's if it calls a function, else the user's."""
+    """Return the role of a content; a bare part is the model's if it calls a function, else the user's."""
     role = text_of(content, "role") if not isinstance(content, (str, list, tuple)) else None
     return role or ("model" if any(function_call(part) is not None for part in parts) else "user")
 
@@ -288,7 +288,7 @@ def _content(group: list[Artifact]) -> Content:
     return _like(content, written or _NOTHING)
 
 
-_NOTHING: Final = [{"text": LEFT_OUT}]
+_NOTHING: Final[list[object]] = [{"text": LEFT_OUT}]
 
 
 def _occurrence(artifact: Artifact) -> object:

@@ -36,7 +36,7 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
     from ctxguard.wire.transport import as_guard, guarded_http_client
 
     given = cast("Any", client)
-    api = getattr(given, "_api_client", None)
+    api: Any = getattr(given, "_api_client", None)
     http_clients = (getattr(api, "_httpx_client", None), getattr(api, "_async_httpx_client", None))
     if None in http_clients:
         raise ConfigError(
@@ -45,8 +45,9 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
     shared = as_guard(guard, settings)
     # the SDK has no public way to a client's HTTP clients, and takes new ones only for a client that is made anew
     own = copy.copy(api)
-    own._httpx_client, own._async_httpx_client = (guarded_http_client(one, shared) for one in http_clients)
-    own._guarded = given  # a client that is gone closes its connections
+    own._httpx_client = guarded_http_client(http_clients[0], shared)  # noqa: SLF001
+    own._async_httpx_client = guarded_http_client(http_clients[1], shared)  # noqa: SLF001
+    own._guarded = given  # noqa: SLF001 - a client that is gone closes its connections
     # naming the client also keeps the SDK from sending by aiohttp, which the guard does not see
     own._http_options = api._http_options.model_copy(  # noqa: SLF001
         update={"httpx_client": own._httpx_client, "httpx_async_client": own._async_httpx_client}  # noqa: SLF001

@@ -27,7 +27,7 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
-from ctxguard.artifacts import Media, Part, ToolCall
+from ctxguard.artifacts import Media, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 __all__ = [
@@ -65,7 +65,7 @@ _READ: Final = frozenset(
 )
 _READ_INSIDE: Final = frozenset({"id", "name", "args", "response", "parts", "role"})
 _BILLED: Final = "E"
-"""How signatures of the Gemini API begin in base64; those of Vertex AI are not billed, see `ctxguard.tokens.reading`."""
+"""How signatures of the Gemini API begin in base64; those of Vertex AI are not billed."""
 
 
 def set_field(record: object, name: str) -> tuple[str, object]:
@@ -101,7 +101,7 @@ def _said(part: object, path: Path) -> list[PlacedPart]:
     if function_call(part) is not None or function_response(part) is not None:
         return []  # artifacts have a place of their own for these
     if get(part, "text") is not None:
-        kind = "reasoning" if get(part, "thought") else "text"
+        kind: PartKind = "reasoning" if get(part, "thought") else "text"
         return [((*path, "text"), Part(kind, require_text(part, "text", path)))]
     for name, inner in _CODE.items():
         spelled, record = set_field(part, name)

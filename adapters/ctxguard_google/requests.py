@@ -156,5 +156,5 @@ def _written(request: Mapping[str, object], done: Request[Native]) -> dict[str, 
     tools = _tools(request)
     if are_same_objects(done.tools, [tool for tool in tools if not callable(tool)]):
         return written
-    now = iter(done.tools)
+    now: Iterator[object] = iter(done.tools)
     return copy_with(written, {_tools_at(request): [tool if callable(tool) else next(now) for tool in tools]})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.fields import Path, get, place_name
+from ctxguard.adapting.fields import Path, get, is_list, place_name
 from ctxguard.errors import HistoryError
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "GEMINI",
     "RESPONSES",
     "ProviderFormat",
+    "is_converse",
     "refuse_foreign",
     "refuse_foreign_part",
     "require_role",
@@ -60,6 +61,14 @@ _CONVERSE_KEYS: Final = (
     "video",
 )
 """The keys of Converse blocks, which have no type. A block with `text` alone can be one of Chat Completions."""
+
+
+def is_converse(messages: object) -> bool:
+    """Tell the messages of Bedrock Converse: every content is a list, and no block in it has a type."""
+    if not is_list(messages) or not all(isinstance(get(message, "content"), (list, tuple)) for message in messages):
+        return False
+    blocks = [block for message in messages for block in get(message, "content")]  # type: ignore[attr-defined]
+    return bool(blocks) and all(isinstance(block, Mapping) and block.get("type") is None for block in blocks)
 
 
 def refuse_foreign(message: object, own: ProviderFormat) -> None:

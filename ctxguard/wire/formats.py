@@ -23,7 +23,7 @@ class Format:
         history: Key of the history in the body.
         endings: How the paths of such requests end.
         json_settings: Keys that ask for an answer in JSON, where they name a schema or a format.
-        system: Keys of the system prompt, where the adapter takes the whole body; none where it takes the history alone.
+        system: Keys of the system prompt, where the adapter takes the whole body and not the history alone.
     """
 
     api: Api

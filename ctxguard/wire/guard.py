@@ -139,7 +139,7 @@ class _Run(NamedTuple):
 class Guard:
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
-    It reads Chat Completions, Responses and Anthropic Messages. Everything in the body is counted and masked, the
+    It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and masked, the
     history is stabilized, and no body is sent in which a rule still matches.
 
     Args:

@@ -261,8 +261,9 @@ def test_texts_of_input_items_are_refused_among_the_blocks_of_anthropic(kind):
     "adapter", [OpenAIAdapter(), ResponsesAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name
 )
 def test_messages_that_hold_parts_beside_a_content_are_refused(adapter):
-    fault = "message 0: 'parts' is of Gemini or of a user interface, which no adapter reads; convert it first"
-    refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], fault)
+    refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], f"message 0: 'parts' is of {GEMINI}")
+    fault = "message 0: 'parts' is of a user interface, which no adapter reads; convert it first"
+    refused(adapter, [{"role": "user", "parts": [{"type": "text", "text": MAIL}]}], fault)
 
 
 @pytest.mark.parametrize("block", [{"type": "thinking", "thinking": "so", "signature": "c2ln"}, {"type": "hologram"}])

@@ -28,9 +28,7 @@ class TestBedrockAdapter(AdapterConformance):
     def test_parity_the_artifacts_are_those_of_the_history(self, history):
         """Two messages of a role in a row are no Converse history: they are one message, and one artifact."""
         read = self.adapter.read(self.native(history))
-        runs = [
-            list(run) for kind, group in groupby(history, key=lambda a: a.kind) for run in _runs(kind, list(group))
-        ]
+        runs = [list(run) for kind, group in groupby(history, key=lambda a: a.kind) for run in _runs(kind, list(group))]
         assert [a.kind for a in read] == [run[0].kind for run in runs]
         assert [a.text for a in read] == ["\n".join(a.text for a in run) for run in runs]
         assert [[(c.name, c.id) for c in a.calls] for a in read] == [

@@ -72,7 +72,13 @@ def test_json_is_masked_inside_and_becomes_a_text_where_it_is_none_any_more():
         ),
         (
             {"document": {"name": "n", "source": {"content": [{"text": MAIL}]}, "context": MAIL}},
-            {"document": {"name": "n", "source": {"content": [{"text": "[REDACTED_EMAIL]"}]}, "context": "[REDACTED_EMAIL]"}},
+            {
+                "document": {
+                    "name": "n",
+                    "source": {"content": [{"text": "[REDACTED_EMAIL]"}]},
+                    "context": "[REDACTED_EMAIL]",
+                }
+            },
         ),
         (
             {"citationsContent": {"content": [{"text": MAIL}], "citations": [{"sourceContent": [{"text": MAIL}]}]}},
@@ -96,7 +102,8 @@ def test_texts_of_every_kind_are_masked(block, masked):
 @pytest.mark.parametrize("data", [b"\x89PNG" + bytes(3_000), "iVBORw0KGgo="])
 def test_media_are_counted_and_handed_on(data):
     blocks = [
-        {kind: {"format": form, "source": {"bytes": data}}} for kind, form in (("image", "png"), ("video", "mp4"), ("audio", "mp3"))
+        {kind: {"format": form, "source": {"bytes": data}}}
+        for kind, form in (("image", "png"), ("video", "mp4"), ("audio", "mp3"))
     ]
     blocks.append({"document": {"format": "pdf", "name": "scan", "source": {"bytes": data}}})
     message = user("See", *blocks)
@@ -120,7 +127,9 @@ def test_media_are_counted_and_handed_on(data):
 )
 def test_what_may_not_be_edited_is_searched(block, place):
     message = assistant("See", block) if "toolUse" in block else user("See", block)
-    done, report = stabilize_native(STABILIZER, BedrockAdapter(), [user("Hi"), assistant("Hm."), user("So?"), message][-1:])
+    done, report = stabilize_native(
+        STABILIZER, BedrockAdapter(), [user("Hi"), assistant("Hm."), user("So?"), message][-1:]
+    )
     assert done[0]["content"][1] is block
     found = [finding for check in report.checks if check.name == "NoPII" for finding in check.findings]
     assert found
@@ -137,8 +146,11 @@ def test_reasoning_is_sent_unchanged_or_not_at_all():
 
 
 def test_what_stands_side_by_side_in_one_role_becomes_one_message():
-    done = fitted(user("One"), user("Two"), assistant("Three"), assistant(CALL), user(result({"text": "x"})), user("Four"))
-    assert done == [user("One", "Two"), assistant("Three", CALL), user(result({"text": "x"}), "Four")]
+    call = {"toolUse": {**CALL["toolUse"], "input": {}}}
+    done = fitted(
+        user("One"), user("Two"), assistant("Three"), assistant(call), user(result({"text": "x"})), user("Four")
+    )
+    assert done == [user("One", "Two"), assistant("Three", call), user(result({"text": "x"}), "Four")]
 
 
 def test_a_call_that_got_no_result_gets_one_before_what_was_said():
@@ -172,7 +184,9 @@ def test_the_rest_of_a_request_is_masked_or_searched():
     assert done["toolConfig"]["tools"][1] is POINT
     assert done["toolConfig"]["toolChoice"] == {"tool": {"name": "f"}}
     assert not stabilize_request({**request, "requestMetadata": {"of": MAIL}}, STABILIZER)[1].ok
-    system, messages, _ = stabilize_messages([user("Hi")], STABILIZER, system=[{"text": MAIL}], tools=[{"toolSpec": spec}])
+    system, messages, _ = stabilize_messages(
+        [user("Hi")], STABILIZER, system=[{"text": MAIL}], tools=[{"toolSpec": spec}]
+    )
     assert system == [{"text": "[REDACTED_EMAIL]"}]
     assert messages == [user("Hi")]
 
@@ -243,7 +257,10 @@ def test_counts_follow_the_model_behind_the_id():
     assert "hidden prompts" not in nova.parts
     assert nova.parts["tool results"] > 0
     assert "not measured" in nova.accuracy
-    assert Stabilizer(8_000, model="eu.anthropic.claude-sonnet-4-5-20250929-v1:0").counter.counter.family.name == "claude-4"
+    assert (
+        Stabilizer(8_000, model="eu.anthropic.claude-sonnet-4-5-20250929-v1:0").counter.counter.family.name
+        == "claude-4"
+    )
 
 
 def test_the_recall_tool():

@@ -76,7 +76,9 @@ class Converse(Script):
                 )
             self.judge_pairs(messages, place)
             self.judge_reasoning(messages, place, body.get("system"))
-        self.judge_budget(body, "The model returned the following errors: Input is too long: {found} tokens > {budget} maximum")
+        self.judge_budget(
+            body, "The model returned the following errors: Input is too long: {found} tokens > {budget} maximum"
+        )
 
     def judge_pairs(self, messages, place):
         used = [block["toolUse"]["toolUseId"] for block in messages[place]["content"] if "toolUse" in block]
@@ -158,4 +160,6 @@ def pieces(text, size=7):
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)

@@ -13,8 +13,8 @@ from ctxguard.errors import CheckFailedError, ConfigError, WireError
 from ctxguard_bedrock import guarded, stabilize_request
 
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed (extra bedrock)")
-from botocore.config import Config
-from botocore.exceptions import ClientError
+botocore = pytest.importorskip("botocore.config")
+ClientError = pytest.importorskip("botocore.exceptions").ClientError
 
 SYSTEM = [{"text": "You are a clerk. In doubt write to ops-pager@mailhost.org."}, {"cachePoint": {"type": "default"}}]
 QUESTION = "I am ann@example.com, my number is 536-22-8726. Where are my parcels?"
@@ -41,7 +41,7 @@ def client_at():
             region_name="us-east-1",
             aws_access_key_id="none",
             aws_secret_access_key="none",
-            config=Config(retries={"max_attempts": 0}, proxies={}),
+            config=botocore.Config(retries={"max_attempts": 0}, proxies={}),
         )
         made.append(client)
         return client
@@ -95,7 +95,9 @@ def loop(client, send, fit=lambda request: request):
 def answer(use):
     found = output(use["input"]["page"])
     # one of two ways to say it
-    content = {"text": found} if use["input"]["page"] % 2 else {"json": {"rows": found.split("\n"), "by": "bob@mailhost.org"}}
+    content = (
+        {"text": found} if use["input"]["page"] % 2 else {"json": {"rows": found.split("\n"), "by": "bob@mailhost.org"}}
+    )
     return {"toolResult": {"toolUseId": use["toolUseId"], "content": [content], "status": "success"}}
 
 
@@ -184,7 +186,7 @@ def test_other_operations_are_refused_and_other_errors_passed_on(client_at):
         assert guarded(plain, Stabilizer(BUDGET), on_unreadable="pass").invoke_model
         with pytest.raises(ClientError, match="must start with a user message"):
             client.converse(modelId=MODEL, messages=[])
-        with pytest.raises(CheckFailedError, match="modelId|requestMetadata"):
+        with pytest.raises(CheckFailedError, match="requestMetadata"):
             client.converse(
                 modelId=MODEL,
                 messages=[{"role": "user", "content": [{"text": "Hi"}]}],
