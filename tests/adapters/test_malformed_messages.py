@@ -209,6 +209,7 @@ def test_arguments_that_are_no_text_are_masked_as_json():
 CHAT = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
 RESPONSES = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
 ANTHROPIC = "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
+GEMINI = "Gemini; use ctxguard_google.stabilize_request (adapter 'google')"
 CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 LEGACY = {"role": "assistant", "content": None, "function_call": FUNCTION}
 RESULT = {"type": "tool_result", "tool_use_id": "1", "content": MAIL}

@@ -30,7 +30,9 @@ def server():
 @pytest.fixture
 def client(server):
     with serving(server) as address:
-        yield genai.Client(api_key="none", http_options=genai.types.HttpOptions(base_url=address))
+        client = genai.Client(api_key="none", http_options=genai.types.HttpOptions(base_url=address))
+        yield client
+        client._api_client._httpx_client.close()
 
 
 def asked(server):
@@ -55,7 +57,7 @@ def test_the_count_of_google_is_used_and_asked_for_once(server, client):
 async def test_an_async_client_is_awaited(server, client):
     stabilizer = Stabilizer(20_000, model=MODEL, counter=google_counter(client.aio))
     report = (await stabilizer.astabilize(history())).report
-    await client.aio.aclose()
+    await client._api_client._async_httpx_client.aclose()
     assert report.details["count_tokens"] == "1 new items were counted by the provider"
     assert asked(server) == [".", LONG]
 

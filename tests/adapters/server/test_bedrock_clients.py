@@ -125,8 +125,7 @@ def test_a_guarded_client(send, parallel, client_at):
     assert server.bodies[-1]["messages"][0]["content"][1]["image"]["source"]["bytes"].startswith("iVBOR")
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("send", [whole, streamed])
+@pytest.mark.parametrize(("send", "parallel"), [(whole, 3), (streamed, 1)])
 def test_requests_stabilized_by_hand(send, parallel, client_at):
     server = Converse(STEPS, parallel=parallel, budget=BUDGET)
     stabilizer = Stabilizer(BUDGET)
