@@ -217,10 +217,19 @@ def test_the_client_that_was_given_stays_as_it_is_and_others_are_refused(client_
         assert QUESTION in server.raw[0]
         with pytest.raises(genai.errors.ClientError):
             client.models.embed_content(model="m", contents=QUESTION)
-        del plain
-        gc.collect()
         client.models.generate_content(model="m", contents=QUESTION)
     assert len(server.raw) == 2
     assert "ann@example.com" not in server.raw[1]
     with pytest.raises(ConfigError, match=r"expected a google\.genai\.Client"):
         guarded("key", Stabilizer(BUDGET))
+
+
+def test_a_guarded_client_keeps_the_one_that_it_was_made_of():
+    server = Gemini(0)
+    with serving(server) as address:
+        client = guarded(
+            genai.Client(api_key="none", http_options=types.HttpOptions(base_url=address)), Stabilizer(BUDGET)
+        )
+        gc.collect()  # a client that is gone closes its connections
+        assert client.models.generate_content(model="m", contents=QUESTION).text == "All done, ann@example.com."
+        client._api_client._guarded._api_client._httpx_client.close()
