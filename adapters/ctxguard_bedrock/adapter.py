@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Final, TypeAlias, cast
 
@@ -128,7 +129,7 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     fields = [placed for path, block in own for placed in block_fields(block, path)]
     if 0 in fragment.indexes or not fragment.indexes:
         # what belongs to the message as a whole goes with its first block
-        fields += extra_fields(fragment.message, own=_OWN, editable=frozenset())
+        fields += [((), replace(field, editable=False)) for _, field in extra_fields(fragment.message, own=_OWN)]
     if role == "user" and own and tool_result(own[0][1]) is not None:
         path, block = own[0]
         answered = get(tool_result(block), "toolUseId")

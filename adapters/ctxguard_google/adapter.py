@@ -199,7 +199,7 @@ def _view(fragment: Fragment, parts: Sequence[object]) -> MessageView:
     is_content = not isinstance(fragment.message, (str, list, tuple)) and get(fragment.message, "parts") is not None
     if is_content and (0 in fragment.indexes or not fragment.indexes):
         # what belongs to the content as a whole goes with its first part
-        fields += extra_fields(fragment.message, own=_OWN, editable=frozenset())
+        fields += [((), replace(field, editable=False)) for _, field in extra_fields(fragment.message, own=_OWN)]
     if role in _RESULT_ROLES and own and function_response(own[0][1]) is not None:
         path, part = own[0]
         inner = function_response(part)
