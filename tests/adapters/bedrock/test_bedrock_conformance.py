@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from conversions import chat_of, converse_of
+from builders import chat_of
+from conversions import converse_of
 from hypothesis import given
 
 from ctxguard import Kind

@@ -114,6 +114,7 @@ def serving(script):
             for name, value in script.headers(status).items():
                 self.send_header(name, value)
             self.send_header("Transfer-Encoding", "chunked")
+            self.send_header("Connection", "close")  # no client is left with an open socket
             self.end_headers()
             for chunk in chunks:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conversions import chat_of, gemini_of
+from builders import chat_of
+from conversions import gemini_of
 
 from ctxguard.testing import AdapterConformance
 from ctxguard_google import GoogleAdapter
