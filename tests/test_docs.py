@@ -30,6 +30,8 @@ NEEDED = (
     "agents",
     "openai",
     "anthropic",
+    "google",
+    "boto3",
     "fastapi",
     "cryptography",
 )

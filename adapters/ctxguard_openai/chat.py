@@ -13,7 +13,7 @@ from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import get, is_list, member_at, require_field, require_list, text_of
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
-from ctxguard.adapting.provider_formats import CHAT, require_role
+from ctxguard.adapting.provider_formats import CHAT, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
@@ -72,7 +72,8 @@ class OpenAIAdapter:
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds messages with the roles of Chat Completions."""
-        return is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        return is_chat and not is_converse(native)
 
 
 def _is_empty_list(artifact: Artifact) -> bool:

@@ -139,8 +139,8 @@ class _Run(NamedTuple):
 class Guard:
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
-    It reads Chat Completions, Responses and Anthropic Messages. Everything in the body is counted and masked, the
-    history is stabilized, and no body is sent in which a rule still matches.
+    It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and
+    masked, the history is stabilized, and no body is sent in which a rule still matches.
 
     Args:
         stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
