@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.per_run import OnReport, tell
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Artifact
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
 
 OnUnreadable = Literal["refuse", "pass"]
-OnReport = Callable[[Report], object]
 
 SESSION_HEADER: Final = "x-ctxguard-session"
 """The header by which a client names its session. It is not sent on."""
@@ -151,7 +151,7 @@ class Guard:
         max_body: Bytes that the body of a request may have.
         vault: Where the placeholders of named sessions live; None means in this process.
         keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`.
-        on_report: Is given the report on each request.
+        on_report: Is called with the report on each request; `report.session` is the session that the client named.
 
     Attributes:
         metrics: Counts of what was done.
@@ -208,7 +208,7 @@ class Guard:
             while True:
                 run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
-            return self._told(done.value)
+            return self._told(done.value, request.headers.get(SESSION_HEADER))
 
     async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
@@ -218,7 +218,7 @@ class Guard:
             while True:
                 run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
-            return self._told(done.value)
+            return self._told(done.value, request.headers.get(SESSION_HEADER))
 
     def smaller(self, prepared: Prepared, status: int, answer: bytes) -> int | None:
         """Return the budget for a second try where the provider says that a request was too long; else None.
@@ -233,7 +233,7 @@ class Guard:
             self.metrics.add("retries_total")
         return budget
 
-    def _told(self, prepared: Prepared) -> Prepared:
+    def _told(self, prepared: Prepared, session: str | None) -> Prepared:
         report = prepared.report
         if report is None:
             self.metrics.add("passed_unread_total")
@@ -241,8 +241,7 @@ class Guard:
         self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
         self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
         self.metrics.add("cuts_total", count=int(report.cut is not None and report.cut.fresh))
-        if self.on_report is not None:
-            self.on_report(report)
+        tell(self.on_report, report, session)
         return prepared
 
     def _flow(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
