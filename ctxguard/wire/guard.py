@@ -29,9 +29,11 @@ from ctxguard.report import Report
 from ctxguard.session import Stabilized
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.stages.drop_stale_thinking import DropStaleThinking
+from ctxguard.tokens import ArtifactCounter
 from ctxguard.wire.beside import Beside
 from ctxguard.wire.checking import BodyCheck
-from ctxguard.wire.counting import request_tokens
+from ctxguard.wire.counting import Counters, request_tokens
 from ctxguard.wire.formats import Format, format_of
 from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
 from ctxguard.wire.masking import WireMasking
@@ -184,6 +186,7 @@ class Guard:
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
+        self._counters = Counters(stabilizer.counter)
         self._chains: dict[tuple[str, bool, bool], _Chain] = {}
         self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
         self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
@@ -286,7 +289,7 @@ class Guard:
     ) -> Generator[_Run, Stabilized, Prepared]:
         scope = credential_of(request.headers)
         chain = self._chain(kind, request, body, scope)
-        stabilizer = chain.stabilizer if budget is None else _with_budget(chain.stabilizer, budget)
+        stabilizer = _for_request(chain.stabilizer, self._counters.of(body), budget)
         allowed = stabilizer.budget_for()
         body = self._as_written(kind, body, scope)
         beside = Beside.of(body, kind, lambda text: self._check.found(text, Use.TEXT))
@@ -307,6 +310,7 @@ class Guard:
                 reply = self._reply(kind, body, result.report, scope)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
+            stabilizer = _without_sealed_thinking(stabilizer)
         raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
 
     def _reply(self, kind: Format, body: Mapping[str, object], report: Report, scope: str) -> Reply | None:
@@ -398,10 +402,22 @@ def _vault_of(session: MaskSession) -> SessionVault:
     return MemoryVault.of(session.pseudonyms)
 
 
-def _with_budget(stabilizer: Stabilizer, budget: int) -> Stabilizer:
-    smaller = copy.copy(stabilizer)
-    smaller.budget, smaller.reserve = budget, 0
-    return smaller
+def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
+    """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
+    own = copy.copy(stabilizer)
+    own.counter = counter
+    if budget is not None:
+        own.budget, own.reserve = budget, 0
+    return own
+
+
+def _without_sealed_thinking(stabilizer: Stabilizer) -> Stabilizer:
+    """Return a stabilizer for another round, whose decisions are not those under which the model wrote its thinking."""
+    own = copy.copy(stabilizer)
+    own.stages = tuple(
+        DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
+    )
+    return own
 
 
 def _replaced(item: object, texts: Mapping[str, str]) -> object:
