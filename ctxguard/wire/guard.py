@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.beside import Beside
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import place_name
 from ctxguard.adapting.per_run import OnReport, tell
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Field
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.pii.mask.vault import SessionVault
@@ -31,7 +34,6 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.tokens import ArtifactCounter
-from ctxguard.wire.beside import Beside
 from ctxguard.wire.checking import BodyCheck
 from ctxguard.wire.counting import Counters, request_tokens
 from ctxguard.wire.formats import Format, format_of
@@ -41,7 +43,7 @@ from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
 from ctxguard.wire.streams import EventStream
-from ctxguard.wire.texts import Use, Values
+from ctxguard.wire.texts import Use, Values, texts_of
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
@@ -292,19 +294,19 @@ class Guard:
         stabilizer = _for_request(chain.stabilizer, self._counters.of(body), budget)
         allowed = stabilizer.budget_for()
         body = self._as_written(kind, body, scope)
-        beside = Beside.of(body, kind, lambda text: self._check.found(text, Use.TEXT))
-        history = chain.adapter.read(kind.native(body))
-        artifacts = history if beside.artifact is None else [beside.artifact, *history]
-        empty = {key: value for key, value in body.items() if key not in kind.read_by_adapter} | {kind.history: []}
-        overhead = beside.growth + request_tokens(empty, kind, stabilizer.counter)
+        rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
+        beside = self._beside(rest)
+        artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
+        overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
-            rest, kept = beside.restored(body, result.artifacts)
-            written = kind.written(rest, chain.adapter.write(kind.native(rest), kept))
+            done = beside.restored(result.artifacts)
+            changed = copy_with(body, done.changes)
+            written = kind.written(changed, chain.adapter.write(kind.native(changed), done.artifacts))
             sent = self._check.cleaned(written)
             tokens = result.report.tokens_after
             # counted as a whole where the chain did not see all of it, or where little room is left
-            if rest is not body or sent is not written or tokens > _COUNTED_FROM * allowed:
+            if done.changes or sent is not written or tokens > _COUNTED_FROM * allowed:
                 tokens = request_tokens(sent, kind, stabilizer.counter)
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, scope)
@@ -312,6 +314,14 @@ class Guard:
             overhead += tokens - allowed
             stabilizer = _without_sealed_thinking(stabilizer)
         raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
+
+    def _beside(self, rest: Mapping[str, object]) -> Beside:
+        """Return what stands for the texts beside a history in which a rule matches."""
+        return Beside.of(
+            (path, Field(place_name(path), text, editable=True, is_identifier=False, tokens=0))
+            for path, text, use in texts_of(rest)
+            if use is Use.TEXT and self._check.found(text, Use.TEXT)
+        )
 
     def _reply(self, kind: Format, body: Mapping[str, object], report: Report, scope: str) -> Reply | None:
         session = next(filter(None, map(_session_of, report.masks)), None)

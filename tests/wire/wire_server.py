@@ -87,7 +87,10 @@ class WireProvider(Provider):
         return answer
 
     def responses(self, body):
-        return {**super().responses(body), "id": f"resp_{len(self.bodies)}"}  # LangGraph takes messages of one id for one
+        return {
+            **super().responses(body),
+            "id": f"resp_{len(self.bodies)}",
+        }  # LangGraph takes messages of one id for one
 
     def output(self, items):
         made = super().output(items)
