@@ -135,6 +135,7 @@ class StabilizerConfig(_Settings):
         trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
+        mode: `enforce`, or `observe`: report what would have been done, and send the original.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
         margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
@@ -150,6 +151,7 @@ class StabilizerConfig(_Settings):
     trail: Annotated[float, Field(ge=0, lt=1)] | None = None
     digests: bool = True
     on_overflow: Literal["raise", "bound"] = "raise"
+    mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
     margin: Annotated[float, Field(ge=0, lt=1)] | Literal["measured"] = "measured"

@@ -183,7 +183,9 @@ class ContextGuardMiddleware(_Middleware):
 
     def _bounds(self, outputs: Stabilizer) -> bool:
         known = isinstance(outputs.budget, int) or self.window is not None
-        return known and any(isinstance(stage, BoundToolOutput) for stage in outputs.stages)
+        return (
+            known and outputs.mode == "enforce" and any(isinstance(stage, BoundToolOutput) for stage in outputs.stages)
+        )
 
     def _overridden(
         self, request: ModelRequest[Any], sent: Request[Sequence[BaseMessage]], report: Report

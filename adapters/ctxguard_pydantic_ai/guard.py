@@ -204,6 +204,8 @@ class ContextGuard(AbstractCapability[Any]):
         if is_fixed(tool_def):
             return result
         stabilizer = self._chosen(ctx)
+        if stabilizer.mode == "observe":
+            return result
         limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
         return await _bounded(result, limit, stabilizer, tool_def.name)
 

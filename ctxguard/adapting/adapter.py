@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilized, Stabilizer
 
@@ -137,6 +137,7 @@ class _Call(Generic[Native]):
     chain: Stabilizer
     artifacts: Sequence[Artifact]
     texts: RequestTexts
+    unread: HistoryError | None
 
     @classmethod
     def of(
@@ -150,9 +151,16 @@ class _Call(Generic[Native]):
     ) -> _Call[Native]:
         require_stabilizer(stabilizer)
         texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
-        artifacts = texts.beside.joined(adapter.read(request.messages))
+        unread: HistoryError | None = None
+        try:
+            read = adapter.read(request.messages)
+        except HistoryError as error:
+            if stabilizer.mode == "enforce":
+                raise
+            read, unread = [], error
+        artifacts = texts.beside.joined(read)
         chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-        return cls(adapter, request, chain, artifacts, texts)
+        return cls(adapter, request, chain, artifacts, texts, unread)
 
     @property
     def schemas(self) -> Sequence[Mapping[str, object]]:
@@ -160,6 +168,10 @@ class _Call(Generic[Native]):
         return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
 
     def written(self, result: Stabilized) -> Request[Native]:
+        if result.report.observed:
+            if self.unread is not None:
+                result.report.details = {**result.report.details, "would_have_raised": type(self.unread).__name__}
+            return self.request
         request, artifacts = self.texts.restored(self.request, result.artifacts)
         return replace(request, messages=self.adapter.write(self.request.messages, artifacts))
 

@@ -135,6 +135,11 @@ class ReportData:
         self.details: Mapping[str, object] = draft.details
         self.session: str | None = None
 
+    @property
+    def observed(self) -> bool:
+        """Whether the original was sent, and this is what would have been done (`mode="observe"`)."""
+        return self.details.get("mode") == "observe"
+
     @cached_property
     def tokens_before(self) -> int:
         """Tokens of the history with everything sent beside it."""

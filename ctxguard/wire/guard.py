@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
@@ -25,7 +25,7 @@ from ctxguard.adapting.per_run import OnReport, tell
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Artifact, Field
-from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError, WireError
+from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.report import Report
@@ -233,6 +233,8 @@ class Guard:
             status: The status of the answer.
             answer: The body of the answer.
         """
+        if self.stabilizer.mode == "observe":
+            return None
         budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
         if budget is not None:
             self.metrics.add("retries_total")
@@ -250,6 +252,16 @@ class Guard:
         return prepared
 
     def _flow(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
+        try:
+            prepared = yield from self._enforced(request, budget)
+        except CtxguardError:
+            if self.stabilizer.mode == "enforce":
+                raise
+            return Prepared(request.body)
+        observes = self.stabilizer.mode == "observe"
+        return replace(prepared, body=request.body, reply=None) if observes else prepared
+
+    def _enforced(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
         kind = format_of(request.method, request.path)
         if len(request.body) > self.max_body:
             raise WireError(
@@ -300,6 +312,8 @@ class Guard:
         overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
+            if result.report.observed:
+                return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
             done = beside.restored(result.artifacts)
             changed = copy_with(body, done.changes)
             written = kind.written(changed, chain.adapter.write(kind.native(changed), done.artifacts))
