@@ -27,6 +27,7 @@ from ctxguard.adapting.tools import tool_exchange, unmask_arguments
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
+from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class ContextGuardMiddleware(_Middleware):
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
     the descriptions of tools are masked too; names and parameters of tools and the schema of structured output cannot
     be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of these are counted.
+
+    It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
+    put it last. Where LangChain shows what is behind it, it warns by name.
 
     A tool output above the most that the chain's `BoundToolOutput` would show of it is masked and bounded as soon as
     the tool returns, so that every later call sees the same text; its whole content stays in the message's
@@ -104,6 +108,7 @@ class ContextGuardMiddleware(_Middleware):
         self.window = window
         self.keep_thinking = keep_thinking
         self.on_report = on_report
+        self._order = OrderWatch()
 
     @property
     def name(self) -> str:
@@ -118,6 +123,7 @@ class ContextGuardMiddleware(_Middleware):
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
+        self._order.look(handler, self.name)
         stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
             return handler(self._stabilized(stabilizer, request))
@@ -129,6 +135,7 @@ class ContextGuardMiddleware(_Middleware):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
+        self._order.look(handler, self.name)
         stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
             return await handler(await self._astabilized(stabilizer, request))

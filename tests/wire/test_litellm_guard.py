@@ -111,12 +111,13 @@ def test_a_tool_loop(client, provider, stream, parallel):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_responses(client, provider, stream):
+    settings = {"model": "m", "input": [{"role": "user", "content": f"Find {MAIL}."}]}
     if stream:
         text = ""
-        for event in client.responses.create(model="m", input=f"Find {MAIL}.", stream=True):
+        for event in client.responses.create(**settings, stream=True):
             text += event.delta if event.type == "response.output_text.delta" else ""
     else:
-        text = client.responses.create(model="m", input=f"Find {MAIL}.").output_text
+        text = client.responses.create(**settings).output_text
     assert text == f"All done, {MAIL}."
     judge(provider)
 
