@@ -22,7 +22,7 @@ from ctxguard.adapting.adapter import (
     tighter_stabilizer,
 )
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell
-from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
 from ctxguard.adapting.tools import tool_exchange, unmask_arguments
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
@@ -250,7 +250,8 @@ def _exchange(output: ToolMessage, request: ToolCallRequest) -> list[Artifact]:
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
     """Return what the model would be sent."""
     messages = [*_prompt(request), *request.messages]
-    return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request))
+    settings = plain_settings(getattr(request, "model_settings", None))
+    return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request), settings=settings)
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:

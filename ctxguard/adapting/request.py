@@ -6,6 +6,7 @@ nothing matches, they are only counted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
@@ -23,13 +24,17 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-__all__ = ["Request", "RequestTexts", "require_clean_schemas"]
+__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas"]
 
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
 
 _INSTRUCTIONS: Final = "instructions"
 _TOOLS: Final = "tools"
+_FRAMING: Final = 128
+"""Characters up to which a setting costs nothing."""
+_UNSENT: Final = frozenset({"authorization", "extra_headers", "headers", "http_client", "timeout"})
+"""Settings of clients: credentials and the like, which no model is shown."""
 # schemas and instructions are the same at every call of an agent
 _VERDICTS: Final[dict[tuple[int, str], tuple[Detector, bool]]] = {}
 _MOST_VERDICTS: Final = 4_096
@@ -44,7 +49,8 @@ class Request(Generic[Native]):
         instructions: The system prompt that is sent beside it.
         tools: Tool schemas; descriptions in them may be masked.
         schemas: Schemas that are counted and searched and cannot be changed: output types, handoffs.
-        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys.
+        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys. Long
+            texts in them are counted.
     """
 
     messages: Native
@@ -52,6 +58,27 @@ class Request(Generic[Native]):
     tools: Sequence[Schema] = ()
     schemas: Sequence[Schema] = ()
     settings: Schema = field(default_factory=dict)
+
+
+def plain_settings(settings: object) -> Schema:
+    """Return the settings of a framework's call as plain JSON, to be searched.
+
+    Args:
+        settings: What the framework passes on to the model; None for nothing.
+
+    Raises:
+        ConfigError: They cannot be written as JSON.
+    """
+    given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
+    try:
+        plain: Schema = json.loads(json.dumps(given, default=_plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"settings of the model cannot be read: {error}", setting="model_settings") from None
+    return plain
+
+
+def _plain(value: object) -> object:
+    return fields_of(value) or str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +120,8 @@ class RequestTexts:
             placed.append((None, prompt))
         joins = is_dirty and is_editable
         beside = Beside.of(placed, instructions=text if joins else None)
-        return cls(beside, stabilizer.counter.beside(None if joins else text) + beside.growth)
+        counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
+        return cls(beside, counted + beside.growth)
 
     def restored(
         self, request: Request[Native], artifacts: Sequence[Artifact]
@@ -112,9 +140,15 @@ class RequestTexts:
         return replace(request, tools=tools, instructions=instructions), done.artifacts
 
 
+def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
+    """Return the tokens of what settings hold beyond names and numbers, such as documents in an `extra_body`."""
+    texts = (found.text for _, found in _fields_of_schema(settings))
+    return sum(stabilizer.counter.text(text) for text in texts if len(text) > _FRAMING)
+
+
 def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[Path | None, Field]]:
     for _, found in _fields_of_schema(request.settings):
-        yield None, replace(found, editable=False, is_identifier=True, tokens=0)
+        yield None, replace(found, place=f"settings.{found.place}", editable=False, is_identifier=True, tokens=0)
     for name, listed, may_edit in ((_TOOLS, request.tools, is_editable), ("schemas", request.schemas, False)):
         for number, schema in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
             for path, found in _fields_of_schema(schema):
@@ -169,7 +203,7 @@ def require_clean_schemas(report: Report) -> None:
     if report.observed:
         return
     # the artifact that stands for them is the first, and the only one with such places
-    places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", _INSTRUCTIONS))
+    places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", "settings.", _INSTRUCTIONS))
     found = [
         f"{check.name}: {finding}"
         for check in report.checks
