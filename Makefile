@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
 LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
 OTHERS := $(filter-out $(LONGEST),$(wildcard tests/test_*.py)) $(sort $(dir $(wildcard tests/*/test_*.py tests/*/*/test_*.py)))
-CORE := $(addprefix tests/,test_artifacts.py test_drivers.py test_laws.py test_public_face.py test_report.py checks pii/test_masking.py pii/test_match.py stages tokens)
+CORE := $(addprefix tests/,test_artifacts.py test_drivers.py test_laws.py test_public_face.py checks history report/test_report.py pii/test_masking.py pii/test_match.py stages tokens)
 unexport PYTHONDONTWRITEBYTECODE # set in many images: every process would compile what it imports anew
 .DEFAULT_GOAL := help
 
@@ -78,6 +78,7 @@ matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3
 
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	$(BIN)/ctxguard bench
 
 docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 	$(BIN)/python docs/scripts/before_after.py

@@ -23,9 +23,9 @@ __all__ = [
 
 
 class Kind(StrEnum):
-    """Say what an artifact is in the conversation.
+    """Name the part that an artifact plays in the conversation.
 
-    Field names of other formats are taken too: `developer` is `system`; `human` and `message` are `user`; `ai` and
+    Names of other formats are accepted too: `developer` is `system`; `human` and `message` are `user`; `ai` and
     `model` are `assistant`; `tool_output` and `function` are `tool`.
     """
 
@@ -130,7 +130,7 @@ class ToolCall:
 
     Attributes:
         name: name of the tool.
-        arguments: the arguments exactly as the model wrote them, as a rule a JSON text.
+        arguments: the arguments exactly as the model wrote them, usually JSON.
         id: what the result refers to; None where the recording has none.
 
     Raises:
@@ -151,11 +151,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Say how long an artifact is of use; it goes when the first of the two is over.
+    """Set how long an artifact is of use: until the first of the two limits is reached.
 
     Attributes:
-        turns: number of turns, its own one included: with 1 it goes when the next user message comes.
-        until: name of an event; it goes once a later artifact carries that event.
+        turns: number of turns, its own included: with 1 it goes when the next user message comes.
+        until: name of an event; the artifact goes once a later one carries that event.
 
     Raises:
         ConfigError: neither is given, or `turns` is below 1.
@@ -174,9 +174,9 @@ class Lifetime:
 
 
 class Memo(dict[object, object]):
-    """Hold what was worked out from one artifact, by what worked it out. It is not part of the artifact's value.
+    """Hold values computed from one artifact, keyed by what computed them. It is not part of the artifact's value.
 
-    Copies and pickles of an artifact start with an empty one; it holds a few entries and then starts anew.
+    Copies and pickles of an artifact start with an empty one; when it is full, it is emptied.
     """
 
     __slots__ = ()
@@ -199,12 +199,12 @@ class Artifact:
     Attributes:
         kind: what it is; a string of any known spelling becomes a `Kind`.
         content: the text, or the parts in their order.
-        token_count: tokens it costs in all; None means: count it when it is needed.
+        token_count: tokens it costs in all; None means that they are counted when needed.
         id: a name for reports; None where the source has none.
         calls: the tool calls it makes (assistant).
         answers: id of the call it answers (tool); None where the recording has none.
         name: name of the participant, or of the tool that answers.
-        role: the native role, where no `Kind` stands for it; None as a rule.
+        role: the native role if no `Kind` stands for it; usually None.
         fields: what is sent with it beside its content.
         lifetime: how long it is of use; None means always.
         pinned: kept whatever happens.
@@ -213,7 +213,7 @@ class Artifact:
             None where the history does not say.
         source: where it came from; belongs to the adapter that read it. Not compared.
         origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
-        memo: what was worked out from it; changes speed, never results. Not compared.
+        memo: values computed from it; they change speed, never results. Not compared.
 
     Raises:
         ConfigError: `kind` is none of the known ones, or `content` neither a text nor a tuple.
@@ -268,7 +268,7 @@ class Artifact:
         return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
-        """Walk every text that leaves with this artifact and may hold what people wrote, with the slot it stands in."""
+        """Yield every text of this artifact that may hold what people wrote, with the slot it stands in."""
         if isinstance(self.content, str):
             yield "content", self.content
         else:
@@ -284,7 +284,7 @@ class Artifact:
             yield "name", self.name
 
     def fixed_texts(self) -> Iterator[tuple[str, str, bool]]:
-        """Walk every text that leaves with this artifact and is never edited: names, ids, fields.
+        """Yield every text that leaves with this artifact and is never edited: names, ids, fields.
 
         Yields:
             The place, the text, and whether it is an identifier, see `Field`.

@@ -19,6 +19,7 @@ from typer.models import OptionInfo
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.tokens.counters import COUNTERS
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main", "settings_of", "stabilizer_of"]
 
 ELSEWHERE: Final = {
+    "bench": "ctxguard.harness.bench_cli:bench",
     "read": "ctxguard.files.cli:read",
     "replay": "ctxguard.harness.replay_cli:replay",
     "pii": "ctxguard.pii.cli:app",
@@ -36,12 +38,14 @@ ELSEWHERE: Final = {
     "store": "ctxguard.stores.cli:app",
     "tokens": "ctxguard.harness.cli:tokens",
 }
-"""Commands that live beside what they are about, loaded when they are called."""
-_PII_HELP: Final = "Also look for what rules can tell, so not for names and postal addresses; say type and place."
+"""Commands that live in the room they belong to, loaded when they are called."""
+_PII_HELP: Final = (
+    "Also search for personal data by rules, which find no names and postal addresses; list type and place."
+)
 
 
 class _Commands(TyperGroup):
-    """Load the commands that live elsewhere when they are wanted."""
+    """Load the commands that live elsewhere on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Return the names of all commands."""
@@ -120,7 +124,7 @@ Policy = Annotated[
 AdapterName = Annotated[
     str | None,
     typer.Option(
-        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; found out by looking."
+        "--adapter", "-a", help="Shape of the session, see [bold]ctxguard adapters[/bold]; detected automatically."
     ),
 ]
 Provider = Annotated[
@@ -131,7 +135,6 @@ Provider = Annotated[
         show_default="that of the configuration, or none",
     ),
 ]
-COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
 Counter = Annotated[
     str | None,
     typer.Option(
@@ -200,7 +203,7 @@ def _each(path: str, adapter: str | None) -> list[Session]:
 
 @contextmanager
 def _named(path: str, session: Session) -> Iterator[None]:
-    """Say which file and session an error is about."""
+    """Name the file and the session in errors about them."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:
@@ -342,7 +345,7 @@ def adapters() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on standard error and exit code 2."""
+    """Run the command line; an error that ctxguard raises is one line on standard error and exit code 2."""
     speak_utf8()
     try:
         app()
@@ -355,7 +358,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
-        sys.stderr.close()  # what is left of the output would be tried, and complained of, once more
+        sys.stderr.close()  # otherwise Python would try to flush the rest and print a second error
         sys.exit(2)
 
 

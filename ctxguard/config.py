@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args, get
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ctxguard.errors import ConfigError
+from ctxguard.settings import valid_budget
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -37,11 +38,11 @@ ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
 FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
 _SECTION: Final = "ctxguard"
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
-"""Settings whose names other programs use as well."""
+"""Settings whose names other programs use as well: they do not identify a file as ours."""
 
 
 class CompressionLevel(StrEnum):
-    """Say how hard messages are compressed."""
+    """Describe how hard messages are compressed."""
 
     NONE = "none"
     LOW = "low"
@@ -128,11 +129,11 @@ class StabilizerConfig(_Settings):
 
     Attributes:
         budget: tokens the context may have, or a share of the model's window such as `80%`, where the window is named
-            with each call; None means: it must be given to the stabilizer.
+            with each call; None means that it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the room that a cut frees down to; None means about 0.4, see `StableWindow`.
-        trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
+        target: share of the room that a cut frees down to; None means 0.37, or more where `StableWindow` says so.
+        trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
         mode: `enforce`, or `observe`: report what would have been done, and send the original.
@@ -140,7 +141,7 @@ class StabilizerConfig(_Settings):
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
         margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
             model's family, and nothing where no model is named.
-        provider: name of the provider whose rules the context must meet; None means none in particular.
+        provider: name of the provider whose role rules the context must meet; None means that none are checked.
         store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
     """
 
@@ -161,12 +162,11 @@ class StabilizerConfig(_Settings):
     @field_validator("budget", mode="before")
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
-        text = str(given).strip()
-        if given is None or (text.isdecimal() and int(text)):
-            return given if given is None else int(text)
-        if re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
-            return text
-        raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}")
+        text = str(given).strip()  # the environment has texts alone
+        try:
+            return None if given is None else valid_budget(int(text) if text.isdecimal() else text)
+        except ConfigError:
+            raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
 
 
 _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -300,9 +300,6 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
     """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
 
-    Args:
-        path: as for `load_context_config`.
-
     Raises:
         ConfigError: the file cannot be read.
     """
@@ -382,7 +379,7 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
 
 
 def _is_ours(keys: Collection[object]) -> bool:
-    """Tell a file of ours by a name that no other program would use, or by there being no name that is not ours."""
+    """Return whether a file is ours: a name in it is used by no other program, or all of its names are ours."""
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
@@ -396,7 +393,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _override(values: dict[str, object], variable: str, text: str) -> None:
-    """Put the value of an environment variable in its place; one that is near to a setting but none is refused."""
+    """Apply an environment variable; one that looks like a misspelled setting is refused."""
     path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
     model: type[BaseModel] = ContextConfig
     for depth, name in enumerate(path):

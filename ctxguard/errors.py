@@ -14,7 +14,7 @@ CtxguardError
 ├── PromptError              a prompt template cannot be used: which file, and what is wrong with it
 │   └── PromptNotFoundError  the template, or one that it includes, is not there
 ├── SummarizerError          a summarizer was given that cannot be used where it is asked
-├── TokenizerError           the tokenizer that was named is not to be had without the network
+├── TokenizerError           the named tokenizer is not available without the network
 ├── AdapterError             no adapter of that name, or a message an adapter cannot take
 └── WireError                an HTTP request cannot be read, or is too large, so it was not sent
 ```
@@ -77,7 +77,7 @@ _REMEDIES: Final = {
 
 
 class BudgetExceededError(CtxguardError):
-    """Say that what must stay needs more tokens than the budget has.
+    """Signal that what must stay needs more tokens than the budget has.
 
     Attributes:
         needed: tokens that the parts which must stay take together.
@@ -99,7 +99,7 @@ class BudgetExceededError(CtxguardError):
 
 
 class HistoryError(CtxguardError):
-    """Say that a history cannot be read.
+    """Signal that a history cannot be read.
 
     Attributes:
         position: index of the message at fault in the list that was handed over, or None for the list itself.
@@ -111,7 +111,7 @@ class HistoryError(CtxguardError):
 
 
 class PairingError(HistoryError):
-    """Say that tool calls and tool results do not pair, where repair is turned off.
+    """Signal that tool calls and tool results do not pair while repair is turned off.
 
     Attributes:
         findings: every fault found, one line each.
@@ -126,7 +126,7 @@ class PairingError(HistoryError):
 
 
 class SessionFileError(CtxguardError):
-    """Say that a file holds no session that can be read.
+    """Signal that a file holds no session that can be read.
 
     Attributes:
         path: the file as it was named, `-` for standard input.
@@ -140,7 +140,7 @@ class SessionFileError(CtxguardError):
 
 
 class ConfigError(CtxguardError, ValueError):
-    """Say that a setting cannot be used.
+    """Signal that a setting cannot be used.
 
     Attributes:
         setting: dotted name of the setting, or None where more than one is at fault.
@@ -152,7 +152,7 @@ class ConfigError(CtxguardError, ValueError):
 
 
 class CheckFailedError(CtxguardError):
-    """Say that the finished context failed a check, where failing was to raise.
+    """Signal that the finished context failed a check, with `on_failure="raise"`.
 
     Attributes:
         findings: every finding of every failed check, `check: message @ path`.
@@ -164,7 +164,7 @@ class CheckFailedError(CtxguardError):
 
 
 class DetectorError(CtxguardError):
-    """Say that a PII detector failed or took too long; no text passed unmasked.
+    """Signal that a PII detector failed or took too long; no text passed unmasked.
 
     Attributes:
         detector: its name.
@@ -176,15 +176,15 @@ class DetectorError(CtxguardError):
 
 
 class VaultError(CtxguardError):
-    """Say that a vault entry cannot be opened or written; no value is part of the message."""
+    """Signal that a vault entry cannot be opened or written; no value is part of the message."""
 
 
 class StoreError(CtxguardError):
-    """Say that a store cannot be opened, read or written."""
+    """Signal that a store cannot be opened, read or written."""
 
 
 class PromptError(CtxguardError, ValueError):
-    """Say that a prompt template cannot be used.
+    """Signal that a prompt template cannot be used.
 
     Attributes:
         template: the file at fault.
@@ -202,23 +202,23 @@ class PromptError(CtxguardError, ValueError):
 
 
 class PromptNotFoundError(PromptError, FileNotFoundError):
-    """Say that a prompt template, or one that it includes, is not there."""
+    """Signal that a prompt template, or one that it includes, is not there."""
 
 
 class SummarizerError(CtxguardError):
-    """Say that a summarizer cannot be used as given (an async one in a synchronous call)."""
+    """Signal that a summarizer cannot be used as given (an async one in a synchronous call)."""
 
 
 class TokenizerError(CtxguardError):
-    """Say that a named tokenizer is not to be had on this machine without the network."""
+    """Signal that a named tokenizer is not available on this machine without the network."""
 
 
 class AdapterError(CtxguardError):
-    """Say that there is no such adapter, or that it cannot take what it was given."""
+    """Signal that there is no such adapter, or that it cannot take what it was given."""
 
 
 class WireError(CtxguardError):
-    """Say that the guard on the wire did not send a request: it cannot read it, or the request is too large.
+    """Signal that the guard on the wire did not send a request: it cannot read it, or the request is too large.
 
     Attributes:
         status: the HTTP status that the client gets.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POLICIES",
+    "ChainOptions",
+    "WindowOptions",
     "agent_stages",
     "browser_stages",
     "chat_stages",
     "long_session_stages",
+    "policy_settings",
     "recall_stages",
     "stabilizer_defaults",
 ]
@@ -54,128 +58,82 @@ class WindowOptions(TypedDict, total=False):
     on_overflow: OnOverflow
 
 
-def chat_stages(
-    *,
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    output_share: float = 0.5,
-    store: Store | None = None,
-    **window: Unpack[WindowOptions],
-) -> list[Stage]:
-    """Return the chain for chats with few tools: what people said stays longest, and outputs may be larger.
+class ChainOptions(WindowOptions, total=False):
+    """Hold the settings that every policy with a window takes, those of the window included.
 
-    Args:
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        output_share: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window.
-    """
-    window = {"weights": {"user": 4.0, "assistant": 2.0}, **window}
-    before = _prepared(rules, masker, lifetimes, output_share, store)
-    return [*before, StableWindow(store=store, **window), OrderByAuthority()]
-
-
-def agent_stages(
-    *,
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    output_share: float = 0.25,
-    store: Store | None = None,
-    **window: Unpack[WindowOptions],
-) -> list[Stage]:
-    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order.
-
-    Args:
+    Attributes:
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
         masker: your own masker (strategies, vault), instead of `rules`.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
         output_share: most that one tool output may take of the room, see `BoundToolOutput`; those of one exchange
-            together may take twice as much, and less once the history does not fit any more.
+            together may take twice as much, and less once the history does not fit any more. 0.25 if not given.
         store: where full texts go; digests and the trail then name a handle.
-        window: settings of the window: `target`, `trail`, `digests`, `weights`, `on_overflow`.
     """
-    prepared = _prepared(rules, masker, lifetimes, output_share, store)
-    return [*prepared, StableWindow(store=store, **window), OrderByAuthority()]
+
+    rules: Detector | Sequence[Detector] | None
+    masker: Masker | None
+    lifetimes: Mapping[str, Lifetime] | None
+    output_share: float
+    store: Store | None
+
+
+def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
+    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order."""
+    return [*_prepared(settings), _window(settings), OrderByAuthority()]
+
+
+def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
+    """Return the chain for chats with few tools: what people said stays longest, and outputs may take half the room."""
+    settings = {"output_share": 0.5, "weights": {"user": 4.0, "assistant": 2.0}, **settings}
+    return agent_stages(**settings)
 
 
 def recall_stages(
-    *,
-    share: float | None = None,
-    embed: Embed | None = None,
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    output_share: float = 0.25,
-    store: Store | None = None,
-    **window: Unpack[WindowOptions],
+    *, share: float | None = None, embed: Embed | None = None, **settings: Unpack[ChainOptions]
 ) -> list[Stage]:
     """Return the agent chain with recall: dropped exchanges come back if they matter for the current question.
+
+    The trail takes a tenth of the window's room, since recall finds the rest.
 
     Args:
         share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
             with `embed`, which finds more that is worth its room.
-        embed: what compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        output_share: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window; the trail takes a tenth of the window's room, since recall finds the rest.
+        embed: compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
+        **settings: see `ChainOptions`.
     """
-    window = {"trail": 0.1, **window}
     if share is None:
         share = 0.5 if embed is None else 0.7
-    prepared = _prepared(rules, masker, lifetimes, output_share, store)
-    return [
-        *prepared,
-        StableWindow(store=store, reserve=share, **window),
-        RecallRelevant(share, embed=embed, store=store),
-        OrderByAuthority(),
-    ]
+    recall = RecallRelevant(share, embed=embed, store=settings.get("store"))
+    settings = {"trail": 0.1, **settings}
+    return [*_prepared(settings), _window(settings, reserve=share), recall, OrderByAuthority()]
 
 
-def browser_stages(
-    *,
-    level: str = "medium",
-    rules: Detector | Sequence[Detector] | None = None,
-    masker: Masker | None = None,
-    lifetimes: Mapping[str, Lifetime] | None = None,
-    store: Store | None = None,
-    **window: Unpack[WindowOptions],
-) -> list[Stage]:
+def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the agent chain for browsers: page snapshots and console messages are compressed by what they are.
 
     Args:
         level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
-        rules: see `agent_stages`, as all others.
-        masker: see `agent_stages`.
-        lifetimes: see `agent_stages`.
-        store: see `agent_stages`.
-        window: settings of the window.
+        **settings: see `ChainOptions`.
     """
     from ctxguard.content import MessageCompressor
 
-    *first, bound = _prepared(rules, masker, lifetimes, 0.25, store)
-    return [*first, MessageCompressor(level), bound, StableWindow(store=store, **window), OrderByAuthority()]
+    *first, bound = _prepared(settings)
+    return [*first, MessageCompressor(level), bound, _window(settings), OrderByAuthority()]
 
 
-def _prepared(
-    rules: Detector | Sequence[Detector] | None,
-    masker: Masker | None,
-    lifetimes: Mapping[str, Lifetime] | None,
-    output_share: float,
-    store: Store | None,
-) -> list[Stage]:
+def _prepared(settings: ChainOptions) -> list[Stage]:
+    share = settings.get("output_share", 0.25)
     return [
         RepairExchanges(),
-        ExpireLifetimes(lifetimes),
-        MaskPII(rules, masker=masker),
-        BoundToolOutput(share=output_share, exchange_share=min(1.0, 2 * output_share), store=store),
+        ExpireLifetimes(settings.get("lifetimes")),
+        MaskPII(settings.get("rules"), masker=settings.get("masker")),
+        BoundToolOutput(share=share, exchange_share=min(1.0, 2 * share), store=settings.get("store")),
     ]
+
+
+def _window(settings: ChainOptions, *, reserve: float = 0.0) -> StableWindow:
+    own = ChainOptions.__annotations__.keys() - WindowOptions.__annotations__.keys() - {"store"}
+    return StableWindow(reserve=reserve, **{name: value for name, value in settings.items() if name not in own})  # type: ignore[arg-type]  # the types of `WindowOptions`
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
@@ -228,6 +186,12 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "pattern": pattern_stages,
 }
 """The chains by name. Each takes its own settings by keyword."""
+
+
+def policy_settings(policy: str) -> frozenset[str]:
+    """Return the names of the settings that a policy takes."""
+    own = inspect.signature(POLICIES[policy]).parameters.keys()
+    return frozenset(own - {"settings"} | ChainOptions.__annotations__.keys() if "settings" in own else own)
 
 
 def stabilizer_defaults(policy: str) -> dict[str, object]:

@@ -428,12 +428,6 @@ class Session:
 
 
 def _adapter_of(messages: list[object]) -> NativeAdapter:
-    from ctxguard.adapting.registry import adapter_names, detect_adapter
-    from ctxguard.errors import AdapterError
+    from ctxguard.adapting.registry import require_adapter
 
-    adapter = detect_adapter(messages)
-    if adapter is None:
-        raise AdapterError(
-            f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(adapter_names())}"
-        )
-    return cast("NativeAdapter", adapter)
+    return cast("NativeAdapter", require_adapter(messages))

@@ -33,7 +33,7 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
     """Return a whole number that is not below the least one allowed.
 
     Raises:
-        ConfigError: it is none; the setting and the value are named.
+        ConfigError: it is not one; the message names the setting and the value.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {value!r}", setting=setting)

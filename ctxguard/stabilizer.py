@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
-from ctxguard.policies import POLICIES, WindowOptions, stabilizer_defaults
+from ctxguard.policies import POLICIES, WindowOptions, policy_settings, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
@@ -49,10 +49,10 @@ class Stabilizer:
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the room that a cut frees down to; None means about 0.4, see `StableWindow`. The lower, the
-            rarer the cuts. The room is what system, task and the last user message leave of the budget. This setting
-            and the four below are those of the policy's `StableWindow`, which documents them.
-        trail: share of the room that the trail of what has left may take; None means 0.6 of what a cut leaves.
+        target: share of the room that a cut frees down to; None means 0.37, or more where `StableWindow` says so.
+            The lower, the rarer the cuts. The room is what system, task and the last user message leave of the budget.
+            This setting and the four below are those of the policy's `StableWindow`, which documents them.
+        trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them.
         on_overflow: what happens where what must stay does not fit: `raise`, or `bound` what people said, too.
@@ -142,9 +142,7 @@ class Stabilizer:
         """
         if policy not in POLICIES:
             raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
-        stages_of = POLICIES[policy]
-        own = set(inspect.signature(stages_of).parameters)
-        own = own - {"window"} | WindowOptions.__annotations__.keys() if "window" in own else own
+        own = policy_settings(policy)
         general = set(inspect.signature(cls).parameters) - {"budget", "stages", "policy"}
         unknown = sorted(set(settings) - own - general)
         if unknown:
@@ -152,7 +150,7 @@ class Stabilizer:
                 f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
                 setting=unknown[0],
             )
-        chain = stages_of(**{n: value for n, value in settings.items() if n in own and value is not None})
+        chain = POLICIES[policy](**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
         return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
 
@@ -411,14 +409,14 @@ def _chain_of(policy: str, window: WindowOptions) -> list[Stage]:
     Raises:
         ConfigError: there is no such policy, or it has no window.
     """
-    stages_of = POLICIES.get(policy)
-    if stages_of is None or "window" not in inspect.signature(stages_of).parameters:
-        known = ", ".join(name for name, of in POLICIES.items() if "window" in inspect.signature(of).parameters)
+    windowed = [name for name in POLICIES if "target" in policy_settings(name)]
+    if policy not in windowed:
+        known = ", ".join(windowed)
         raise ConfigError(
             f"no policy {policy!r} with a window (known are {known}); Stabilizer.from_policy knows the others",
             setting="policy",
         )
-    return stages_of(**window)
+    return POLICIES[policy](**window)
 
 
 def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:

@@ -58,7 +58,7 @@ def _texts(most: int = 60) -> st.SearchStrategy[str]:
 
 
 def _arguments(number: int) -> st.SearchStrategy[str]:
-    """Draw arguments, as a rule short ones."""
+    """Draw arguments, most of them short."""
     short = st.just({"q": str(number)})
     return st.one_of(short, short, short, _texts(200).map(lambda text: {"q": text, "n": number})).map(json.dumps)
 

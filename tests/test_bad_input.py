@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import chat_call
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.content import context_result
@@ -99,7 +100,7 @@ def test_a_dict_among_artifacts_is_named_and_the_remedy_too():
 
 
 def test_ten_megabytes_in_one_tool_output_are_bounded():
-    calls = {"id": "1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    calls = chat_call("1", "cat")
     messages = [
         {"role": "user", "content": "read it"},
         {"role": "assistant", "content": None, "tool_calls": [calls]},

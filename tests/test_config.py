@@ -77,6 +77,7 @@ def test_sections_have_their_defaults():
         "trail": None,
         "digests": True,
         "on_overflow": "raise",
+        "mode": "enforce",
         "counter": "auto",
         "model": None,
         "margin": "measured",

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from runpy import run_path
 
 import pytest
+from builders import chat_call
 from markdown_pages import ROOT, Reader
 from typer.main import get_command
 
@@ -102,7 +103,7 @@ def test_the_site_loads_nothing_from_elsewhere(site):
 
 
 def test_reports_escape_what_came_in():
-    calls = [{"id": "1", "type": "function", "function": {"name": "<script>alert(1)</script>", "arguments": "{}"}}]
+    calls = [chat_call("1", "<script>alert(1)</script>")]
     hostile = [
         {"role": "user", "content": "<script>alert(1)</script>"},
         {"role": "assistant", "content": None, "tool_calls": calls},

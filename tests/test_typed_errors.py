@@ -6,6 +6,7 @@ import inspect
 import pickle
 
 import pytest
+from builders import chat_call
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ def messages(arguments):
     """A chat whose calls have these arguments, too long for the budget."""
     chat = [{"role": "user", "content": "go"}]
     for n in range(30):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        call = chat_call(f"c{n}", "f", arguments)
         chat += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{n}", "content": "result " * 50},

@@ -1,7 +1,8 @@
 """Read what stands beside the texts of a message or in a tool schema: citations, metadata, links, unknown keys.
 
-Whatever is sent is counted and searched, whether or not an adapter knows it. Citations, metadata and descriptions may
-be masked. Ids, links, signatures and unknown keys are never changed, because no one can tell what a change would break.
+Whatever is sent is counted and searched, whether or not an adapter knows it. Citations, metadata, descriptions,
+and what its key calls free text, such as an error, may be masked. Ids, links, signatures, and other unknown keys are
+never changed, because no one can tell what a change would break.
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from ctxguard.adapting.fields import Path, fields_of, is_record, place_name
 from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
 
-__all__ = ["EDITABLE_IN_MESSAGES", "EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
+__all__ = ["EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
 
 PlacedField: TypeAlias = tuple[Path, Field]
 """A field and the place of its text; the place is `()` for a text that is never changed."""
 
-EDITABLE_IN_MESSAGES: Final = frozenset({"annotations", "citations", "metadata", "transcript"})
+_EDITABLE: Final = frozenset({"annotations", "citations", "metadata", "transcript"})
+"""Keys of messages whose texts may be masked, beside those that end in a word for free text."""
+_FREE_TEXT: Final = re.compile(
+    r"(?:^|_|(?<=[a-z0-9])(?=[A-Z]))"
+    r"(?i:errors?|exceptions?|tracebacks?|stack_?trace|std_?(?:err|out)|warnings?|messages?|details|reason|rationale"
+    r"|explanation|comments?|notes?|description|summary|feedback)$"
+)
+"""A key that ends in a word for what people and programs say in their own words: `tool_error`, `failureReason`."""
 EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
 _MEDIA: Final = frozenset({"image_url", "input_audio", "file", "source", "url", "image"})
 """Keys of media; the links in them are searched, their data is not."""
@@ -52,7 +60,6 @@ def extra_fields(
     *,
     own: AbstractSet[str] = frozenset(),
     taken: AbstractSet[Path] = frozenset(),
-    editable: AbstractSet[str] = EDITABLE_IN_MESSAGES,
 ) -> Iterator[PlacedField]:
     """Walk the fields of a record that its adapter does not read.
 
@@ -61,7 +68,6 @@ def extra_fields(
         path: Its place in the message.
         own: Keys that the adapter reads.
         taken: Places that the adapter reads, which may lie deeper.
-        editable: Keys whose texts may be masked.
 
     Raises:
         HistoryError: A field cannot be written as JSON, so that no client could send it.
@@ -72,21 +78,25 @@ def extra_fields(
         place = (*path, key)
         if key in own or place in taken or value is None or value in ("", [], {}):
             continue
-        if key in editable:
+        if _is_editable(key, value):
             yield from _editable(value, place, taken)
         elif (key in _CONTAINERS and not isinstance(value, str)) or any(
             other[: len(place)] == place for other in taken
         ):
             for inner, member in _members(value, place):
-                yield from extra_fields(member, inner, own=own, taken=taken, editable=editable)
+                yield from extra_fields(member, inner, own=own, taken=taken)
         elif key in _MEDIA or is_payload(value):
             yield from _links(value, place, own)
         else:
             yield from fixed_field(key, value, place)
 
 
-def _holds_fields(key: str, value: object) -> bool:
-    return key in _CONTAINERS and not isinstance(value, str)
+def _is_editable(key: str, value: object) -> bool:
+    """Tell whether the texts of a value may be masked, by its key; a number or a flag holds none."""
+    if key in _EDITABLE:
+        return True
+    is_free = _FREE_TEXT.search(key) is not None and key not in _IDENTIFIERS
+    return is_free and (isinstance(value, (str, list, tuple)) or is_record(value))
 
 
 def _members(value: object, path: Path) -> Iterator[tuple[Path, object]]:

@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from ctxguard.adapting.adapter import stabilize_native
-from ctxguard.adapting.registry import adapter_names, detect_adapter
+from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import AdapterError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
@@ -59,11 +58,7 @@ def guard(
         artifacts = cast("Sequence[Artifact]", messages)
         result = stabilizer.stabilize(artifacts, tools=tools, window=window)
         return Guarded(cast("Sequence[Message]", result.artifacts), result.report)
-    adapter = detect_adapter(messages)
-    if adapter is None:
-        kind = type(messages[0] if isinstance(messages, Sequence) and messages else messages).__name__
-        raise AdapterError(f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}")
-    native, report = stabilize_native(stabilizer, adapter, messages, tools=tools, window=window)
+    native, report = stabilize_native(stabilizer, require_adapter(messages), messages, tools=tools, window=window)
     return Guarded(cast("Sequence[Message]", native), report)
 
 

@@ -5,7 +5,7 @@ Packages register theirs under the entry-point group `ctxguard.adapters`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -14,7 +14,7 @@ from ctxguard.adapting.fields import is_list
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.errors import AdapterError
 
-__all__ = ["OBJECT_ADAPTERS", "adapter_names", "detect_adapter", "find_adapter"]
+__all__ = ["OBJECT_ADAPTERS", "adapter_names", "detect_adapter", "find_adapter", "require_adapter"]
 
 OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
 """Adapters whose messages are objects of a framework, not dicts: no file holds them."""
@@ -62,3 +62,19 @@ def detect_adapter(native: object) -> Adapter[object] | None:
         if adapter.detects(native):
             return adapter
     return None
+
+
+def require_adapter(native: object) -> Adapter[object]:
+    """Return the first installed adapter that recognizes a history.
+
+    Raises:
+        AdapterError: None does.
+    """
+    adapter = detect_adapter(native)
+    if adapter is None:
+        kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__
+        raise AdapterError(
+            f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}; read the messages with an "
+            "adapter of your own and hand over the artifacts"
+        )
+    return adapter

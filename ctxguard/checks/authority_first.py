@@ -14,13 +14,13 @@ __all__ = ["AuthorityFirst"]
 class AuthorityFirst:
     """Hold if system artifacts stand before task artifacts, and both before all others.
 
-    Strict chat templates refuse a system message anywhere else, and models weigh what stands first.
+    Strict chat templates refuse a system message anywhere else, and models give more weight to what comes first.
     """
 
     name = "AuthorityFirst"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         highest = 0
         for position, artifact in enumerate(draft.artifacts):
             rank = _RANK.get(artifact.kind, 2)

@@ -30,7 +30,7 @@ class CallsArePaired:
         self.allow_bare = allow_bare
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         artifacts = draft.artifacts
         if whole_until(artifacts) is not None:
             return
@@ -52,5 +52,5 @@ class CallsArePaired:
 
 
 def _is_of_transcript(artifact: Artifact) -> bool:
-    """Tell artifacts made by hand or read from a bundle, whose items have a kind, from messages, which have a role."""
+    """Return whether an artifact was made by hand or read from a bundle: its items have a kind, messages a role."""
     return artifact.source is None or (isinstance(artifact.source, Mapping) and "kind" in artifact.source)

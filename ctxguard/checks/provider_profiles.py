@@ -35,7 +35,7 @@ class ProviderProfile:
     ends_with_input: bool = False
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         for position, artifact in enumerate(draft.artifacts):
             if artifact.role is not None:
                 yield Finding(

@@ -21,14 +21,14 @@ own message that begins with such a line; the stages compare the digest, and kee
 class RecentKept:
     """Hold if the latest `keep_recent` messages and the last user message of the history are in the result.
 
-    A message that was joined with the one behind it is there where its whole text is. What stands before the first
-    message of the user's may be missing where the provider takes no such message.
+    A message that was joined with the next one counts as present if its whole text is there. Messages before the first
+    user message may be missing if the provider takes none there.
     """
 
     name = "RecentKept"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         wanted = _latest(draft.history, draft.keep_recent)
         there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)
         for artifact in wanted:

@@ -21,7 +21,7 @@ class SystemIntact:
     name = "SystemIntact"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
         latest = dict.fromkeys(AUTHORITY, -1)
         for position, artifact in _authority(draft):
@@ -46,7 +46,7 @@ def _authority(draft: Draft) -> Iterable[tuple[int, Artifact]]:
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:
-    """Tell whether every change of an artifact was made by masking."""
+    """Return whether every change of an artifact was made by masking."""
     root = id(was.root)
     actions = {
         change.action

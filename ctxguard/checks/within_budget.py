@@ -19,7 +19,7 @@ class WithinBudget:
     name = "WithinBudget"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Walk everything that is wrong."""
+        """Yield everything that is wrong."""
         tokens = draft.tokens
         if tokens > draft.budget:
             yield Finding(f"{tokens} tokens exceed the budget of {draft.budget}", "artifacts")

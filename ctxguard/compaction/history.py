@@ -22,11 +22,12 @@ from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summ
 from ctxguard.compaction.summarizers import model_summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
-from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, leading_records, write_record
 from ctxguard.settings import OfOneProcess, instance, opened
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
 
@@ -43,7 +44,7 @@ Native = TypeVar("Native", bound=Sequence[object])
 
 
 class CompactionResult(BaseModel):
-    """Say what a compaction did.
+    """Describe what a compaction did.
 
     Attributes:
         original_messages: messages before.
@@ -51,7 +52,7 @@ class CompactionResult(BaseModel):
         original_tokens: tokens before.
         compacted_tokens: tokens after.
         summary: the text that stands for what is gone.
-        fallback: True where no summary was to be had and the text is the head and the tail of the transcript.
+        fallback: True if no summary could be made, so that the text is the head and the tail of the transcript.
     """
 
     original_messages: int
@@ -78,13 +79,13 @@ def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
     return summarizer
 
 
-class HistoryCompactor(OfOneProcess):
-    """Put a summary in place of old exchanges when a history grows too long. A stage, or used by itself.
+class HistoryCompactor(OfOneProcess, FollowedStage):
+    """Put a summary in place of old exchanges when a history grows too long. It works as a stage and on its own.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
     summarised. A cut summarises what left since the last one together with the last summary. Summaries are kept in the
-    store under the content they stand for: no call, restart or other worker pays for the same one twice. Where none is
-    to be had, the head and the tail of the transcript stand in, with a marker of the tokens removed.
+    store under the content they stand for: no call, restart or other worker pays for the same one twice. If none
+    can be made, the head and the tail of the transcript stand in, with a marker that counts the tokens removed.
 
     Args:
         config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
@@ -99,8 +100,8 @@ class HistoryCompactor(OfOneProcess):
         timeout: seconds that one request may take; None means no limit.
         max_input: tokens that the summarizer can take at once; more is summarised part by part.
         max_failures: failures in a row after which it is left alone for a while.
-        keep_recent: latest messages that stay, where it is used by itself.
-        counter: as for `ctxguard.tokens.find_counter`, where it is used by itself.
+        keep_recent: latest messages that stay, when used on its own.
+        counter: as for `ctxguard.tokens.find_counter`, when used on its own.
 
     Raises:
         ConfigError: a setting is out of range, or not a configuration, a summarizer, or an open store.
@@ -145,16 +146,12 @@ class HistoryCompactor(OfOneProcess):
         self._told: TextCache[bool] = TextCache(1_000_000)
         self._counter = ArtifactCounter(find_counter(counter))
 
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft where nothing is to be done, else a generator that asks for the summary."""
-        return follow(self, draft)
-
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compacts one conversation."""
         return _Compacting(self, CompactionPlan(draft, self.config))
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
-        """Tell whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
+        """Return whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
         return self.count_tokens(messages) > self.config.max_tokens
 
     def count_tokens(self, messages: Sequence[object]) -> int:
@@ -202,9 +199,8 @@ class HistoryCompactor(OfOneProcess):
 
     def mask_of(self, draft: Draft) -> Callable[[str], str]:
         """Return what masks texts for the summarizer: the stages before this one, or rules of its own."""
-        return draft.mask if draft.masks else self._mask()
-
-    def _mask(self) -> Callable[[str], str]:
+        if draft.masks:
+            return draft.mask
         if self._masker is None:
             from ctxguard.pii import STANDARD, Masker
 
@@ -241,14 +237,11 @@ class HistoryCompactor(OfOneProcess):
         """Tell the listener of a compaction, once."""
         if self.on_compaction is None or self._told.get(key):
             return
-        yield from self._tell(self.on_compaction, told)
-        self._told.put(key, value=True)
-
-    def _tell(self, listener: OnCompaction, told: CompactionResult) -> Generator[Ask, object, None]:
         try:
-            yield Ask(listener, (told,))
+            yield Ask(self.on_compaction, (told,))
         except Exception as error:  # noqa: BLE001 - a listener cannot break the call
             _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
+        self._told.put(key, value=True)
 
 
 class _Compacting:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.registry import adapter_names, detect_adapter
+from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import AdapterError
 
 __all__ = ["read_native", "write_native"]
 
@@ -21,12 +20,7 @@ def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, lis
     """
     if all(isinstance(message, Artifact) for message in messages):
         return None, cast("list[Artifact]", list(messages))
-    adapter = detect_adapter(messages)
-    if adapter is None:
-        raise AdapterError(
-            f"no adapter knows a list of {type(messages[0]).__name__}; installed are {', '.join(adapter_names())}; "
-            "read the messages with an adapter of your own and hand over the artifacts"
-        )
+    adapter = require_adapter(messages)
     return adapter, adapter.read(messages)
 
 

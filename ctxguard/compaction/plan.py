@@ -58,12 +58,7 @@ class _State:
 class CompactionPlan:
     """Decide where one conversation is compacted: an exchange at a time, the same in every call and every process.
 
-    Args:
-        draft: its settings hold for the conversation.
-        config: the limits; a smaller budget shrinks them in proportion.
-
-    Attributes:
-        history: the model of the conversation.
+    A budget below the limits of `config` shrinks them in proportion.
     """
 
     def __init__(self, draft: Draft, config: CompactionConfig) -> None:
@@ -77,7 +72,7 @@ class CompactionPlan:
         self._keys: dict[tuple[int, int], str] = {}
 
     def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in what comes next. The last exchange may still grow, so it is taken in anew each time."""
+        """Take in new artifacts. The last exchange may still grow, so it is judged again each time."""
         self.history.extend(artifacts)
         if self._task is None and self.draft.keep_task:
             self._task = self.history.task(self._limit)
@@ -162,12 +157,7 @@ class CompactionPlan:
         return [n for n in numbers if not self._stays(n) and n != anchor]
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
-        """Return the transcript of what is gone, masked, one text an exchange.
-
-        Args:
-            mask: masks a text.
-            since: leave out what was gone after that many cuts already.
-        """
+        """Return the masked transcript of what left after the first `since` cuts, one text an exchange."""
         numbers = sorted(n for cut in range(since, len(self.begins)) for n in self._left(cut + 1))
         return [mask(transcript(self.history.members(n))) for n in numbers]
 
@@ -181,13 +171,7 @@ class CompactionPlan:
         return keys[1:]
 
     def result(self, draft: Draft, summary: Artifact, *, fallback: bool = False) -> Draft:
-        """Return the draft with the summary in place of what it stands for.
-
-        Args:
-            draft: what was taken in.
-            summary: the message that stands for what is gone.
-            fallback: whether it is head and tail of the transcript, for want of a summary; the report says so.
-        """
+        """Return the draft with the summary in place of what it stands for; the report names a fallback."""
         history, begin = self.history, self.begins[-1]
         anchor = self._anchor(begin)
         place = history.start(begin if anchor is None else anchor)
@@ -198,7 +182,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, anchor: int | None) -> Iterable[int]:
-        """Walk the positions that stay of what stands before the beginning."""
+        """Yield the positions that are kept from before the beginning."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in (self._task, anchor) if n is not None and n < begin)

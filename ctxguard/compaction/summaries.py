@@ -58,9 +58,7 @@ def key_of(*parts: str) -> str:
 class Breaker:
     """Stop asking for what keeps failing; try again once in a while. It counts requests and reads no clock.
 
-    Args:
-        max_failures: failures in a row after which it opens.
-        retry_after: requests that are turned away before one is let through again.
+    It opens after `max_failures` failures in a row and turns away `retry_after` requests before it lets one through.
     """
 
     def __init__(self, max_failures: int = 3, retry_after: int = 10) -> None:
@@ -71,7 +69,7 @@ class Breaker:
         self._lock = Lock()
 
     def lets_through(self) -> bool:
-        """Tell whether to ask now."""
+        """Return whether to ask now."""
         with self._lock:
             if self._failures < self.max_failures:
                 return True
@@ -124,13 +122,13 @@ class Summaries:
         return summary
 
     def given_up(self, key: str) -> bool:
-        """Tell whether there is nothing to ask for: there is no summarizer, or this worker has tried in vain."""
+        """Return whether there is nothing to ask for: there is no summarizer, or this worker has failed before."""
         return self.summarizer is None or bool(self._failed.get(key))
 
     def make(
         self, key: str, pieces: Sequence[str], count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Return the summary of some pieces, made by this worker or by the one that is at it; None where it fails.
+        """Return the summary of some pieces, made by this worker or by one that is already at work; None if that fails.
 
         Raises:
             SummarizerError: the summarizer is async and the call is not.
@@ -145,7 +143,7 @@ class Summaries:
                 made = yield from self._made(pieces, count, mask)
                 self.breaker.note(success=made is not None)
                 made = made and (yield from self._keep(NAMESPACE, key, made))
-        except BaseException:  # cancelled, or the driver gave up: nobody is left to be asked
+        except BaseException:  # canceled, or the driver gave up: no request would be answered any more
             self._release(key, claim)
             raise
         yield from self._stored(Ask(self._release, (key, claim)))
@@ -156,7 +154,7 @@ class Summaries:
         return made
 
     def _claim(self, key: str, mine: bytes, requests: int) -> Generator[Ask, object, str | None]:
-        """Claim the work; where another worker has it, wait for what it makes. None means: it is ours to do."""
+        """Claim the work; if another worker has it, wait for its result. None means that the work is ours."""
         patience = (60.0 if self.timeout is None else self.timeout) * (requests + 1)
         claim = partial(self.store.put_new, ttl=patience)
         standing = yield from self._stored(Ask(claim, (CLAIMS, key, mine)))
@@ -172,7 +170,7 @@ class Summaries:
             if self.store.get(CLAIMS, key) == mine:
                 self.store.delete(CLAIMS, key)
         except Exception as error:  # noqa: BLE001 - a store raises what it likes
-            _log.warning("a claim could not be released and runs out by itself: %s", error)
+            _log.warning("a claim could not be released and will expire: %s", error)
 
     def _wait(self, key: str, patience: float) -> bytes | None:
         """Wait until another worker has made a summary or given up. Runs in the driver, never in a stage."""
@@ -254,7 +252,7 @@ class Summaries:
 
 
 def _fault(answer: object, source: int, count: Callable[[str], int]) -> str:
-    """Say what is wrong with an answer; nothing where it can be used."""
+    """Describe what is wrong with an answer; nothing where it can be used."""
     if not isinstance(answer, str):
         return f"expected a text, got {type(answer).__name__}"
     if not answer.strip():

@@ -1,4 +1,4 @@
-"""What a summarizer sees: the whole transcript, in pieces that fit it; and what stands in where there is none."""
+"""What a summarizer sees: the whole transcript, in chunks that it can take; and the fallback without a summarizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["chunked", "head_and_tail", "transcript"]
 
 
 def transcript(artifacts: Iterable[Artifact]) -> str:
-    """Return artifacts as a text to read: who said what, which tool was called how, what it gave."""
+    """Return artifacts as a text to read: who said what, how each tool was called, and what it returned."""
     return "\n\n".join(line for artifact in artifacts for line in _lines(artifact))
 
 
@@ -27,7 +27,7 @@ def _lines(artifact: Artifact) -> Iterator[str]:
 def chunked(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> list[str]:
     """Return the pieces joined into chunks of at most `max_tokens`; nothing is left out.
 
-    A piece that is too large by itself is cut, at a line where there is one.
+    A piece above the limit is cut, at a line break if possible.
     """
     chunks: list[str] = []
     held: list[str] = []

@@ -57,7 +57,7 @@ class ContextManager:
         compressor: compresses single messages.
         checkpoints: makes and keeps checkpoints.
         pruner: judges what is older than the window.
-        metrics: sums up what was saved.
+        metrics: totals of what was saved.
         report: on the latest call; None before the first.
 
     Raises:
@@ -151,7 +151,7 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
-        """Take in the phase that the caller names; the one before it is over."""
+        """Note the phase that the caller names; the previous one is over and gets its checkpoint."""
         if phase is None or phase == self._phase:
             return
         over, self._phase = self._phase, phase

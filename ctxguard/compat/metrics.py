@@ -40,14 +40,9 @@ EVENTS_KEPT: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CompressionEvent:
-    """Record that a context was made smaller.
+    """Record that a context was made smaller, when in UTC, and by which strategy.
 
-    Attributes:
-        timestamp: when, in UTC.
-        input_tokens: tokens before.
-        output_tokens: tokens after.
-        reduction_percent: share of the input that is gone, in percent; below 0 where it grew, 0 for an empty input.
-        strategy: what made it smaller.
+    `reduction_percent` is the share of the input that is gone; below 0 where it grew, 0 for an empty input.
     """
 
     timestamp: datetime
@@ -59,14 +54,9 @@ class CompressionEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Record one run: a call of `ContextManager.process_messages`.
+    """Record one call of `ContextManager.process_messages`, when in UTC, and the strategy in use.
 
-    Attributes:
-        timestamp: when, in UTC.
-        input_tokens: tokens of the messages that came in.
-        output_tokens: tokens of the messages that went out.
-        strategy: the strategy in use.
-        tokens_by_kind: tokens before and after, by kind (`system`, `user`, `assistant`, `tool`).
+    `tokens_by_kind` holds the tokens before and after, by kind (`system`, `user`, `assistant`, `tool`).
     """
 
     timestamp: datetime
@@ -83,12 +73,7 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvent:
-    """Record that a checkpoint was made.
-
-    Attributes:
-        timestamp: when, in UTC.
-        phase: of which phase.
-    """
+    """Record that the checkpoint of a phase was made, when in UTC."""
 
     timestamp: datetime
     phase: str
@@ -106,7 +91,7 @@ class MetricsSummary(TypedDict):
 
 
 class EmptySummary(TypedDict):
-    """Say that there is nothing to sum up."""
+    """Stand for a summary where nothing was compressed."""
 
     status: Literal["no compression events"]
 
@@ -183,15 +168,7 @@ class ContextMetrics:
             self._export.input(tokens)
 
     def record_output_size(self, messages: Size) -> None:
-        """Record what went out.
-
-        Args:
-            messages: tokens, or artifacts or OpenAI messages to count.
-
-        Raises:
-            ConfigError: the number is below 0.
-            HistoryError: an item is neither an artifact nor a dict.
-        """
+        """Record what went out, see `record_input_size`."""
         tokens = self._tokens(messages)
         with self._lock:
             self.total_output_tokens += tokens
@@ -201,13 +178,7 @@ class ContextMetrics:
     def record_run(
         self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
     ) -> None:
-        """Record a run.
-
-        Args:
-            input_size: tokens before.
-            output_size: tokens after.
-            strategy: the strategy in use.
-            by_kind: tokens before and after, by kind of message.
+        """Record a run: its tokens before and after, in all and by kind of message, and the strategy in use.
 
         Raises:
             ConfigError: a size is below 0.
@@ -217,12 +188,7 @@ class ContextMetrics:
             self._runs.append(event)
 
     def record_compression(self, input_size: int, output_size: int, strategy: str) -> None:
-        """Record that a context was made smaller.
-
-        Args:
-            input_size: tokens before.
-            output_size: tokens after.
-            strategy: what made it smaller.
+        """Record that a strategy made a context smaller, by its tokens before and after.
 
         Raises:
             ConfigError: a size is below 0.
@@ -240,11 +206,7 @@ class ContextMetrics:
             self._export.compression(event)
 
     def record_checkpoint(self, phase: str = "") -> None:
-        """Record that a checkpoint was made.
-
-        Args:
-            phase: of which phase.
-        """
+        """Record that the checkpoint of a phase was made."""
         event = CheckpointEvent(self._clock(), phase)
         with self._lock:
             self._checkpoints.append(event)

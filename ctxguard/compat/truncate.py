@@ -1,4 +1,4 @@
-"""Two lean helpers for people who manage their history by hand: nothing is automatic, no input is changed."""
+"""Two small helpers for people who manage their history by hand: nothing is automatic, and no input is changed."""
 
 from __future__ import annotations
 

@@ -29,36 +29,22 @@ if TYPE_CHECKING:
     from ctxguard.stages.message_compressor import MessageCompressor as MessageCompressor
     from ctxguard.stages.message_compressor import SnapshotCompressor as SnapshotCompressor
 
-_HOME = {
-    "BinaryContent": "files",
-    "Bounded": "content.views",
-    "CompressionLevel": "config",
-    "ConsoleMessageCompressor": "stages.message_compressor",
-    "ContextConfig": "config",
-    "FileExtractionResult": "files",
-    "FileMetadata": "files",
-    "FileType": "content.views",
-    "MessageCompressor": "stages.message_compressor",
-    "SnapshotCompressor": "stages.message_compressor",
-    "TruncationConfig": "config",
-    "TruncationInfo": "content.views",
-    "bound": "content.bounding",
-    "context_result": "files",
-    "detect": "content.detection",
-    "get_truncation_config": "config",
-    "handle_of": "files",
-    "load_context_config": "config",
-    "read_file": "files",
-    "read_file_as_string": "files",
-    "recall": "files",
-    "recall_tool": "files",
+_HOMES = {
+    "config": ("CompressionLevel", "ContextConfig", "TruncationConfig", "get_truncation_config", "load_context_config"),
+    "content.bounding": ("bound",),
+    "content.detection": ("detect",),
+    "content.views": ("Bounded", "FileType", "TruncationInfo"),
+    "files": (
+        *("BinaryContent", "FileExtractionResult", "FileMetadata", "context_result", "handle_of"),
+        *("read_file", "read_file_as_string", "recall", "recall_tool"),
+    ),
+    "stages.message_compressor": ("ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"),
 }
-__all__ = [  # noqa: PLE0604 - the names above, which are loaded when they are asked for
-    *_HOME
-]
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = [*sorted(_HOME_OF)]  # noqa: PLE0604 - the names above, which are loaded when they are asked for
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"ctxguard.{_HOME[name]}"), name)
+    return getattr(import_module(f"ctxguard.{_HOME_OF[name]}"), name)

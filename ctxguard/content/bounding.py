@@ -52,14 +52,14 @@ def bound(
 ) -> Bounded:
     """Return a view of a text that has at most `max_tokens` tokens, or the text itself where it fits.
 
-    The limit is hard: where not even the shortest marker fits, the content is empty. The same text and settings
-    always give the same view, and a view is a view of itself.
+    The limit is hard: if not even the shortest marker fits, the content is empty. The same text and settings always
+    give the same view, and bounding a view again changes nothing.
 
     Args:
         text: what is to be shown.
         max_tokens: tokens the view may have, at least 1.
         count: counts the tokens of a text.
-        file_type: what the text is; None means: look.
+        file_type: type of the text; None means that it is detected.
         handle: name under which the whole can be recalled; the marker names it.
         limits: what else a view of a text over the limit may not exceed.
     """
@@ -83,13 +83,15 @@ def show(
 ) -> Bounded:
     """Return a view of a source within a token limit and the limits of its type.
 
+    A source that cannot be read as `file_type` is shown as text, and `info.note` says so.
+
     Args:
-        source: what is to be shown.
-        file_type: what it is; one that cannot be read as that is shown as text, and `info.note` says so.
+        source: the text.
+        file_type: its type.
         max_tokens: tokens the view may have.
         count: counts the tokens of a text.
         limits: what else may not be exceeded.
-        measured: what is known of the source's tokens; None means: measure it.
+        measured: the source's tokens, where they are known already.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     processor, remark = _processor_for(source, file_type, limits)

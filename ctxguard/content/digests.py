@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import ends_of, fitting_names, names_in, rarest_names
+from ctxguard.content.names import Labeled, ends_of, fitting_names, labeled, labeled_names, names_in
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 
 if TYPE_CHECKING:
@@ -89,13 +89,15 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
 
 
 def _names_for(text: str, told: str, room: int, count: Count) -> str:
-    chosen: list[str] = []
-    for name in rarest_names(text, _NAMES):
-        tokens = count(f" {name}")
+    chosen: list[Labeled] = []
+    last = ""
+    for label, name in labeled_names(text, _NAMES):
+        tokens = count(f" {name}") + (count(f" {label}") if label and label != last else 0)
         if tokens <= room and name not in told:
-            chosen.append(name)
+            chosen.append((label, name))
             room -= tokens
-    return " ".join(chosen)
+            last = label
+    return labeled(chosen)
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:

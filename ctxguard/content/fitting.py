@@ -32,8 +32,8 @@ class Measured:
 def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
     """Judge a text against a limit; a text that is far over it is counted only as far as that takes.
 
-    The start of a text never has noticeably more tokens than the whole (cutting splits one token); so where the
-    start alone is well over the limit, so is the whole. Starts double in length: at most twice the text is counted.
+    The start of a text never has noticeably more tokens than the whole (cutting splits one token), so if the start is
+    well over the limit, so is the whole. Starts grow fourfold: in all, less than twice the text is counted.
     """
     length = 0 if max_tokens is None else max(2048, 12 * max_tokens)
     while max_tokens is not None and length < len(text) // 2:
@@ -49,15 +49,9 @@ def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
     """Return the fullest view found that has at most `max_tokens` tokens.
 
-    A proportional guess from the last count converges in two or three steps, as views of one processor cost about the
-    same a character; where it does not, the interval is halved. When no view fits, the processor's last fallbacks are
-    tried, and at last the empty text.
-
-    Args:
-        processor: what is shown.
-        max_tokens: hard limit.
-        count: counts tokens.
-        ratio: characters a token, as a first guess.
+    Views of one processor cost about the same per character: from `ratio` characters a token on, proportional guesses
+    converge in two or three steps; where they do not, the interval is halved. When no view fits, the processor's
+    fallbacks are tried, and at last the empty text.
     """
     best, low, high = None, 0, None
     room = int(max_tokens * ratio)

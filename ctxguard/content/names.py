@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ctxguard.content.views import Count
 
-__all__ = ["fitting_names", "names_in", "rarest_names"]
+__all__ = ["Labeled", "fitting_names", "labeled", "labeled_names", "names_in"]
+
+Labeled = tuple[str, str]
+"""A name behind what it is the value of; the label is empty where the text gives none."""
 
 _HEAD: Final = 49_152
 _TAIL: Final = 16_384
@@ -20,6 +24,11 @@ _PLACEHOLDER: Final = "REDACTED_"
 """What masking leaves of a value: it names nothing."""
 _OPENS: Final = ".-"
 _WORD: Final = re.compile(r"[^\W_]")
+_LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
+"""What stands before a name: `Flight number: `, `**Order:** `, `user_id=`."""
+_LABEL_BEFORE: Final = 44
+_FIELD: Final = re.compile(r"[^\W\d]+\d?")
+"""The name of a field, as opposed to a key that is an id or a path."""
 
 
 def ends_of(text: str) -> str:
@@ -41,13 +50,19 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
         most: return at most so many; None means all.
     """
     found: dict[str, None] = {}
-    for match in _RUN.finditer(ends_of(text)):
+    for _, name in _runs(ends_of(text)):
+        found[name] = None
+        if len(found) == most:
+            break
+    return tuple(found)
+
+
+def _runs(text: str) -> Iterator[tuple[int, str]]:
+    """Walk the distinctive strings of a text with where they begin."""
+    for match in _RUN.finditer(text):
         run = match[0].rstrip(_ENDS).lstrip(_OPENS)
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):
-            found[run] = None
-            if len(found) == most:
-                break
-    return tuple(found)
+            yield match.start(), run
 
 
 def _is_distinctive(run: str) -> bool:
@@ -57,23 +72,87 @@ def _is_distinctive(run: str) -> bool:
     return _MARKED.search(run) is not None and _WORD.search(run) is not None
 
 
-def rarest_names(text: str, most: int) -> tuple[str, ...]:
-    """Return the distinctive strings that appear least often in a text, in the order in which they first appear.
+def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
+    """Return the distinctive strings of a text, each once, in order, with what they are the value of.
+
+    That is the key they stand under in JSON, and what stands before a colon or an equals sign on the same line. A key
+    is a label and no name of its own, unless it looks like an id or a path (`{"src/app.py": "modified"}`).
 
     Args:
         text: any text.
-        most: return at most so many.
+        most: return at most so many, those that appear least often; None means all.
     """
-    names = names_in(text)
-    if len(names) <= most:
-        return names
-    seen = dict.fromkeys(names, 0)
-    for match in _RUN.finditer(ends_of(text)):
-        run = match[0].rstrip(_ENDS).lstrip(_OPENS)
-        if run in seen:
-            seen[run] += 1
-    chosen = set(sorted(names, key=seen.__getitem__)[:most])
-    return tuple(name for name in names if name in chosen)
+    labels: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    for label, name in _all_names(text):
+        labels.setdefault(name, label)
+        seen[name] += 1
+    chosen = labels if most is None or len(labels) <= most else set(sorted(labels, key=seen.__getitem__)[:most])
+    return tuple((label, name) for name, label in labels.items() if name in chosen)
+
+
+def _all_names(text: str) -> Iterator[Labeled]:
+    tree = _tree_of(text)
+    if tree is None:
+        yield from _labeled_runs(text)
+        return
+    for label, value in _leaves(tree):
+        names = tuple(name for _, name in _runs(value))
+        # A sentence is not what its key stands for, a single name is.
+        yield from ((label if names == (value,) else "", name) for name in names)
+
+
+def _labeled_runs(text: str) -> Iterator[Labeled]:
+    text = ends_of(text)
+    for start, name in _runs(text):
+        line = text[max(0, start - _LABEL_BEFORE) : start].rpartition("\n")[2]
+        label = _LABEL.search(line) if ":" in line or "=" in line else None
+        if not (_FIELD.fullmatch(name) and text.startswith("=", start + len(name))):
+            yield ((label[1] or label[2]) if label else ""), name
+
+
+def _tree_of(text: str) -> object:
+    """Return the JSON object or array that a text is or begins with; None for any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    from ctxguard.content.processors.json_tree import parse_json, parse_start
+
+    try:
+        tree = parse_json(text) if len(text) <= _HEAD else parse_start(text[:_HEAD])
+    except ValueError:
+        # Tools often cut their output off: what is complete of it still has its keys.
+        try:
+            tree = parse_start(text[:_HEAD])
+        except ValueError:
+            return None
+    return tree if isinstance(tree, (dict, list)) else None
+
+
+def _leaves(tree: object) -> Iterator[Labeled]:
+    """Walk the plain values of a tree with their keys, in order, without recursion; keys that are names come first."""
+    stack: list[tuple[str, object]] = [("", tree)]
+    while stack:
+        label, node = stack.pop()
+        if isinstance(node, dict):
+            for key in node:
+                if _FIELD.fullmatch(key) is None:
+                    yield "", key
+            stack.extend(reversed(node.items()))
+        elif isinstance(node, list):
+            stack.extend((label, item) for item in reversed(node))
+        elif isinstance(node, str):
+            yield label, node
+
+
+def labeled(names: Iterable[Labeled]) -> str:
+    """Return names as text, each label once before the names that follow it: `city Rome zip 00184 00185`."""
+    told, last = [], ""
+    for label, name in names:
+        if label and label != last:
+            told.append(label)
+        told.append(name)
+        last = label
+    return " ".join(told)
 
 
 def fitting_names(names: Iterable[str], max_tokens: int, count: Count) -> str:

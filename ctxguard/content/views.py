@@ -25,7 +25,7 @@ Count = Callable[[str], int]
 
 
 class FileType(StrEnum):
-    """Say what a content is, to choose the processor that shows it."""
+    """Name the type of a content, which chooses the processor that shows it."""
 
     ARCHIVE = "archive"
     AUDIO = "audio"
@@ -99,7 +99,7 @@ class Source:
         text: the text; where something was not read, head and tail joined.
         gap: offset in `text` at which something was not read; None where all of it was.
         size: characters (bytes, for a sampled file) of the whole.
-        lines: lines of the whole; None means: counted when needed, or estimated where there is a gap.
+        lines: lines of the whole; None means that they are counted when needed, or estimated if there is a gap.
         handle: name under which the whole can be recalled.
         first_row: number of the first row after the header, where the text is some rows of a larger table; else None.
     """
@@ -154,7 +154,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TruncationInfo:
-    """Say what was cut and by how much.
+    """Describe what was cut and by how much.
 
     Attributes:
         truncated: False where the content is shown unchanged.

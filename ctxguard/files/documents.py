@@ -35,9 +35,9 @@ def converted(
     Args:
         file: the document, a regular file.
         kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
-        cache_dir: where texts are remembered by the SHA-256 of the document; None means not at all.
+        cache_dir: where texts are cached by the SHA-256 of the document; None means nowhere.
         timeout: seconds that the conversion may take.
-        rows: first and last row of each sheet to convert, counted from 1 after the header; None means both ends.
+        rows: first and last row of each sheet, counted from 1 after the header; None means both ends.
 
     Raises:
         RefusedError: it is too large, damaged, protected, a bomb, or takes too long.

@@ -1,6 +1,6 @@
 """Decode text files: byte-order mark, UTF-8, UTF-16 without a mark, then a guess if the evidence is strong.
 
-A short text in Latin-1 can be read as almost any other encoding, so a guess must have a reason: either the text is in
+A short Latin-1 text is valid in almost any other encoding, so a guess must have a reason: either the text is in
 a script that Latin-1 cannot write, or it is long and full of letters that are not ASCII. Anything else is Latin-1,
 or Windows-1252 if it uses the bytes by which the two differ.
 """
@@ -34,12 +34,7 @@ _LATIN_9: Final = re.compile(rb"[A-Za-z]\xbd[A-Za-z]|\d ?\xa4|\xa4 ?\d")
 
 
 def find_encoding(data: bytes) -> str:
-    """Return the name of the encoding of a text.
-
-    Args:
-        data: the text, or as much of its start as is to be looked at. A start of 16,384 bytes or more may end inside
-            a character.
-    """
+    """Return the name of the encoding of a text; a start of 16,384 bytes or more may end inside a character."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             return name
@@ -99,7 +94,7 @@ def _from_first_accent(data: bytes) -> bytes:
 
 
 def _is_other_script(sample: bytes, encoding: str) -> bool:
-    """Tell whether most letters of the decoded text are neither ASCII nor of a Latin alphabet."""
+    """Return whether most letters of the decoded text are neither ASCII nor of a Latin alphabet."""
     letters = [char for char in sample.decode(encoding, "replace") if char.isalpha()]
     other = sum(char > "\u02ff" and not "\u1e00" <= char <= "\u1eff" for char in letters)
     return len(letters) > 3 and other > _OTHER_SCRIPT * len(letters)

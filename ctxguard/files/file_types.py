@@ -72,12 +72,7 @@ _PRINTED: Final = {FileType.IMAGE, FileType.AUDIO, FileType.PDF, FileType.BINARY
 
 
 def detect_file(name: str, head: bytes) -> FileType:
-    """Return what a file is: by its extension, unless its first bytes say otherwise, else by looking at it.
-
-    Args:
-        name: name of the file.
-        head: its first bytes, up to 65,536.
-    """
+    """Return the type of a file: that of its extension, unless its first bytes (up to 65,536) contradict it."""
     suffix = Path(name).suffix.lower()
     named = _EXTENSIONS.get(suffix)
     magic = _signed(head)
@@ -115,7 +110,7 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Tell whether data is binary: zero bytes outside of UTF-16, or many control characters."""
+    """Return whether data is binary: zero bytes outside of UTF-16, or many control characters."""
     sample = head[:8192]
     if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
         return False

@@ -49,12 +49,9 @@ class BinaryContent:
 
 
 def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
-    """Return an image within the limits, and its sides as they were; one that is within them comes back as it is.
+    """Return an image of at most `max_side` pixels and `max_bytes` bytes, and its sides as they were.
 
-    Args:
-        file: the image.
-        max_side: pixels of the longer side.
-        max_bytes: bytes of the result.
+    An image within these limits is returned as it is.
 
     Raises:
         RefusedError: it is not an image, damaged, or a decompression bomb.
@@ -131,7 +128,7 @@ def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) 
 
 
 def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
-    """Return the content as the framework in use takes it; nothing is imported for one that is not."""
+    """Return the content as the framework in use takes it, without importing a framework that is not in use."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
     content: BinaryContent = import_module("ctxguard_pydantic_ai.attachments").Attachment(data, mime, width, height)

@@ -1,4 +1,4 @@
-"""Open files safely: regular files only, inside a root, without waiting for data."""
+"""Open files safely: only regular files, inside a root, without blocking."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class FileMetadata:
 
 
 class RegularFile(io.FileIO):
-    """A file opened for reading that fails where reading would have to wait, as files of the system may.
+    """A file opened for reading that raises instead of blocking, as reading some system files would.
 
-    Without this `read` returns None there, which most readers take for bytes.
+    Without this, `read` returns None there, which most readers take for bytes.
     """
 
     def readinto(self, buffer: bytearray, /) -> int:  # type: ignore[override]
@@ -102,7 +102,7 @@ def _confined(path: Path, root: Path | None) -> Path:
 
 
 def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
-    """Tell whether the file that was opened is in the root: by what the system says of it, or else by looking again."""
+    """Return whether the opened file is in the root, by its descriptor where the system tells, else by its path."""
     if root is None:
         return True
     told = Path(f"/proc/self/fd/{descriptor}")

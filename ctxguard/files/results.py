@@ -169,8 +169,8 @@ def context_result(
 ) -> object:
     """Decorate a tool, sync or async, so that a large result is saved whole and replaced by its handle and a preview.
 
-    Strings, bytes, dicts, lists, pydantic models, dataclasses and data frames are looked at; anything else, and
-    whatever is not over the preset's threshold, is returned as it is. Name, signature and annotations stay, so that
+    Strings, bytes, dicts, lists, pydantic models, dataclasses and data frames are handled; anything else, and results
+    within the preset's threshold, are returned as they are. Name, signature and annotations stay, so that
     decorators of frameworks may stand above.
 
     Args:
@@ -285,7 +285,7 @@ def recall(
     Args:
         handle: what the preview named.
         first_line: first line, counted from 1.
-        last_line: last line, itself included; None means: as many as the limit lets through.
+        last_line: last line, inclusive; None means as many lines as the limit allows.
         contains: only lines that contain this text.
         store: where it was saved; None as for `context_result`.
         workspace: folder it was saved in.
@@ -295,8 +295,9 @@ def recall(
     return tool(handle, first_line, last_line, contains)
 
 
-def handle_of(data: bytes) -> str:
+def handle_of(content: str | bytes) -> str:
     """Return the handle of a content: 20 letters, made from it alone; no digits, which masking rules might take."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 
 
@@ -372,7 +373,7 @@ def preview_limits(truncation: TruncationConfig) -> Limits:
 
 
 def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
-    """Write a result as text and as the bytes to be saved; None for what is not looked at."""
+    """Write a result as text and as the bytes to be saved; None for values that are returned as they are."""
     if isinstance(result, str):
         return result, result.encode("utf-8", "surrogatepass"), None
     if isinstance(result, bytes | bytearray):

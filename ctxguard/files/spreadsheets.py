@@ -22,14 +22,7 @@ _TITLE = 40
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Hold one sheet.
-
-    Attributes:
-        name: its name.
-        processor: what is shown of it.
-        rows: rows there are, the header not counted.
-        extent: the rows it has, or which of them are shown, in words.
-    """
+    """Hold one sheet: its rows without the header, and in words which of them are shown (`extent`)."""
 
     name: str
     processor: TableProcessor
@@ -38,12 +31,7 @@ class Sheet:
 
 
 class SheetsProcessor:
-    """Show sheets.
-
-    Args:
-        sheets: those that hold anything.
-        handle: name under which the whole can be recalled.
-    """
+    """Show the sheets that hold anything; `handle` names the whole."""
 
     def __init__(self, sheets: Sequence[Sheet], handle: str | None = None) -> None:
         self._sheets = sheets
@@ -80,15 +68,15 @@ class SheetsProcessor:
 
 
 def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None = None) -> SheetsProcessor:
-    """Read the sheets that the worker wrote as JSON.
+    """Read the sheets that the worker wrote as JSON: objects with `name`, `rows`, `head` and `tail`.
 
     Args:
-        converted: a list of objects with `name`, `rows`, `head` and `tail`.
+        converted: the JSON.
         limits: what a view may show of each sheet.
-        rows: first and last row that it was asked for, counted from 1 after the header; None means all.
+        rows: first and last row that were requested, counted from 1 after the header; None means all.
 
     Raises:
-        RefusedError: no sheet has any of the rows asked for, and these do not start with the first.
+        RefusedError: no sheet has the first of the requested rows, unless that is 1.
     """
     entries = [entry for entry in cast("list[Mapping[str, object]]", json.loads(converted)) if entry["head"]]
     sheets = [_sheet(entry, limits, rows) for entry in entries]

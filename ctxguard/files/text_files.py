@@ -19,14 +19,9 @@ _MAX_RANGE: Final = 8_000_000
 
 
 def read_source(file: BinaryIO, size: int, encoding: str, window: int, *, exact: bool = False) -> Source:
-    """Read a text file: whole up to 4,000,000 bytes, else its head and its tail.
+    """Read a text file: whole up to 4,000,000 bytes, else `window` bytes at either end.
 
-    Args:
-        file: open at any position.
-        size: bytes of it.
-        encoding: of its text.
-        window: bytes to read at either end of a large file.
-        exact: count the lines of a large file, which reads all of it.
+    With `exact`, all of a large file is read to count its lines.
     """
     file.seek(0)
     if size <= max(WHOLE, 2 * window):
@@ -76,7 +71,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
 
 
 def describe_range(first: int, last: int) -> str:
-    """Write a range; one without an end, as the command line gives it, by its start."""
+    """Return a range in words; an open one, as the command line gives it, by its start."""
     return f"from {first} on" if last == sys.maxsize else f"{first}-{last}"
 
 

@@ -1,7 +1,7 @@
 """Convert one document to text, in a process of its own: `python -m ctxguard.files.worker KIND SECONDS < FILE`.
 
-Documents come from strangers, and the libraries that read them were not written for that: a small file may ask for
-gigabytes or for hours. The process has a limit on memory and on processor time; its caller one on the clock.
+Documents are untrusted, and the libraries that read them were not written for that: a small file may take gigabytes
+or hours. This process limits its memory and processor time; its caller limits the elapsed time.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import chain, islice
 from multiprocessing import get_context
-from typing import Final
+from typing import Final, Protocol
 
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.figures import Figures
@@ -24,14 +24,14 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Outcome", "Plan", "Setting", "Tally", "run"]
+__all__ = ["AHEAD", "Outcome", "Plan", "Replayed", "Setting", "Tally", "batches", "replayed", "run"]
 
 MOST_SKIPPED: Final = 1_000
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
 _BATCH_BYTES: Final = 1 << 18
 _BATCH: Final = 16
-_AHEAD: Final = 3
+AHEAD: Final = 3
 """Batches that wait for each process: enough to keep it busy, and no more in memory."""
 _SMALL: Final = 1 << 20
 """Below so many bytes of recordings, starting processes takes longer than it saves."""
@@ -85,17 +85,25 @@ class Tally:
         self.figures = Figures()
         self._most = most
         self._worst: list[_Ranked] = []
-        self._seen = 0
+        self.seen = 0
 
     def add(self, told: SessionReplay, recording: Recording) -> None:
         """Take in one session."""
         self.figures.add(told.figures)
-        self._seen += 1
-        ranked = _Ranked(told.badness, -self._seen, told, recording)
+        self.seen += 1
+        self.restore(told, recording, -self.seen)
+
+    def restore(self, told: SessionReplay, recording: Recording, order: int) -> None:
+        """Rank a session whose figures have been added, by its place in the order of all."""
+        ranked = _Ranked(told.badness, order, told, recording)
         if len(self._worst) < self._most:
             heappush(self._worst, ranked)
         else:
             heappushpop(self._worst, ranked)
+
+    def __iter__(self) -> Iterator[tuple[SessionReplay, Recording, int]]:
+        """Walk the worst sessions with their recordings and their place in the order of all."""
+        return ((ranked.told, ranked.recording, ranked.order) for ranked in self._worst)
 
     @property
     def worst(self) -> list[tuple[SessionReplay, Recording]]:
@@ -117,6 +125,24 @@ class Results:
     skipped: list[Skipped] = field(default_factory=list)
     skipped_count: int = 0
 
+    @property
+    def sessions(self) -> int:
+        """Sessions that were replayed."""
+        return self.tallies[0].seen
+
+    @property
+    def calls(self) -> int:
+        """Model calls that were replayed, under all settings."""
+        return sum(tally.figures.calls for tally in self.tallies)
+
+    def take(self, source: Source, outcome: Outcome) -> None:
+        """Take in what came of a recording."""
+        if isinstance(outcome, Skipped):
+            self.skip(outcome)
+        elif isinstance(source, Recording):
+            for tally, told in zip(self.tallies, outcome, strict=True):
+                tally.add(told, source)
+
     def skip(self, skipped: Skipped) -> None:
         """Take note of what could not be replayed."""
         self.skipped_count += 1
@@ -124,12 +150,37 @@ class Results:
             self.skipped.append(skipped)
 
 
-Progress = Callable[[int, int], object]
-"""Is told how many sessions and calls have been replayed so far."""
+Progress = Callable[[int, int, Recording], object]
+"""Is told how many sessions and calls have been replayed so far, and the latest recording."""
+Replayed = Iterator[tuple[Source, Outcome]]
+Spread = Callable[[Iterator[Source], Plan, int], Replayed]
+"""Replays in other processes: recordings in, outcomes out in the same order."""
+
+
+class Keeper(Protocol):
+    """Keeps the progress of a replay, and takes it up again."""
+
+    def taken_up(self, results: Results, sources: Iterator[Source]) -> int:
+        """Fill results with what is done, pass over its recordings, and return how many there are."""
+        ...
+
+    def note(self, results: Results, done: int, last: Source) -> None:
+        """Keep the progress, where it is time to."""
+        ...
+
+    def done(self) -> None:
+        """Forget the progress."""
+        ...
 
 
 def run(
-    sources: Iterable[Source], plan: Plan, *, processes: int | None = None, progress: Progress | None = None
+    sources: Iterable[Source],
+    plan: Plan,
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+    spread: Spread | None = None,
 ) -> tuple[Results, int]:
     """Replay all recordings, and return what came of it and how many processes did it.
 
@@ -138,28 +189,34 @@ def run(
         plan: the settings.
         processes: how many; None means one for each core, or none of its own where there is little to do.
         progress: called after each session.
+        keeper: keeps the progress, so that a replay that was killed can go on.
+        spread: replays in other processes or on other machines; None means processes of this one.
 
     Raises:
-        ConfigError: a process died, or the settings cannot be handed to one.
+        ConfigError: a process died, the settings cannot be handed to one, or the progress cannot be taken up.
     """
-    ahead, walked = _peeked(iter(sources))
-    wanted = _cores() if processes is None else processes
-    if processes is None and ahead < _SMALL:
-        wanted = 1
     results = Results([Tally() for _ in plan.settings])
-    sessions = calls = 0
-    outcomes = _inline(walked, plan) if wanted <= 1 else _spread(walked, plan, wanted)
-    for recording, outcome in outcomes:
-        if isinstance(outcome, Skipped) or recording is None:
-            results.skip(outcome if isinstance(outcome, Skipped) else Skipped("-", "not a recording"))
-            continue
-        for tally, told in zip(results.tallies, outcome, strict=True):
-            tally.add(told, recording)
-            calls += told.figures.calls
-        sessions += 1
-        if progress is not None:
-            progress(sessions, calls)
+    remaining = iter(sources)
+    done = 0 if keeper is None else keeper.taken_up(results, remaining)
+    ahead, walked = _peeked(remaining)
+    wanted = _cores() if processes is None else processes
+    if processes is None and ahead < _SMALL and spread is None:
+        wanted = 1
+    outcomes = spread(walked, plan, wanted) if spread else _replays(walked, plan, wanted)
+    for source, outcome in outcomes:
+        done += 1
+        results.take(source, outcome)
+        if progress is not None and isinstance(source, Recording):
+            progress(results.sessions, results.calls, source)
+        if keeper is not None:
+            keeper.note(results, done, source)
+    if keeper is not None:
+        keeper.done()
     return results, max(1, wanted)
+
+
+def _replays(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
+    return _inline(sources, plan) if processes <= 1 else _spread(sources, plan, processes)
 
 
 def _cores() -> int:
@@ -204,9 +261,9 @@ def _name(told: SessionReplay, recording: Recording) -> None:
     own.places = {law: replace(place, path=recording.path) for law, place in own.places.items()}
 
 
-def _inline(sources: Iterator[Source], plan: Plan) -> Iterator[tuple[Recording | None, Outcome]]:
+def _inline(sources: Iterator[Source], plan: Plan) -> Replayed:
     for source in sources:
-        yield (None, source) if isinstance(source, Skipped) else (source, _replayed(source, plan))
+        yield source, source if isinstance(source, Skipped) else _replayed(source, plan)
 
 
 _plan: Plan | None = None
@@ -221,13 +278,18 @@ def _begin(plan: Plan) -> None:
 def _work(recordings: Sequence[Recording]) -> list[Outcome]:
     if _plan is None:
         raise ConfigError("this process was started without a plan", setting="processes")
-    return [_replayed(recording, _plan) for recording in recordings]
+    return replayed(recordings, _plan)
+
+
+def replayed(recordings: Sequence[Recording], plan: Plan) -> list[Outcome]:
+    """Replay a batch of recordings."""
+    return [_replayed(recording, plan) for recording in recordings]
 
 
 Batch = Sequence[Recording] | Skipped
 
 
-def _batches(sources: Iterator[Source]) -> Iterator[Batch]:
+def batches(sources: Iterator[Source]) -> Iterator[Batch]:
     """Walk recordings in batches, in order; what could not be read stands alone."""
     batch: list[Recording] = []
     size = 0
@@ -245,17 +307,17 @@ def _batches(sources: Iterator[Source]) -> Iterator[Batch]:
         yield batch
 
 
-def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Iterator[tuple[Recording | None, Outcome]]:
+def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
     """Replay in processes of their own; reading waits where they are behind."""
     waiting: deque[tuple[Batch, Future[list[Outcome]] | None]] = deque()
     try:
         with ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
         ) as pool:
-            batches = _batches(sources)
+            read = batches(sources)
             while True:
-                room = processes * _AHEAD - len(waiting)
-                for batch in islice(batches, room):
+                room = processes * AHEAD - len(waiting)
+                for batch in islice(read, room):
                     waiting.append((batch, None if isinstance(batch, Skipped) else pool.submit(_work, batch)))
                 if not waiting:
                     return
@@ -267,9 +329,8 @@ def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Iterator[t
         ) from error
 
 
-def _arrived(batch: Batch, future: Future[list[Outcome]] | None) -> Iterator[tuple[Recording | None, Outcome]]:
-    if isinstance(batch, Skipped) or future is None:
-        if isinstance(batch, Skipped):
-            yield None, batch
-        return
-    yield from zip(batch, future.result(), strict=True)
+def _arrived(batch: Batch, future: Future[list[Outcome]] | None) -> Replayed:
+    if isinstance(batch, Skipped):
+        yield batch, batch
+    elif future is not None:
+        yield from zip(batch, future.result(), strict=True)

@@ -229,7 +229,7 @@ def _session(session: SessionModel, run: RunModel, inside: str) -> str:
         top=money(max([*ours, *theirs], default=0.0), bill),
     )
     return (
-        f"<details class='session'><summary>{escape(session.id)} · {state}"
+        f"<details class='session'{' open' if len(run.sessions) == 1 else ''}><summary>{escape(session.id)} · {state}"
         f"<span class='small'>{escape(line)}</span></summary>"
         f"<div class='inside'><p class='meta'>{escape(session.path)}, line {session.line}</p>"
         f"{f'<ul>{found}</ul>' if found else ''}<div class='charts'>{tokens}{cost}</div>{inside}</div></details>"

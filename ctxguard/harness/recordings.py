@@ -1,4 +1,4 @@
-"""Stream recordings out of files, folders and globs. What cannot be read is named, and the rest is read on.
+"""Stream recordings out of files. What cannot be read is named, and the rest is read on.
 
 A recording is handed on as it stands in its file, one line or one JSON value, so that it can be parsed in the process
 that replays it and memory does not depend on how many there are.
@@ -6,27 +6,30 @@ that replays it and memory does not depend on how many there are.
 
 from __future__ import annotations
 
-import glob
 import gzip
-import io
 import json
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, TypeAlias
 
 from ctxguard.errors import AdapterError, CtxguardError, SessionFileError
+from ctxguard.harness.dumps import is_dumped, translated
+from ctxguard.harness.locations import found, missing, opened_file
 from ctxguard.harness.sessions import HISTORIES, MAX_BYTES, Session, parse_json, parse_session
+from ctxguard.harness.spans import Spans, holds_spans
 
 __all__ = ["Recording", "Skipped", "expand", "opened", "recordings"]
 
 MAX_LINE: Final = 64 << 20
 """A line that is longer than this is no session, in bytes."""
-SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
-"""What is read of a folder."""
+_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, which no session is"
+_PARQUET: Final = b"PAR1"
+_ROWS: Final = 64
+"""Rows of a Parquet file that are held at a time."""
+_PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"})
+"""Columns that often hold JSON texts."""
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -40,12 +43,14 @@ class Recording:
         line: the line it begins on, counted from 1.
         place: its number among the sessions of the file, from 0; names a session that has no id.
         data: the JSON text, UTF-8.
+        read: bytes that had been read of all files when it was; tells how far a replay is.
     """
 
     path: str
     line: int
     place: int
     data: bytes
+    read: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,61 +78,89 @@ Source: TypeAlias = "Recording | Skipped"
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
-    """Walk the files that names stand for: a file, `-`, a folder with all below it, or a glob, in a stable order."""
+    """Walk the files that names stand for: a file, `-`, a folder with all below it, a glob or a URL; in order."""
     for name in names:
-        path = Path(name)
-        if name == "-" or path.is_file():
-            yield name
+        try:
+            files = found(name)
+        except (CtxguardError, OSError) as error:
+            yield Skipped(name, _reason(error))
             continue
-        found = _below(path) if path.is_dir() else _matching(name)
-        if not found:
-            where = f"no file in it ends in {', '.join(SUFFIXES[:3])} or the same with .gz"
-            yield Skipped(
-                name, where if path.is_dir() else "no such file or folder, and no file matches it as a pattern"
-            )
-        yield from found
+        if not files:
+            yield Skipped(name, missing(name))
+        yield from files
 
 
-def _matching(pattern: str) -> list[str]:
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207 - a pattern may be absolute
-    return sorted(name for name in found if Path(name).is_file())
-
-
-def _below(folder: Path) -> list[str]:
-    return sorted(str(p) for p in folder.rglob("*") if p.is_file() and p.name.lower().endswith(SUFFIXES))
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__).lower()
 
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
     """Walk the recordings of files, folders and globs in their order, and what of them cannot be read."""
+    before = 0
     for name in expand(names):
         if isinstance(name, Skipped):
             yield name
             continue
         try:
-            with closing(_binary(name)) as file:
-                yield from _of_file(name, file)
-        except OSError as error:
-            yield Skipped(name, (error.strerror or str(error)).lower())
-
-
-def _binary(name: str) -> BinaryIO:
-    if name == "-":
-        return io.BytesIO(sys.stdin.buffer.read(MAX_BYTES))
-    return Path(name).open("rb")
+            with closing(opened_file(name)) as file:
+                for source in _of_file(name, file):
+                    yield source if isinstance(source, Skipped) else replace(source, read=before + file.tell())
+                before += file.tell()
+        except (CtxguardError, OSError) as error:
+            yield Skipped(name, _reason(error))
 
 
 def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
-    lines = _Lines(gzip.GzipFile(fileobj=file) if _is_gzip(file) else file)
+    magic = file.read(len(_PARQUET))
+    file.seek(0)
+    if magic == _PARQUET:
+        yield from _of_parquet(name, file)
+        return
+    lines = _Lines(gzip.GzipFile(fileobj=file) if magic.startswith(_GZIP) else file)
     try:
         yield from _of_lines(name, lines)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}", line=lines.number + 1)
 
 
-def _is_gzip(file: BinaryIO) -> bool:
-    begins = file.read(2) == _GZIP
-    file.seek(0)
-    return begins
+def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
+    """Walk the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        yield Skipped(name, "Parquet needs pyarrow: pip install 'ctxguard-stabilizer[parquet]'")
+        return
+    rows: list[bytes] = []
+    place = 0
+    try:
+        for batch in ParquetFile(file).iter_batches(_ROWS):
+            for row in batch.to_pylist():
+                data = json.dumps(_dense(row), default=str).encode()
+                if "role" in row:
+                    rows.append(data)
+                else:
+                    yield Recording(name, place + 1, place, data)
+                place += 1
+    except (ArrowException, OSError, ValueError) as error:
+        yield Skipped(name, f"the Parquet data is damaged: {_reason(error)}", line=place + 1)
+    if rows:
+        yield _joined(name, 1, rows)
+
+
+def _dense(value: object) -> object:
+    """Return a row without the fields that it has only because other rows do, and with JSON texts parsed."""
+    if isinstance(value, Mapping):
+        kept = {key: each for key, each in value.items() if each is not None or key == "content"}
+        return {key: _unpacked(each) if key in _PACKED else _dense(each) for key, each in kept.items()}
+    return [_dense(each) for each in value] if isinstance(value, list) else value
+
+
+def _unpacked(value: object) -> object:
+    if isinstance(value, str):
+        parsed = _value(value.encode())
+        return value if parsed is None else parsed
+    return _dense(value)
 
 
 class _Lines:
@@ -159,14 +192,32 @@ def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
         return
     begin = lines.number
     value = None if first is None else _value(first)
-    if first is not None and value is None:
+    if holds_spans(value):
+        yield from _of_spans(name, value, walked, lines)
+    elif first is not None and value is None:
         yield from _of_many_lines(name, first, begin, walked, lines)
-    elif isinstance(value, Mapping) and "role" in value and not any(key in value for key in HISTORIES):
+    elif _is_message(value):
         yield _joined(name, begin, [first or b"", *(line for line in walked if line is not None)])
     elif isinstance(value, list) and value and all(map(_is_session, value)):
         yield from (Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(value))
     else:
         yield from _one_a_line(name, first, begin, walked, lines)
+
+
+def _of_spans(name: str, value: object, walked: Iterator[bytes | None], lines: _Lines) -> Iterator[Source]:
+    """Walk the sessions of spans, which may lie on many lines."""
+    spans = Spans()
+    spans.add(value, lines.number)
+    for line in walked:
+        parsed = None if line is None else _value(line)
+        if parsed is None:
+            yield Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=lines.number)
+        else:
+            spans.add(parsed, lines.number)
+    told = list(spans.sessions())
+    yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(told))
+    if not told:
+        yield Skipped(name, "its spans hold no messages; record them with content capture on")
 
 
 def _one_a_line(
@@ -175,7 +226,7 @@ def _one_a_line(
     line, number, place = first, begin, 0
     while True:
         if line is None:
-            yield Skipped(name, f"the line is longer than {MAX_LINE >> 20} MiB, which no session is", line=number)
+            yield Skipped(name, _TOO_LONG, line=number)
         elif line:
             yield Recording(name, number, place, line)
         place += 1
@@ -203,7 +254,9 @@ def _of_many_lines(
         kept.append(line)
     text = b"\n".join(kept)
     value = _value(text)
-    if isinstance(value, list) and value and all(map(_is_session, value)):
+    if holds_spans(value):
+        yield from _of_spans(name, value, iter(()), lines)
+    elif isinstance(value, list) and value and all(map(_is_session, value)):
         yield from (Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(value))
     else:
         yield Recording(name, begin, 0, text)
@@ -218,6 +271,12 @@ def _value(data: bytes) -> object | None:
         return parse_json(data.decode("utf-8"))
     except ValueError:
         return None
+
+
+def _is_message(value: object) -> bool:
+    return is_dumped(value) or (
+        isinstance(value, Mapping) and "role" in value and not any(key in value for key in HISTORIES)
+    )
 
 
 def _is_session(value: object) -> bool:
@@ -236,7 +295,8 @@ def opened(recording: Recording, *, adapter: str | None = None) -> Session | Ski
         AdapterError: no such adapter.
     """
     try:
-        return parse_session(parse_json(recording.data.decode("utf-8")), adapter=adapter, place=recording.place)
+        record = translated(parse_json(recording.data.decode("utf-8")))
+        return parse_session(record, adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except json.JSONDecodeError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from ctxguard import __version__
 from ctxguard.cli import AdapterName, Budget, Config, Counter, Policy, Provider, Window, settings_of, stabilizer_of
 from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
+from ctxguard.harness.checkpoints import Checkpoint
 from ctxguard.harness.document import (
     ReplayReport,
     RunModel,
@@ -25,11 +27,12 @@ from ctxguard.harness.document import (
     session_model,
     skipped_model,
 )
-from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
+from ctxguard.harness.engine import Plan, Progress, Results, Setting, Spread, Tally, run
+from ctxguard.harness.locations import total_size
 from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import recordings
+from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.settings import parse_sweep, swept
-from ctxguard.harness.summary import advice, cheapest, summary
+from ctxguard.harness.summary import advice, cheapest, summary, time_left
 from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting
 from ctxguard.stabilizer import Stabilizer
 
@@ -92,12 +95,16 @@ def replay(
         str | None,
         typer.Option(
             "--engine",
-            help="inline: in this process; local: in one for each core.",
+            help="inline: in this process; local: in one for each core; ray: on a Ray cluster.",
             show_default="by how much there is",
         ),
     ] = None,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="How many processes.", show_default="the number of cores")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="Keep the progress in this file, and go on from it after the replay was killed."),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Title of the report.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the report and stop.")] = False,
@@ -123,8 +130,15 @@ def replay(
         adapter,
     )
     begun = time.perf_counter()
-    with _progress() as told:
-        results, used = run(recordings(sessions), plan, processes=_processes(engine, processes), progress=told)
+    with _progress(sessions) as told:
+        results, used = run(
+            recordings(sessions),
+            plan,
+            processes=_processes(engine, processes),
+            progress=told,
+            keeper=None if resume is None else Checkpoint(resume, plan, sessions),
+            spread=_spread(engine),
+        )
     made = _report(sessions, plan, results, time.perf_counter() - begun, used, title)
     _print(made, plan, results, report, outputs, show_originals=show_originals)
     worse = () if known is None else compare(made, known, tolerances).worse
@@ -145,15 +159,19 @@ def _pairs(given: list[str]) -> dict[str, str]:
 
 
 def _processes(engine: str | None, processes: int | None) -> int | None:
-    if engine not in (None, "inline", "local"):
-        raise ConfigError(f"--engine is inline or local, not {engine!r}", setting="engine")
+    if engine not in (None, "inline", "local", "ray"):
+        raise ConfigError(f"--engine is inline, local or ray, not {engine!r}", setting="engine")
     if engine == "inline":
         return 1
-    if engine == "local" and processes is None:
-        import os
+    return processes or (None if engine is None else os.cpu_count() or 1)
 
-        return os.cpu_count() or 1
-    return processes
+
+def _spread(engine: str | None) -> Spread | None:
+    if engine != "ray":
+        return None
+    from ctxguard.harness.ray_engine import spread_on_ray
+
+    return spread_on_ray
 
 
 def _settings(
@@ -176,18 +194,25 @@ def _settings(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], object] | None]:
-    """Show on a terminal how far the replay is, on one line."""
+def _progress(names: list[str]) -> Iterator[Progress | None]:
+    """Show on a terminal how far the replay is and how long it will take, on one line."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
-        yield lambda sessions, calls: bar.update(task, description=f"{sessions:,} sessions, {calls:,} calls")
+        size, begun = total_size(names), time.monotonic()
+
+        def told(sessions: int, calls: int, latest: Recording) -> None:
+            left = time_left(time.monotonic() - begun, latest.read, size)
+            bar.update(task, description=f"{sessions:,} sessions, {calls:,} calls{left}")
+
+        yield told
 
 
 def _report(
@@ -198,7 +223,8 @@ def _report(
     return ReplayReport(
         ctxguard=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        title=title or f"Replay of {figures.sessions:,} recorded sessions, {figures.calls:,} model calls",
+        title=title
+        or f"Replay of {_plural(figures.sessions, 'recorded session')}, {_plural(figures.calls, 'model call')}",
         sources=sources,
         seconds=round(seconds, 2),
         processes=processes,
@@ -209,6 +235,10 @@ def _report(
         skipped_count=results.skipped_count,
         runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
     )
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _run(setting: Setting, tally: Tally, plan: Plan) -> RunModel:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
 
-__all__ = ["advice", "cheapest", "money", "pareto", "share", "summary"]
+__all__ = ["advice", "cheapest", "money", "pareto", "share", "summary", "time_left"]
 
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
@@ -27,6 +27,14 @@ def money(value: float, bill: BillModel) -> str:
         if bill.currency == "USD"
         else f"{value / 1_000:,.1f}k"
     )
+
+
+def time_left(seconds: float, read: int, size: int | None) -> str:
+    """Return how long a replay will take yet, by how much of its files has been read; nothing where that is unknown."""
+    if not size or not read or seconds < 1:
+        return ""
+    left = seconds * max(0.0, size / read - 1)
+    return f", {left:.0f} s left" if left < 100 else f", {left / 60:.0f} min left"
 
 
 def summary(report: ReplayReport) -> str:

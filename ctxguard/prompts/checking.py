@@ -22,7 +22,7 @@ __all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:
-    """Say what a template needs and costs, with all that it includes.
+    """Describe what a template needs and costs, with all that it includes.
 
     Attributes:
         name: its path in the folder.
@@ -39,12 +39,7 @@ class TemplateSummary:
 
 @dataclass(frozen=True, slots=True)
 class PromptsReport:
-    """Say what a folder of templates holds.
-
-    Attributes:
-        templates: every template that could be read, by name.
-        problems: everything that is wrong, one line each.
-    """
+    """Hold the templates of a folder that could be read, by name, and everything that is wrong, a line each."""
 
     templates: tuple[TemplateSummary, ...]
     problems: tuple[str, ...]

@@ -104,13 +104,7 @@ def find_prompts_dir(prompts_dir: PathLike | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Hold a template with its includes resolved.
-
-    Attributes:
-        name: what messages call it.
-        pieces: texts and variables, in order.
-        size: characters, variables as they are written.
-    """
+    """Hold a template with its includes resolved: texts and variables, and its size in characters."""
 
     name: str
     pieces: tuple[str | Variable, ...]
@@ -128,11 +122,7 @@ class Expanded:
 
 
 class PromptFolder:
-    """Read templates of one directory, each file once.
-
-    Args:
-        root: the directory.
-    """
+    """Read the templates of one directory, each file once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -154,11 +144,9 @@ class PromptFolder:
         raise PromptNotFoundError(name, f"no such template, neither here nor in the prompts directory {self.root}")
 
     def inside(self, name: str, *, place: str) -> Path:
-        """Return the file of a template in the directory; links are followed, and must not lead out.
+        """Return the file of a template by its path in the directory; links are followed and must not lead out.
 
-        Args:
-            name: path in the directory.
-            place: what error messages begin with.
+        `place` is what error messages begin with.
 
         Raises:
             PromptError: it is outside.

@@ -17,23 +17,14 @@ __all__ = ["Include", "Piece", "Stray", "Template", "Variable", "parse_template"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Stand for a value that is given when the prompt is loaded.
-
-    Attributes:
-        name: a plain identifier.
-    """
+    """Stand for a value that is given by name when the prompt is loaded."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Stand for another template.
-
-    Attributes:
-        path: as it is written.
-        line: its line, counted from 1.
-    """
+    """Stand for another template: its path as it is written, and the line of the directive, counted from 1."""
 
     path: str
     line: int
@@ -41,12 +32,7 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """Stand for a malformed directive, which makes the template unusable.
-
-    Attributes:
-        text: the first of it, up to 60 characters.
-        line: its line, counted from 1.
-    """
+    """Stand for a malformed directive, which makes the template unusable: its first 60 characters and its line."""
 
     text: str
     line: int
@@ -57,13 +43,7 @@ Piece: TypeAlias = str | Variable | Include | Stray
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Hold a parsed template.
-
-    Attributes:
-        name: what messages call it.
-        text: as it was read.
-        pieces: what it is made of, in order.
-    """
+    """Hold a parsed template: the name that messages call it, its text, and its pieces in order."""
 
     name: str
     text: str
@@ -95,12 +75,7 @@ _SINGLE: Final = -1
 
 
 def parse_template(text: str, name: str) -> Template:
-    """Return the pieces of a template.
-
-    Args:
-        text: the template.
-        name: what error messages call it.
-    """
+    """Return the pieces of a template; `name` is what error messages call it."""
     pieces: list[Piece] = []
     unclosed: list[int] = []  # where in `pieces` a doubled brace stands, or that it is a single one
     at, line, counted = 0, 1, 0

@@ -1,11 +1,11 @@
-"""Say what was done and why: one decision an artifact, every check, every number."""
+"""The report as data: one decision for each artifact, every check, every number."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Final
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Say what became of one artifact.
+    """Describe what became of one artifact.
 
     Attributes:
         action: what became of it in the end.
@@ -106,7 +106,7 @@ class Decision:
             "reason": self.reason,
             "tokens_before": self.tokens_before,
             "tokens_after": self.tokens_after,
-            "steps": [{"action": s.action, "stage": s.stage, "reason": s.reason} for s in self.steps],
+            "steps": list(map(asdict, self.steps)),
         }
 
 
@@ -219,14 +219,7 @@ class ReportData:
             "accuracy": self.accuracy,
             "first_changed": self.first_changed,
             "unread": self.unread,
-            "cut": None
-            if self.cut is None
-            else {
-                "at": self.cut.at,
-                "position": self.cut.position,
-                "fresh": self.cut.fresh,
-                "rebilled": self.cut.rebilled,
-            },
+            "cut": None if self.cut is None else asdict(self.cut),
             "warnings": list(self.warnings),
             "actions": self.counts(),
             "checks": [
@@ -234,7 +227,7 @@ class ReportData:
                     "name": c.name,
                     "ok": c.ok,
                     **({"claim": c.claim} if c.claim else {}),
-                    "findings": [{"message": f.message, "path": f.path} for f in c.findings],
+                    "findings": list(map(asdict, c.findings)),
                 }
                 for c in self.checks
             ],
@@ -258,78 +251,77 @@ class ReportData:
 
 
 def _decisions(draft: Draft) -> list[Decision]:
-    counter = draft.counter
-    steps: dict[int, list[Step]] = {}
-    latest: dict[int, Artifact] = {}
-    added: dict[int, Artifact] = {}
-    gone: dict[int, Step] = {}
+    tracing = _Tracing(draft, {id(artifact.root): artifact for artifact in draft.artifacts})
     for change in draft.changes:
-        _trace(change, steps, latest, added, gone)
-    final = {id(artifact.root): artifact for artifact in draft.artifacts}
-    decisions = [
-        _decide(draft, artifact.root, position, counter.artifact(artifact), steps, latest, final, gone)
+        tracing.take(change)
+    came_in = (
+        tracing.decision(artifact.root, position, draft.counter.artifact(artifact))
         for position, artifact in enumerate(draft.history)
-    ]
-    decisions += [_decide(draft, a, None, 0, steps, latest, final, gone) for a in added.values()]
-    return decisions
-
-
-def _trace(
-    change: Change,
-    steps: dict[int, list[Step]],
-    latest: dict[int, Artifact],
-    added: dict[int, Artifact],
-    gone: dict[int, Step],
-) -> None:
-    before = {id(artifact.root): artifact for artifact in change.before}
-    after = {id(artifact.root): artifact for artifact in change.after}
-    for key, artifact in after.items():
-        was = before.get(key)
-        if was is artifact:
-            continue
-        if was is None:
-            added.setdefault(key, artifact.root)
-            gone.pop(key, None)
-        done = change.actions.get(id(was or artifact)) or change.action or ("recalled" if was is None else "bounded")
-        step = Step(done, change.stage, change.why(was or artifact))
-        steps.setdefault(key, []).append(step)
-        latest[key] = artifact
-    for key, artifact in before.items():
-        if key not in after:
-            action: Action = "summarised" if change.action == "summarised" else "dropped"
-            step = Step(action, change.stage, change.why(artifact))
-            steps.setdefault(key, []).append(step)
-            gone[key] = step
-            latest[key] = artifact
-
-
-def _decide(
-    draft: Draft,
-    root: Artifact,
-    position: int | None,
-    tokens_before: int,
-    steps: Mapping[int, list[Step]],
-    latest: Mapping[int, Artifact],
-    final: Mapping[int, Artifact],
-    gone: Mapping[int, Step],
-) -> Decision:
-    key = id(root)
-    own = tuple(steps.get(key, ()))
-    last = own[-1] if own else Step("kept", "", "")
-    result = final.get(key)
-    shown = result if result is not None else latest.get(key, root)
-    if result is None and key in gone:
-        last = gone[key]
-    return Decision(
-        action=last.action,
-        artifact=_masked(draft, shown) if result is None else shown,
-        stage=last.stage,
-        reason=last.reason,
-        tokens_before=tokens_before,
-        tokens_after=0 if result is None else draft.counter.artifact(result),
-        position=position,
-        steps=own,
     )
+    return [*came_in, *(tracing.decision(artifact, None, 0) for artifact in tracing.added.values())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracing:
+    """Follow artifacts through the changes of a draft, each by the `id()` of what it was read as.
+
+    Attributes:
+        draft: the finished draft.
+        final: what is in the result.
+        steps: what happened to each.
+        latest: what each last was.
+        added: what stages added.
+        gone: the step by which each left.
+    """
+
+    draft: Draft
+    final: Mapping[int, Artifact]
+    steps: dict[int, list[Step]] = field(default_factory=dict)
+    latest: dict[int, Artifact] = field(default_factory=dict)
+    added: dict[int, Artifact] = field(default_factory=dict)
+    gone: dict[int, Step] = field(default_factory=dict)
+
+    def take(self, change: Change) -> None:
+        before = {id(artifact.root): artifact for artifact in change.before}
+        after = {id(artifact.root): artifact for artifact in change.after}
+        for key, artifact in after.items():
+            was = before.get(key)
+            if was is artifact:
+                continue
+            if was is None:
+                self.added.setdefault(key, artifact.root)
+                self.gone.pop(key, None)
+            done = (
+                change.actions.get(id(was or artifact)) or change.action or ("recalled" if was is None else "bounded")
+            )
+            self._note(key, artifact, Step(done, change.stage, change.why(was or artifact)))
+        for key, artifact in before.items():
+            if key not in after:
+                action: Action = "summarised" if change.action == "summarised" else "dropped"
+                self.gone[key] = self._note(key, artifact, Step(action, change.stage, change.why(artifact)))
+
+    def _note(self, key: int, artifact: Artifact, step: Step) -> Step:
+        self.steps.setdefault(key, []).append(step)
+        self.latest[key] = artifact
+        return step
+
+    def decision(self, root: Artifact, position: int | None, tokens_before: int) -> Decision:
+        key, draft = id(root), self.draft
+        steps = tuple(self.steps.get(key, ()))
+        result = self.final.get(key)
+        last = steps[-1] if steps else Step("kept", "", "")
+        if result is None:
+            last = self.gone.get(key, last)
+        return Decision(
+            action=last.action,
+            artifact=_masked(draft, self.latest.get(key, root)) if result is None else result,
+            stage=last.stage,
+            reason=last.reason,
+            tokens_before=tokens_before,
+            tokens_after=0 if result is None else draft.counter.artifact(result),
+            position=position,
+            steps=steps,
+        )
 
 
 def _masked(draft: Draft, artifact: Artifact) -> Artifact:
@@ -353,7 +345,7 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:
-    """Say that what a person said is sent in part only."""
+    """Warn that what a person said is sent only in part."""
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""

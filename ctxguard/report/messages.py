@@ -61,12 +61,7 @@ def call_section(report: ReportData, *, show_originals: bool = False) -> str:
 
 
 def messages_html(report: ReportData, *, show_originals: bool = False) -> str:
-    """Return every message of a call, each with its text before and after.
-
-    Args:
-        report: on the call.
-        show_originals: show what was masked, too; the page then holds personal data.
-    """
+    """Return every message of a call with its text before and after; `show_originals` shows personal data, too."""
     return "".join(_message(report, decision, show_originals=show_originals) for decision in report.decisions)
 
 

@@ -15,12 +15,7 @@ _OPEN_FOR_PRINT = (
 
 
 def page(title: str, body: str) -> str:
-    """Return a page.
-
-    Args:
-        title: as text.
-        body: as HTML.
-    """
+    """Return a page from its title, as text, and its body, as HTML."""
     style = files("ctxguard").joinpath("report/page.css").read_text(encoding="utf-8")
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
@@ -46,13 +41,7 @@ def tiles(figures: Iterable[tuple[str, str]]) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: frozenset[int] = frozenset()) -> str:
-    """Return a table.
-
-    Args:
-        heads: of the columns.
-        rows: cells as text.
-        numbers: columns that hold numbers.
-    """
+    """Return a table of texts; `numbers` are the columns that are aligned as numbers."""
     mark = [" class='n'" if n in numbers else "" for n in range(len(heads))]
     head = "".join(f"<th{mark[n]}>{escape(text)}</th>" for n, text in enumerate(heads))
     body = "".join(
@@ -73,14 +62,14 @@ def chart(
 
     Args:
         title: what is shown.
-        lines: each a name, a class of the style sheet, and a figure a call.
+        lines: a name, a class of the style sheet, and one figure for each call.
         level: a name and a figure that is drawn across.
         cuts: numbers of the calls that cut, from 1.
         top: the largest figure, with its unit.
     """
     count = max((len(figures) for _, _, figures in lines), default=0)
     largest = max((f for _, _, figures in lines for f in figures), default=0)
-    # a budget far above everything else would press the lines flat
+    # a budget far above everything else would flatten the lines
     level = level if level is not None and level[1] <= 3 * largest else None
     most = max(largest, level[1] if level else 0, 1e-12)
     marks = "".join(

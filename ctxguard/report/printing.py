@@ -31,15 +31,15 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal only shows: escapes and controls of direction are spelled out, as in JSON.
+    """Return a text that is safe to print: control and text-direction characters are escaped as in JSON.
 
-    What is read may hold sequences that rename windows, fill the clipboard or hide lines.
+    Untrusted text may hold sequences that rename windows, fill the clipboard or hide lines.
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def speak_utf8() -> None:
-    """Write UTF-8 into files and pipes, whatever the locale; a terminal shows what it cannot as its code."""
+    """Write UTF-8 to files and pipes, whatever the locale; terminals get escapes for what they cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")

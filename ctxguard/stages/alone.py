@@ -1,4 +1,4 @@
-"""Use a stage by itself, on a list of artifacts."""
+"""Apply a single stage to a list of artifacts, without a stabilizer."""
 
 from __future__ import annotations
 

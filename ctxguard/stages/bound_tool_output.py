@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.content.views import NO_LIMITS, FileType, Limits
-from ctxguard.draft import Ask, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.history import AUTHORITY, is_synthetic, task_in
 from ctxguard.settings import opened, whole_number
 from ctxguard.stages.each import EachFollower
+from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -32,12 +33,12 @@ NAMESPACE: Final = "tool-output"
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """Say how the outputs of one tool are bounded.
+    """Describe how the outputs of one tool are bounded.
 
     Attributes:
         max_tokens: tokens that a shortened output may have; None means by the shares.
         threshold: tokens up to which an output stays whole, where that is more than `max_tokens`.
-        file_type: what the outputs are; None means: look at each.
+        file_type: type of the outputs; None means that it is detected for each.
         limits: what else a shortened output may not exceed (rows, columns, lines, depth).
     """
 
@@ -50,7 +51,7 @@ class ToolBounds:
 _ANY: Final = ToolBounds()
 
 
-class BoundToolOutput:
+class BoundToolOutput(FollowedStage):
     """Bound every tool output by a hard token limit, by its type, with a marker of what is missing.
 
     The limit of an output depends on itself and on what stands before it alone: `share` of the room, which is what
@@ -91,10 +92,6 @@ class BoundToolOutput:
         self.exchange_share = _share(exchange_share, "exchange_share")
         self.pressed = _share(pressed, "pressed")
         self.store = opened(store)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what bounds the outputs of one conversation as it grows."""
@@ -161,7 +158,7 @@ class _Bounding(EachFollower):
         return result
 
     def _bounded(self, artifact: Artifact) -> Artifact:
-        """Return what becomes of the next artifact, and note what it means for those behind it."""
+        """Return the next artifact, bounded if it must be, and note its effect on later limits."""
         result = self._bounded_output(artifact) if artifact.kind is Kind.TOOL else self._noted(artifact)
         self.total += self._count(result)
         return result
@@ -262,9 +259,9 @@ def _bounds(setting: object, name: str) -> ToolBounds:
 
 def handle_of(text: str) -> str:
     """Return the handle under which the full text of an output stands in a store."""
-    from ctxguard.content import handle_of as handle_of_bytes
+    from ctxguard.content import handle_of as handle_of_content
 
-    return handle_of_bytes(text.encode("utf-8", "surrogatepass"))
+    return handle_of_content(text)
 
 
 def bounded(

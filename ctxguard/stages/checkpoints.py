@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.history import CHECKPOINT, ExchangeSpan, History, records_in, write_record
 from ctxguard.settings import OfOneProcess
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import selected
 from ctxguard.stages.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -43,12 +44,7 @@ _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | r
 
 @dataclass(frozen=True, slots=True)
 class PhaseRule:
-    """Say how the end of a phase shows.
-
-    Attributes:
-        name: of the phase.
-        ends: tells whether an artifact (tool output or what the model said) shows that the phase is over.
-    """
+    """Name a phase, and tell which artifact (a tool output, or what the model said) shows that it is over."""
 
     name: str
     ends: Callable[[Artifact], bool]
@@ -67,12 +63,7 @@ def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """Say where a browser, or whatever is worked on, stands.
-
-    Attributes:
-        url: address of the page; empty where there is none.
-        page_title: its title.
-    """
+    """Describe where a browser stands: address and title of its page, empty where there is none."""
 
     url: str = ""
     page_title: str = ""
@@ -99,7 +90,7 @@ class Checkpoint:
     messages: int = 0
 
 
-class CheckpointManager(OfOneProcess):
+class CheckpointManager(OfOneProcess, FollowedStage):
     """Make checkpoints, keep them, and begin contexts from them. A stage too: it cuts where the last phase ended.
 
     As a stage it finds the ends of phases by the rules, and puts one message in place of everything before the last of
@@ -205,10 +196,6 @@ class CheckpointManager(OfOneProcess):
         from ctxguard.compaction.transcript import head_and_tail  # brings pydantic, which the stages do without
 
         return head_and_tail(text, self.max_size, self._counter.text)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft from the last checkpoint on."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what watches one conversation for the ends of phases."""

@@ -2,12 +2,13 @@
 
 Every share here is one of the *room*: what system, task, pins and the last user message leave of the budget. So the
 same settings work where a system prompt takes nine tenths of the budget and where there is none. The order and the
-constants were measured by next-action support and bill on recorded sessions, see `benchmarks/what_stays.py`.
+constants were measured by next-action support and bill on recorded sessions, see `ctxguard bench`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import sqrt
@@ -20,7 +21,7 @@ from ctxguard.content.names import names_in
 from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
 from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.stages.trail import Trace, Trail, names_of_arguments, read_trail, trace_of
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 __all__ = ["WEIGHTS", "Cutter", "WindowSettings"]
 
@@ -30,19 +31,23 @@ _DIGEST: Final = 60
 """Tokens of a digest, of an output or of arguments."""
 _WORTH_IT: Final = 90
 """Tokens up to which a digest would save too little."""
-_TARGET: Final = 0.4
-_TRAIL: Final = 0.6
+_TARGET: Final = 0.37
+_TRAIL: Final = 0.7
 """Share of what a cut leaves that the trail may take."""
-_SMALL_ROOM: Final = 1_000
+_SMALL_ROOM: Final = 500
 _OF_SMALL_ROOM: Final = 0.9
 """In a small room a deep cut saves nothing, since the system prompt is most of the prompt, and loses everything: of so
 many tokens this share is kept."""
 _ENOUGH: Final = 13_000
 _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
-_LAST_RESORT: Final = 0.9
+_LAST_RESORT: Final = 0.8
 """Share of the room up to which a trail may be written where what must stay exceeds the goal."""
 _LEAST_TRAIL: Final = 24
+_LONGEST_TRAIL: Final = 6_000
+"""Tokens of a trail; beyond, it would be a list of names that nobody reads."""
+_REMEMBERED: Final = 512
+"""The latest exchanges that a trail tells of, so that a cut costs the same however long the conversation is."""
 _RECORD_SHARE: Final = 4
 """A record is kept unless it takes more than a quarter of the budget."""
 _HANDLED: Final = 200
@@ -55,7 +60,7 @@ class WindowSettings:
 
     Attributes:
         target: share of the room that a cut frees down to; None means by the size of the room, see `kept_of`.
-        trail: share of the room that the trail may take, part of the target; None means 0.6 of what a cut leaves.
+        trail: share of the room that the trail may take, part of the target; None means 0.7 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them.
         stores: whether full texts are kept in a store, so that what is left of them names a handle.
@@ -70,8 +75,8 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.4 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
-        room of up to 1,100 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
+        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
+        small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:
             return int(self.target * room)
@@ -81,7 +86,7 @@ class WindowSettings:
 
     def trail_of(self, room: int, kept: int) -> int:
         """Return the tokens that the trail may take of a room, of which a cut leaves so many."""
-        return int(_TRAIL * kept) if self.trail is None else min(kept, int(self.trail * room))
+        return min(_LONGEST_TRAIL, int(_TRAIL * kept)) if self.trail is None else min(kept, int(self.trail * room))
 
 
 @dataclass(slots=True)
@@ -100,9 +105,7 @@ class Cutter:
     whole: list[Artifact]
     handles: dict[str, str] = field(default_factory=dict)
     _traces: dict[int, Trace] = field(default_factory=dict)
-    _uses: dict[str, int] = field(default_factory=dict)
-    _used_by: int = 0
-    _names: dict[int, tuple[Artifact, frozenset[str]]] = field(default_factory=dict)
+    _steps: list[int] = field(default_factory=lambda: [0])
     _digests: dict[int, Artifact] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
@@ -123,10 +126,12 @@ class Cutter:
         most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
-            cut = self._digested(cut, leaving, goal - (most if base.trail.steps else 0))
+            cut = self._digested(cut, leaving, goal - (most if self._steps_left(base) else 0))
         cut = self._left(cut, leaving, number, goal, most)
-        cut = self._with_trail(cut, number, min(most, int(max(goal, self._highest(cut, room)) - cut.total)))
-        return cut if cut.note is not None else self._beginning_with_user(cut, stay)
+        highest = max(goal, goal - keep + int(_LAST_RESORT * room))
+        cut = self._with_trail(cut, min(most, highest - cut.total))
+        cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
+        return replace(cut, steps=self._steps_left(cut))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -136,9 +141,6 @@ class Cutter:
             if title not in (None, RECALLED, TRAIL) and history.spans[other].tokens * _RECORD_SHARE <= budget:
                 return other
         return -1
-
-    def _highest(self, state: WindowState, room: int) -> float:
-        return self.ledger.budget(state) - self.ledger.reserved(state) - (1 - _LAST_RESORT) * room
 
     def _room(self, state: WindowState, number: int) -> int:
         """Return what is not fixed of the budget, the last user message taken off."""
@@ -158,10 +160,10 @@ class Cutter:
     def _with_earlier_trail(self, state: WindowState, number: int) -> WindowState:
         """Return the state with a trail that came with the history, of a result that was stored, taken over."""
         earlier = next((n for n in state.numbers() if not self._is_kept(n, number)), None)
-        if earlier is None or state.trail.steps:
+        if earlier is None or state.earlier.steps:
             return state
         record = records_in(self.ledger.history.members(earlier)[0].text)[0]
-        return replace(state, trail=read_trail(record.body, earlier) or Trail())
+        return replace(state, earlier=read_trail(record.body, earlier) or Trail())
 
     # -- smaller instead of gone
 
@@ -176,7 +178,7 @@ class Cutter:
                 saved += shorten(number, shortened)
         return replace(state, shortened=shortened, tokens=state.tokens - saved)
 
-    def _digest_outputs(self, number: int, shortened: dict[int, Artifact]) -> int:
+    def _digest_outputs(self, number: int, shortened: dict[int, Deferred]) -> int:
         return sum(self._put(p, self._digest_of(p), shortened) for p in self._outputs(number))
 
     def _outputs(self, number: int) -> list[int]:
@@ -185,27 +187,40 @@ class Cutter:
         outputs = (p for p in positions if artifacts[p].kind is Kind.TOOL and costs[p] > _WORTH_IT)
         return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
 
-    def _put(self, position: int, artifact: Artifact, shortened: dict[int, Artifact]) -> int:
-        """Put an artifact in place of a larger one, and return the tokens that it saves."""
-        count, history = self.ledger.draft.counter.artifact, self.ledger.history
-        before = shortened.get(position, history.artifacts[position])
-        saved = count(before) - count(artifact)
-        # A digest can be longer than a short text with long names.
+    def _put(self, position: int, shorter: Deferred, shortened: dict[int, Deferred]) -> int:
+        """Put what is shorter in place of an artifact, and return the tokens that it saves at least."""
+        saved = self.ledger.tokens_at(position, shortened) - shorter.tokens
+        # With a long handle, a digest can be longer than a short text.
         if saved <= 0:
             return 0
-        shortened[position] = artifact
+        shortened[position] = shorter
         return saved
 
-    def _digest_of(self, position: int) -> Artifact:
+    def _digest_of(self, position: int) -> Deferred:
         draft, whole = self.ledger.draft, self.whole[position]
-        count = draft.counter.text
+        artifact, count = self.ledger.history.artifacts[position], draft.counter
         # A handle is only named where something is stored behind it.
-        handle = f"; full text: handle {self.handle(whole.text)}" if self.settings.stores else ""
-        told = digest(whole.text, _DIGEST, count=count)
-        text = draft.mask(f"[digest of {count(whole.text)} tokens{handle}] {told}".rstrip())
-        return self._made(self.ledger.history.artifacts[position].revised(content=text))
+        handle = f"; full text: handle {handle_of(whole.text)}" if self.settings.stores else ""
+        head = f"[digest of {count.text(whole.text)} tokens{handle}]"
+        most = count.artifact(artifact.revised(content=head)) + _DIGEST
 
-    def _made(self, artifact: Artifact) -> Artifact:
+        def made(max_tokens: int) -> Artifact:
+            told = digest(whole.text, max_tokens, count=count.text)
+            return artifact.revised(content=draft.mask(f"{head} {told}".rstrip()))
+
+        def make() -> Artifact:
+            if self.settings.stores:
+                self.handle(whole.text)
+            return self._held_to(most, made)
+
+        return Deferred(most, make)
+
+    def _held_to(self, max_tokens: int, made: Callable[[int], Artifact]) -> Artifact:
+        """Return what is made with a limit, in at most so many tokens: masking can make a text longer."""
+        limit = _DIGEST
+        while self.ledger.draft.counter.artifact(made(limit)) > max_tokens and limit:
+            limit //= 2
+        artifact = made(limit)
         self._digests[id(artifact)] = artifact
         return artifact
 
@@ -213,22 +228,25 @@ class Cutter:
         """Tell an artifact that a cut made a digest of, or of whose arguments."""
         return id(artifact) in self._digests
 
-    def _digest_arguments(self, number: int, shortened: dict[int, Artifact]) -> int:
+    def _digest_arguments(self, number: int, shortened: dict[int, Deferred]) -> int:
         position = self.ledger.positions(number)[0]
-        artifact = shortened.get(position, self.ledger.history.artifacts[position])
-        if not artifact.calls:
-            return 0
-        draft = self.ledger.draft
+        artifact, draft = self.ledger.history.artifacts[position], self.ledger.draft
         count = draft.counter.text
-        calls = tuple(
-            replace(call, arguments=draft.mask(digest_arguments(call.arguments, _DIGEST, count=count)))
-            if count(call.arguments) > _WORTH_IT
-            else call
-            for call in artifact.calls
-        )
-        return (
-            0 if calls == artifact.calls else self._put(position, self._made(artifact.revised(calls=calls)), shortened)
-        )
+        large = [tokens for call in artifact.calls if (tokens := count(call.arguments)) > _WORTH_IT]
+        if not large:
+            return 0
+        most = self.ledger.history.costs[position] - sum(large) + _DIGEST * len(large)
+
+        def made(max_tokens: int) -> Artifact:
+            calls = (
+                replace(call, arguments=draft.mask(digest_arguments(call.arguments, max_tokens, count=count)))
+                if count(call.arguments) > _WORTH_IT
+                else call
+                for call in artifact.calls
+            )
+            return artifact.revised(calls=tuple(calls))
+
+        return self._put(position, Deferred(most, lambda: self._held_to(most, made)), shortened)
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -243,7 +261,7 @@ class Cutter:
         ledger = self.ledger
         costs = {n: ledger.tokens(n, state.shortened) for n in leaving}
         # If exchanges have to leave, the trail needs room as well; it is freed along with them.
-        room_for_trail = most if state.trail.steps or state.total > goal else 0
+        room_for_trail = most if self._steps_left(state) or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
         # Age divides what an exchange is worth, and so does the root of its size: twice as large is not half as useful.
@@ -252,10 +270,7 @@ class Cutter:
                 break
             gone.add(other)
             total -= costs[other]
-        kept = [n for n in state.kept if n not in gone]
-        uses = self._uses_before(number)
-        trail = state.trail.extended([(n, self._trace(n)) for n in sorted(gone)], uses, number) if gone else state.trail
-        return ledger.with_kept(replace(state, trail=trail), (n for n in kept if n not in gone))
+        return ledger.with_kept(state, (n for n in state.kept if n not in gone))
 
     def _beginning_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
         """Return the state with what makes the context begin with a user message; where there is a trail, that is one.
@@ -279,22 +294,51 @@ class Cutter:
 
     # -- the trail
 
-    def _with_trail(self, state: WindowState, number: int, most: int) -> WindowState:
-        """Return the state with the trail written anew, in at most so many tokens; none where there is no room."""
-        draft, count = self.ledger.draft, self.ledger.draft.counter
-        most -= count.artifact(Artifact(Kind.USER, write_record(TRAIL, "")))
-        if self.settings.trail == 0 or not state.trail.steps:
+    def _steps_left(self, state: WindowState) -> int:
+        """Return how many steps have left by the latest cut; those of a stored trail included."""
+        history, steps = self.ledger.history, self._steps
+        for number in range(len(steps) - 1, state.judged):
+            calls = history.members(number)[0].calls
+            steps.append(steps[-1] + (0 if self._is_trail(number) else max(1, len(calls))))
+        there = sum(steps[n + 1] - steps[n] for n in state.kept if n < state.judged)
+        return state.earlier.steps + steps[state.judged] - there
+
+    def _with_trail(self, state: WindowState, most: int) -> WindowState:
+        """Return the state with a trail of at most so many tokens; none where there is no room."""
+        if self.settings.trail == 0 or not self._steps_left(state):
             return state
-        uses, held = self._uses_before(number), self._held(state)
-        while most >= _LEAST_TRAIL:
-            text = draft.mask(state.trail.text(most, count=count.text, uses=uses, now=number, held=held))
-            if not text:
-                break
-            if count.text(text) <= most:
-                note = Artifact(Kind.USER, write_record(TRAIL, text))
-                return replace(state, note=note, tokens=state.tokens + count.artifact(note))
-            most -= most // 8 + 1  # masking what a line brought together made it longer
-        return state
+        # A trail says no more than what has left said itself.
+        most = min(most, _LEAST_TRAIL + self._tokens_left(state))
+        if most < _LEAST_TRAIL + self.ledger.draft.counter.artifact(_NO_TRAIL):
+            return state
+        return replace(state, note=Deferred(most, lambda: self._written(state, most)), tokens=state.tokens + most)
+
+    def _tokens_left(self, state: WindowState) -> int:
+        kept, spans = set(state.kept), self.ledger.history.spans
+        return sum(spans[n].tokens for n in self._told(state) if n not in kept)
+
+    def _told(self, state: WindowState) -> range:
+        """Return the exchanges that a trail can tell of."""
+        return range(max(0, state.judged - 1 - _REMEMBERED), state.judged - 1)
+
+    def _written(self, state: WindowState, most: int) -> Artifact:
+        """Return the trail of what is not kept, in at most so many tokens."""
+        draft, count, number = self.ledger.draft, self.ledger.draft.counter, state.judged - 1
+        told = self._told(state)
+        for old in [n for n in self._traces if n < told.start]:
+            del self._traces[old]
+        traces = [(n, self._trace(n)) for n in told if not self._is_trail(n)]
+        kept = set(state.kept)
+        trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
+        trail = replace(trail, steps=self._steps_left(state))
+        uses = Counter(name for _, trace in traces for name in trace.used)
+        limit = most - count.artifact(_NO_TRAIL)
+        while True:
+            text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._held(state))
+            note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text)))
+            if count.artifact(note) <= most or limit <= 0:
+                return note
+            limit -= limit // 8 + 1  # masking what a line brought together made it longer
 
     def _trace(self, number: int) -> Trace:
         if number not in self._traces:
@@ -313,20 +357,13 @@ class Cutter:
         ]
         return {place: self.handle(members[place].text) for place in large}
 
-    def _uses_before(self, number: int) -> Mapping[str, int]:
-        """Return in how many messages of the model each name stands, the exchange at which is cut left out."""
-        for other in range(self._used_by, number):
-            if self.ledger.history.members(other)[0].kind is Kind.ASSISTANT:
-                for name in self._trace(other).used:
-                    self._uses[name] = self._uses.get(name, 0) + 1
-        self._used_by = max(self._used_by, number)
-        return self._uses
-
     def _held(self, state: WindowState) -> frozenset[str]:
         """Return the names that stand in what is kept, which need not be told again."""
-        kept = [a for n in state.kept for a in self.ledger.members(n, state.shortened)]
-        self._names = {id(a): self._names.get(id(a)) or (a, _names_of(a)) for a in kept}
-        return frozenset().union(*(names for _, names in self._names.values()))
+        kept = (self.ledger.artifact(state, p) for n in state.kept for p in self.ledger.positions(n))
+        return frozenset().union(*map(_names_of, kept))
+
+
+_NO_TRAIL: Final = Artifact(Kind.USER, write_record(TRAIL, ""))
 
 
 def _is_text(artifact: Artifact) -> bool:

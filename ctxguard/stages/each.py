@@ -19,7 +19,7 @@ class EachFollower:
         reason: why, for all or by `id()` of the artifact that was.
 
     Attributes:
-        only_appends: what it gives for a longer history begins with what it gave before.
+        only_appends: the result for a longer history starts with the result for a shorter one.
         changed: artifacts so far, as they have become.
     """
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import opened
+from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -89,10 +90,8 @@ def static_embedder() -> Embedder:
 class Embedding:
     """Embed texts, each once: vectors are remembered, and kept in a store where there is one.
 
-    Args:
-        embed: see `find_embedder`.
-        store: where vectors are kept. Only those of an embedding with a name of its own are, since other functions
-            could be mistaken for one another; static embeddings are computed faster than they are read.
+    Only vectors of an embedding with a name of its own are stored: other functions could be mistaken for one another,
+    and static embeddings are computed faster than they are read.
     """
 
     def __init__(self, embed: Embed, store: Store | None = None) -> None:
@@ -103,11 +102,9 @@ class Embedding:
         self._known: TextCache[array[float]] = TextCache(8_000_000)
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
-        """Return one vector of length 1 for each text; what is not known is asked for.
+        """Return one vector of length 1 for the beginning of each text; unknown ones are requested from the embedder.
 
-        Args:
-            texts: any texts; the beginning of each is embedded.
-            dry: whether nothing may be written to the store.
+        In a dry run nothing is written to the store.
 
         Raises:
             ConfigError: the embedder does not return one vector for each text.
@@ -121,6 +118,7 @@ class Embedding:
             if known is not None:
                 found[text] = known
         missing = [text for text in dict.fromkeys(clipped) if text not in found]
+        # in batches: embedding services limit the texts of a request
         for begin in range(0, len(missing), _AT_ONCE):
             found.update((yield from self._embedded(missing[begin : begin + _AT_ONCE], dry=dry)))
         for text, vector in found.items():
@@ -129,9 +127,9 @@ class Embedding:
 
     def _stored(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
         try:
-            value = yield Ask(store.get, (self._namespace, _key(text)), is_read=True)
+            value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
-            return None
+            return None  # the vector is computed again: a store that is down must not end a run
         vector = array("f")
         if isinstance(value, bytes) and value and len(value) % vector.itemsize == 0:
             vector.frombytes(value)
@@ -145,7 +143,7 @@ class Embedding:
             raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
         if self._store is not None and not dry:
             for text, vector in zip(texts, vectors, strict=True):
-                yield Ask(self._store.put_new, (self._namespace, _key(text), vector.tobytes()))
+                yield Ask(self._store.put_new, (self._namespace, handle_of(text), vector.tobytes()))
         return dict(zip(texts, vectors, strict=True))
 
 
@@ -180,6 +178,7 @@ class SemanticIndex:
         if any(len(vector) != width for vector in vectors) or (self._size and width != self._rows.shape[1]):
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
         end = self._size + len(vectors)
+        # capacity doubles, so that growing costs linear time in all
         if end > len(self._rows):
             rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
             if self._size:
@@ -209,12 +208,6 @@ def _name_of(embed: object) -> str:
         return f"{type(embed).__name__}:{model}"
     name = f"{getattr(embed, '__module__', '')}.{getattr(embed, '__qualname__', '<')}"
     return "" if "<" in name else name
-
-
-def _key(text: str) -> str:
-    from ctxguard.content import handle_of
-
-    return handle_of(text.encode("utf-8", "surrogatepass"))
 
 
 def _normalized(vector: Vector) -> array[float]:

@@ -1,4 +1,4 @@
-"""Tell messages that report an error: by a flag of the framework, or by how errors are written.
+"""Recognize messages that report an error: by a flag of the framework, or by how errors are written.
 
 The word alone says little (`0 errors found`, `error handling`), so each sign is a form in which errors are reported.
 """
@@ -68,7 +68,7 @@ _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 
 def reports_error(artifact: Artifact) -> bool:
-    """Tell whether an artifact reports an error, by a flag of its framework's message or by its text."""
+    """Return whether an artifact reports an error, by a flag of its framework's message or by its text."""
     if artifact.kind not in _SPOKEN:
         return False
     if any(map(_is_flagged, _natives(artifact.root.source))):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ctxguard.artifacts import Artifact, Kind, Lifetime
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.history import Exchange, exchanges, is_asked
+from ctxguard.stages.followed import FollowedStage
 
 __all__ = ["ExpireLifetimes"]
 
 
-class ExpireLifetimes:
+class ExpireLifetimes(FollowedStage):
     """Drop artifacts whose lifetime is over, each with its whole exchange.
 
     What `until` names is over once a later artifact carries that event, or a later exchange brings a result of the tool
@@ -30,10 +31,6 @@ class ExpireLifetimes:
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
         self.rules = _lifetimes({} if rules is None else rules)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what watches one conversation for lifetimes as it grows."""

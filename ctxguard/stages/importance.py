@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
@@ -47,7 +47,7 @@ class Importance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores(Sequence[Importance]):
+class Scores:
     """Hold the scores of the exchanges of one history; the parts of each are put together when it is looked at.
 
     Attributes:
@@ -60,22 +60,13 @@ class Scores(Sequence[Importance]):
     _reuse: list[float] = field(repr=False)
     _relevance: Mapping[int, float] = field(repr=False)
 
-    def __len__(self) -> int:
-        return len(self.totals)
+    def __iter__(self) -> Iterator[Importance]:
+        return map(self.__getitem__, range(len(self.totals)))
 
-    @overload
-    def __getitem__(self, place: int) -> Importance: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Importance]: ...
-    def __getitem__(self, place: int | slice) -> Importance | list[Importance]:
-        if isinstance(place, slice):
-            return [self._one(n) for n in range(*place.indices(len(self)))]
-        return self._one(range(len(self))[place])
-
-    def _one(self, number: int) -> Importance:
+    def __getitem__(self, number: int) -> Importance:
         parts = {
             "kind": self._kinds[number],
-            "recency": number / max(len(self) - 1, 1),
+            "recency": number / max(len(self.totals) - 1, 1),
             "error": self._errors[number],
             "reuse": self._reuse[number],
             "relevance": self._relevance.get(number, 0.0),

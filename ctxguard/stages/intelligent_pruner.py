@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.history import ExchangeSpan, History
 from ctxguard.stages.alone import applied
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.importance import WEIGHTS, Importance, ImportanceScorer, Ledger, Scores
 from ctxguard.stages.merge_similar import SimilarRuns, noted_all
 from ctxguard.stages.selection import check_every, selected, task_of, widening
@@ -50,18 +51,17 @@ class PruningRules:
             raise ConfigError("keep_error_context and keep_latest must be 0 or more", setting="keep_error_context")
 
 
-class IntelligentPruner:
+class IntelligentPruner(FollowedStage):
     """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
 
-    Scores change with every message, so they are worked out at every `every`-th exchange only and hold until the next
+    Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
     such point: between two points prompts only grow. The report's details hold the scores and their parts.
 
     Args:
         rules: what is kept; None means the defaults.
         scorer: scores the exchanges; None means one with the default weights.
         target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
-        every: exchanges after which the scores are worked out anew; the step grows with the history, to two in a
-            hundred of it.
+        every: exchanges after which the scores are computed again; the step grows to two percent of the history.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -100,10 +100,6 @@ class IntelligentPruner:
             return pruning.pruned(draft, len(pruning.history))
 
         return applied(prune_now, messages)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft without what matters least."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what prunes in one conversation."""

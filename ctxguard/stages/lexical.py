@@ -29,9 +29,9 @@ _RUN: Final = re.compile(r"[^\W_]+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """What stands between words, in ASCII."""
 _MOST_TERMS: Final = 64
-"""Terms of a query that are looked up, the rarest; a pasted log would otherwise ask for half of the index."""
+"""Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Documents that the terms of a query may stand in, added up, where there are more of them than that."""
+"""Most documents that the terms of a query may match in all, in an index that holds more."""
 
 
 def words(text: str) -> list[str]:
@@ -51,6 +51,7 @@ class LexicalIndex:
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
+        # a session may be used by one thread after another, which SQLite refuses by default
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, self._connection.close)
         try:
@@ -79,6 +80,7 @@ class LexicalIndex:
             return
         for _, found in rows:
             self._frequency.update(set(found))
+        # one transaction for all: one for each document would cost more than the search
         self._connection.execute("BEGIN")
         self._connection.executemany(
             "INSERT INTO texts(rowid, words) VALUES (?, ?)", ((n, " ".join(found)) for n, found in rows)
@@ -101,6 +103,7 @@ class LexicalIndex:
         """Return the rarest terms that are known, as many as may be looked up; the very rarest always."""
         if len(terms) <= _MOST_TERMS and len(self.documents) <= _MOST_FOUND:
             return list(terms)
+        # frequent words match nearly every document, which costs much and tells little
         known = sorted((self._frequency[term], term) for term in terms if term in self._frequency)[:_MOST_TERMS]
         sums = accumulate(documents for documents, _ in known)
         return [

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.settings import instance
 from ctxguard.stages.each import EachFollower
+from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
@@ -21,7 +22,7 @@ __all__ = ["MaskPII"]
 _REASON: Final = "holds personal data"
 
 
-class MaskPII:
+class MaskPII(FollowedStage):
     """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
 
     Ids and names are never changed; `NoPII` searches them.
@@ -56,10 +57,6 @@ class MaskPII:
             self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
 
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
-
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what masks one conversation as it grows."""
         masker = self.masker
@@ -82,7 +79,7 @@ class _Masking(EachFollower):
 
 
 class _Anew:
-    """Mask the artifacts of one conversation anew in each call: what its vault holds may have been erased meanwhile."""
+    """Mask the artifacts of one conversation again in each call: its vault may have been erased in between."""
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker

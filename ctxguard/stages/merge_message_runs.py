@@ -42,6 +42,7 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     """Return the second of two messages with the text of both; None where they stay apart."""
     if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
         return None
+    # two participants stay two, and a role that is not known may mean anything
     if (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.history import History
 from ctxguard.stages.alone import applied
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of, widening
 
 __all__ = ["MergeSimilar", "SimilarRuns", "noted_all"]
@@ -57,14 +58,14 @@ def _apart(begin: int, last: int, fixed: Sequence[int]) -> Iterator[range]:
     yield range(begin, last + 1)
 
 
-class MergeSimilar:
+class MergeSimilar(FollowedStage):
     """Put one exchange in place of several alike that follow each other, with a note of how many there were.
 
     Alike are exchanges with the same speakers, tools, arguments and texts, but for numbers, case and spaces. The last
     one stays, and says how often; what must stay is never merged.
 
     Args:
-        every: exchanges after which it is decided anew what is merged; the step grows with the history.
+        every: exchanges between two decisions on what is merged; the step grows with the history.
 
     Raises:
         ConfigError: `every` is below 1.
@@ -78,10 +79,6 @@ class MergeSimilar:
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts with similar ones merged. The input is not changed."""
         return applied(self, messages)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft with similar exchanges merged."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what merges in one conversation."""
@@ -121,7 +118,7 @@ def noted_all(draft: Draft, kept: Draft, history: History, merged: Iterable[rang
 
 
 def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
-    """Tell whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
+    """Return whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
     return (
         len(ones) == len(others)
         and [_head(a) for a in ones] == [_head(a) for a in others]
@@ -131,7 +128,7 @@ def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
 
 
 def _head(artifact: Artifact) -> str:
-    """Return what is compared first: it is short, and as a rule differs where texts do."""
+    """Return what is compared first: it is short, and usually differs if the texts do."""
     calls = "".join(f"{call.name}({call.arguments})" for call in artifact.calls)
     return _shape(f"{artifact.kind} {artifact.name} {calls}")
 

@@ -14,8 +14,9 @@ from ctxguard.content.detection import detect
 from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
 from ctxguard.content.views import FileType
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.stages.each import EachFollower
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Recipe:
         return bound(text, strength.tool_tokens, count=count, file_type=file_type).content
 
 
-class MessageCompressor:
+class MessageCompressor(FollowedStage):
     """Compress the tool outputs of a history, and at level `high` what the agent said; user messages stay.
 
     It is a stage as well: call it with a draft. Each message is compressed on its own, so the same message always
@@ -153,10 +154,6 @@ class MessageCompressor:
             by_level.agent_tokens,
         )
         self._counter = counter
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft with its long messages compressed."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compresses one conversation, each message when it is first seen."""

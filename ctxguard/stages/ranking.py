@@ -18,12 +18,7 @@ SIZE: Final = 0.3
 
 
 def with_neighbours(scores: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Return the scores with a share of those of the document before and after; documents far from any are left out.
-
-    Args:
-        scores: by number of the document.
-        weight: share of a neighbor's score that is added.
-    """
+    """Return the scores, each with a share (`weight`) of those of the documents before and after it."""
     near = {number + step for number in scores for step in (-1, 0, 1)}
     return {n: scores.get(n, 0.0) + weight * (scores.get(n - 1, 0.0) + scores.get(n + 1, 0.0)) for n in near if n >= 0}
 
@@ -31,12 +26,8 @@ def with_neighbours(scores: Mapping[int, float], weight: float) -> dict[int, flo
 def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float]:
     """Return one score from several by reciprocal rank fusion: the sum of `1 / (k + rank)` over the rankings.
 
-    Scores of different kinds need not be comparable: only their order counts. Equal scores rank in the order of the
-    documents, the newest first.
-
-    Args:
-        rankings: scores by number of the document; documents with a score of 0 or less are not ranked.
-        k: see `FUSION`.
+    Only the order within a ranking counts, so scores of different kinds need not be comparable. Equal scores rank the
+    newest document first; documents with a score of 0 or less are not ranked.
     """
     fused: dict[int, float] = {}
     for scores in rankings:
@@ -47,11 +38,5 @@ def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float
 
 
 def per_token(scores: Mapping[int, float], tokens: Sequence[int], power: float = SIZE) -> dict[int, float]:
-    """Return the scores divided by a power of the tokens, so that what fills the room leaves last.
-
-    Args:
-        scores: by number of the document.
-        tokens: of each document.
-        power: 0 ignores sizes, 1 counts the score of each token.
-    """
+    """Return the scores divided by a power of the tokens: 0 ignores sizes, 1 gives the score of each token."""
     return {number: score / max(tokens[number], 1) ** power for number, score in scores.items()}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Change, Draft, Follower, StageResult, follow
+from ctxguard.draft import Ask, Change, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import (
     AUTHORITY,
@@ -26,6 +26,7 @@ from ctxguard.history import (
 )
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
 
@@ -37,9 +38,9 @@ __all__ = ["RecallRelevant"]
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after, by words."""
 _NEAR_IN_MEANING: Final = 0.25
-"""The same by meaning, which is told over more of a conversation anyway."""
+"""The same by meaning, which spreads over more of a conversation anyway."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply: what the model said it can say again, and as a rule it repeats what it was told."""
+"""Weight of the score of a reply, which mostly repeats what the model was told."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4
@@ -49,12 +50,12 @@ _PASSAGE: Final = 400
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
 _MOST_IN_VAIN: Final = 100
-"""Exchanges in a row that do not fit into what is left, after which no more are tried."""
+"""How many exchanges in a row may fail to fit before the search stops."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop what must not come back."""
 
 
-class RecallRelevant:
+class RecallRelevant(FollowedStage):
     """Bring exchanges that were cut back where they share rare words with the last user message.
 
     They stand as one block, in their order and dated by turn, right before that message. The block is a function of
@@ -82,10 +83,6 @@ class RecallRelevant:
         self.share = share
         self.embedding = None if embed is None else Embedding(embed, store)
 
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
-
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
         """Return what recalls in one conversation."""
         return _Recalling(self.share, self.embedding)
@@ -105,6 +102,7 @@ class _Recalling:
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
+        # a result that is stabilized again has its block already
         if place is None or _has_block(draft.artifacts, place):
             return draft
         found = self._left_out(draft, place)
@@ -123,6 +121,7 @@ class _Recalling:
         block = self._block[1]
         if self._past.failure:
             draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
+        # what came since the question may have used up the room
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
@@ -199,6 +198,7 @@ class _Past:
 
     def _take(self, history: History, end: int) -> None:
         """Take in the exchanges before the question; those that were taken in already must be the very same."""
+        # an edited history would otherwise be ranked by texts that are gone
         if len(self._read) > end or any(a is not history.artifacts[history.start(n)] for n, a in enumerate(self._read)):
             self._begin()
         for number in range(len(self._read), end):
@@ -242,7 +242,7 @@ def _block(
 
 
 def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
-    """Tell whether a block stands before a question already, also where the two were joined."""
+    """Return whether a block stands before a question already, also where the two were joined."""
     if place and record_title(artifacts[place - 1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(artifacts[place].text))
@@ -343,6 +343,7 @@ def _passages(text: str, size: int) -> list[str]:
 def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
     """Return the block of the chosen pieces; the least ones go where masking the whole has made it longer."""
     numbers = list(chosen)
+    # the pieces were counted unmasked, and each by itself
     while numbers:
         body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)))
         block = Artifact(Kind.USER, write_record(RECALLED, body))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Pairing, pair, whole_until
+from ctxguard.stages.followed import FollowedStage
 
 __all__ = ["INTERRUPTED", "RepairExchanges"]
 
@@ -21,7 +22,7 @@ Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
 """Changed copies by `id()` of what they were made from and what was changed; the caller keeps that alive."""
 
 
-class RepairExchanges:
+class RepairExchanges(FollowedStage):
     """Pair every call with its result, right behind it, both with an id.
 
     A dangling call gets a result that says so, a result without a call is dropped, a second result of the same call
@@ -45,10 +46,6 @@ class RepairExchanges:
             raise ConfigError(f"on_broken is 'repair', 'raise' or 'ignore', not {on_broken!r}", setting="on_broken")
         self.on_broken = on_broken
         self.keep_bare = keep_bare
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what repairs one conversation as it grows."""
@@ -134,10 +131,8 @@ class _Settled:
     def followed(self, artifacts: Sequence[Artifact], copies: Copies, *, is_end: bool = False) -> _Settled | None:
         """Return what the beginning and what follows it become; None where that may change the beginning.
 
-        Args:
-            artifacts: the beginning and what follows it.
-            copies: those made so far, see `_Repair`.
-            is_end: whether the history ends there, so that its last exchange may stay open.
+        `artifacts` holds both. `copies` are those made so far, see `_Repair`. With `is_end` the history ends there, and
+        its last exchange may stay open.
         """
         if self._is_sound(artifacts, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length :])
@@ -156,7 +151,7 @@ class _Settled:
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], *, is_end: bool) -> bool:
-        """Tell, conservatively and at a glance, that what follows is in order and belongs to nothing before it."""
+        """Return True only when certain that what follows is in order and belongs to nothing before it."""
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length)

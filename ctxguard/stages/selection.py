@@ -83,6 +83,7 @@ def selected(
     positions = sorted(chain(history.authority, *(range(span.start, span.end) for span in spans)))
     artifacts = [draft.artifacts[position] for position in positions]
     result = draft.revise(artifacts, reason=reason, otherwise=otherwise)
+    # a record stands for what is gone; where nothing is, it would only take room
     if record is None or result is draft:
         return result
     artifacts.insert(sum(position < history.start(point) for position in positions), record)

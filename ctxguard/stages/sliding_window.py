@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower, StageResult, follow
+from ctxguard.draft import Draft, Follower
 from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
 from ctxguard.stages.alone import applied
 from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PreservationRule:
-    """Say which artifacts stay outside the window.
+    """Describe which artifacts stay outside the window.
 
     Attributes:
         name: what the rule is called.
@@ -83,7 +84,7 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
 
 
 def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
-    """Tell whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    """Return whether an artifact holds an image, or names the file that a screenshot was saved to."""
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
     # The name of a tool often says "screenshot" where its output is only a file name.
@@ -106,13 +107,9 @@ DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, 
 
 
 def preserved_by(rules: Sequence[PreservationRule], history: History, begin: int, end: int) -> list[int]:
-    """Return the numbers of the exchanges that hold what some rule keeps.
+    """Return the numbers of the exchanges from `begin` up to `end` that hold what some rule keeps.
 
-    Args:
-        rules: a message's number counts all artifacts but system and task ones.
-        history: the exchanges.
-        begin: number of the first exchange to judge.
-        end: number behind the last one.
+    The rules number all artifacts except system and task ones.
     """
     return [number for number in range(begin, end) if _is_preserved(rules, history, number)]
 
@@ -124,7 +121,7 @@ def _is_preserved(rules: Sequence[PreservationRule], history: History, number: i
     return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
 
 
-class SlidingWindow:
+class SlidingWindow(FollowedStage):
     """Keep the latest messages and, from before them, the exchanges that a rule keeps; in order, each once.
 
     An exchange that begins before the window and reaches into it stays whole. As a stage, the window lets some
@@ -153,10 +150,6 @@ class SlidingWindow:
         """Return the artifacts that stay as of now. The input is not changed."""
         return applied(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the draft with the window and what is kept outside of it."""
-        return follow(self, draft)
-
     def begin(self, draft: Draft, /) -> Follower:
         """Return the window of one conversation."""
         return _Sliding(self, draft)
@@ -164,7 +157,7 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Say where a window begins after so many exchanges.
+    """Describe where a window begins after so many exchanges.
 
     Attributes:
         begin: first exchange of the window: those before it were dropped, unless they are kept.
@@ -226,7 +219,7 @@ class _Sliding:
         return _Edge(outside, outside) if waiting - stays >= self._stage.every else _Edge(edge.begin, outside, waiting)
 
     def _waits(self, number: int) -> bool:
-        """Tell whether an exchange counts as waiting: it does not stay for good, and no stage wrote it."""
+        """Return whether an exchange counts as waiting: it does not stay for good, and no stage wrote it."""
         history, place = self._history, bisect_left(self._preserved, number)
         is_kept = self._preserved[place : place + 1] == [number] or number in history.asked[:1]
         span = history.spans[number]

@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, record_title
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 __all__ = ["Squeezer", "is_json_object", "squeezed_to", "water_level"]
 
@@ -35,11 +35,9 @@ class Squeezer:
     handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with texts made smaller until it fits or nothing is left to give.
+        """Return a window that is too large with texts made smaller, until it fits or nothing is left to give.
 
-        Args:
-            state: a window that is larger than its limit.
-            number: the exchange at which is cut.
+        `number` is the exchange at which is cut.
         """
         ledger, history = self.ledger, self.ledger.history
         kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n)]
@@ -67,8 +65,7 @@ class Squeezer:
     def _without_note(self, state: WindowState) -> WindowState:
         if state.note is None or state.total <= self.ledger.limit(state):
             return state
-        tokens = state.tokens - self.ledger.draft.counter.artifact(state.note)
-        return replace(state, note=None, tokens=tokens)
+        return replace(state, note=None, tokens=state.tokens - state.note.tokens)
 
     def _without(self, state: WindowState, numbers: Iterable[int]) -> WindowState:
         """Return the state without exchanges that may leave where nothing else helps."""
@@ -104,8 +101,10 @@ class Squeezer:
         """Return the state with texts cut to one size, so that they take `excess` tokens less if they can."""
         draft, history = self.ledger.draft, self.ledger.history
         count = draft.counter.artifact
-        now = {p: state.shortened.get(p, history.artifacts[p]) for p in positions if not history.artifacts[p].pinned}
+        now = {p: self.ledger.artifact(state, p) for p in positions if not history.artifacts[p].pinned}
         sizes = {p: count(artifact) for p, artifact in now.items()}
+        # What digests may take at most counts as saved where they take less.
+        counted = {p: state.shortened[p].tokens if p in state.shortened else size for p, size in sizes.items()}
         # One size for all, so that a few huge texts give way before many small ones do.
         cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
         shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
@@ -113,9 +112,10 @@ class Squeezer:
             if size > cap:
                 handle = self._handle(history.artifacts[position])
                 smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position), handle=handle)
-                saved[position] = max(0, size - count(smaller))
-                if saved[position]:
-                    shortened[position] = smaller
+                tokens = count(smaller)
+                if tokens < size:
+                    shortened[position] = Deferred.of(smaller, tokens)
+                    saved[position] = counted[position] - tokens
         task = None if self.ledger.task is None else history.start(self.ledger.task)
         # The task is accounted for among what never leaves.
         fixed = saved.pop(task, 0) if task is not None else 0
@@ -127,7 +127,7 @@ class Squeezer:
         return self.handle(artifact.text) if is_said and self.handle is not None else None
 
     def _is_open(self, position: int) -> bool:
-        """Tell whether the calls of an artifact still wait for results; such arguments are never touched."""
+        """Return whether the calls of an artifact still wait for results; such arguments are never touched."""
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
         # A tool may be running with these very arguments.
@@ -176,7 +176,7 @@ def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
 
 
 def is_json_object(text: str) -> bool:
-    """Tell whether a text is a JSON object."""
+    """Return whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):  # nested too deep to be one that a tool takes

@@ -7,7 +7,7 @@ every call repeats the decisions of the calls before it, and prompts only grow b
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -45,10 +45,10 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
-            that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
+        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.37, and more of a
+            room that is small (0.9 of it, up to 500 tokens) or large (all but 13,000 tokens, up to 0.6 of it).
         trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None
-            means 0.6 of that.
+            means 0.7 of that.
         digests: whether outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
             that call tools. None means 2, 1 and 1.
@@ -182,7 +182,8 @@ class _Window:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
         if reported is None or not draft.calibrate:
             return state
-        return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
+        sent = self._ledger.sent(state)
+        return replace(state, calibration=state.calibration.compared(reported, sent, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
@@ -191,12 +192,18 @@ class _Window:
 
     # -- the result
 
-    def _kept(self, state: WindowState) -> Iterator[tuple[int, Artifact]]:
-        """Walk what stays, in order, with its position."""
+    def _kept(self, state: WindowState) -> tuple[list[int], list[Artifact]]:
+        """Return the positions of what stays, in order, and the artifacts as they stand there."""
         artifacts, spans = self._history.artifacts, self._history.spans
-        positions = [p for n in state.numbers() for p in range(spans[n].start, spans[n].end)]
-        for position in sorted([*self._history.authority, *positions]):
-            yield position, state.shortened.get(position, artifacts[position])
+        # Everything behind the last cut stays, so only what stands before it has to be picked out.
+        rest = spans[state.judged].start if state.judged < len(spans) else len(artifacts)
+        positions = [p for n in state.kept for p in range(spans[n].start, spans[n].end)]
+        positions = sorted([*(p for p in self._history.authority if p < rest), *positions])
+        kept = [artifacts[p] for p in positions] + artifacts[rest:]
+        positions += range(rest, len(artifacts))
+        if state.shortened:
+            kept = [self._ledger.artifact(state, p) for p in positions]
+        return positions, kept
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:
         if told := state.calibration.told():
@@ -205,23 +212,23 @@ class _Window:
         # Nothing was ever cut: the draft goes through untouched, and its prefix with it.
         if state.cut_at is None:
             return draft
-        kept = list(self._kept(state))
-        artifacts = [artifact for _, artifact in kept]
-        reasons = {id(draft.artifacts[p]): self._why(a) for p, a in state.shortened.items()}
+        positions, artifacts = self._kept(state)
+        reasons = {id(draft.artifacts[p]): self._why(d.artifact) for p, d in state.shortened.items()}
         actions: dict[int, Action] = {
-            id(draft.artifacts[p]): "digested" for p, a in state.shortened.items() if self._cutter.is_digest(a)
+            id(draft.artifacts[p]): "digested" for p, d in state.shortened.items() if self._cutter.is_digest(d.artifact)
         }
-        if state.note is not None:
+        note = None if state.note is None else state.note.artifact
+        if note is not None:
             # Behind the task and before everything else: it is about what came between the two.
-            artifacts.insert(self._place_of_note([p for p, _ in kept]), state.note)
-            reasons[id(state.note)], actions[id(state.note)] = "tells what has left", "summarised"
-        gone = "left at a cut" if state.note is None else "left at a cut; the trail tells of it"
+            artifacts.insert(self._place_of_note(positions), note)
+            reasons[id(note)], actions[id(note)] = "tells what has left", "summarised"
+        gone = "left at a cut" if note is None else "left at a cut; the trail tells of it"
         left = LeftOut(self._history, *state.at_turn) if self._stage.reserve else draft.left_out
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
         trail = {
-            "steps": state.trail.steps,
-            "tokens": 0 if state.note is None else draft.counter.artifact(state.note),
-            "room": state.note is not None or self._stage.trail == 0 or not state.trail.steps,
+            "steps": state.steps,
+            "tokens": 0 if note is None else draft.counter.artifact(note),
+            "room": note is not None or self._stage.trail == 0 or not state.steps,
         }
         details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
         if bounded := self._bounded_messages(state):
@@ -246,7 +253,7 @@ class _Window:
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
         return [
-            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p])}
+            {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p].artifact)}
             for p in positions
         ]
 
@@ -268,7 +275,7 @@ class _Window:
         parts["tools and framing"] = draft.overhead
         last_start = history.start(max(0, len(history) - 1))
         starts = {history.start(n): n for n in (task, last_asked) if n is not None}
-        for position, artifact in self._kept(state):
+        for position, artifact in zip(*self._kept(state), strict=True):
             if artifact.kind in AUTHORITY:
                 name = artifact.kind.value
             elif position in starts and starts[position] == task:

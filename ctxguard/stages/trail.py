@@ -14,26 +14,25 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import chain
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import outcome
-from ctxguard.content.names import ends_of, names_in
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_in
 
 __all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
 
-OPENING: Final = "{} earlier steps, the oldest first:"
+_OPENING: Final = "{} earlier steps, the oldest first:"
+_COUNT_ALONE: Final = "{} earlier steps."
 _ALSO: Final = "Also seen:"
-_OPENED: Final = re.compile(re.escape(OPENING).replace(re.escape("{}"), r"(\d+)"))
+_OPENED: Final = re.compile(r"(\d+) earlier steps(?:, the oldest first:|\.)")
 _NAMES: Final = 96
 """Names of one exchange that the trail may choose from."""
-_POOL: Final = 1_000
-"""Names of all that left that the trail may choose from; those worth least leave the pool first."""
 _PRICED: Final = 800
 """Names that are counted by the tokenizer at one cut."""
-_ENTRIES: Final = 256
-"""Lines that are remembered one by one; older ones are only counted."""
+_USED: Final = 120
+"""Characters of an argument whose names count as used by the model: paths, ids, commands, and no contents of files."""
+_LABELED: Final = 1.5
 _VALUE: Final = 60
 _STEP: Final = 110
 _SAID: Final = 200
@@ -72,14 +71,12 @@ class Trace:
 
     Attributes:
         steps: its calls, or the one thing that was said.
-        names: its distinctive strings, in order: what the model wrote first, then what came back.
-        keys: the distinctive names of arguments, with the tool that takes them.
+        names: its distinctive strings with their labels, in order: what the model wrote first, then what came back.
         used: the distinctive strings that the model itself wrote; empty for what others said.
     """
 
     steps: tuple[Step, ...]
-    names: tuple[str, ...]
-    keys: tuple[tuple[str, str], ...] = ()
+    names: tuple[Labeled, ...]
     used: tuple[str, ...] = ()
 
 
@@ -92,23 +89,32 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
     """
     first, results = exchange[0], exchange[1:]
     # What the model wrote comes first: names that it uses itself are those it needs again.
-    written = (_spoken(first), *(value for call in first.calls for value in _values(call.arguments)))
-    names = dict.fromkeys(name for text in written for name in names_in(text, _NAMES))
+    labels = dict(_labels(_spoken(first)))
+    for call in first.calls:
+        for name, label in _labels(call.arguments):
+            labels.setdefault(name, label)
     tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
-    # Names of parameters are told as well: an agent often has to use the same ones again.
-    keys = tuple((call.name, key) for call in first.calls for key in _keys(call.arguments))
-    used = (*names, *tools, *(key for _, key in keys)) if first.kind is Kind.ASSISTANT else ()
+    keys = [key for call in first.calls for key in _keys(call.arguments)]
+    short = (value for call in first.calls for value in _values(call.arguments) if len(value) <= _USED)
+    names = (name for text in (_spoken(first), *short) for name in names_in(text, _NAMES))
+    used = tuple({*names, *tools, *keys}) if first.kind is Kind.ASSISTANT else ()
+    labels.update(dict.fromkeys(keys, ""))
     for result in results:
-        names.update(dict.fromkeys(names_in(result.text, _NAMES)))
-    names.update(dict.fromkeys(tools))
+        for name, label in _labels(result.text):
+            labels.setdefault(name, label)
+    labels.update(dict.fromkeys(tools, ""))
     handles = handles or {}
     steps = tuple(_steps(first, results, handles)) if first.calls else (_said(first, handles.get(0)),)
-    return Trace(steps, tuple(names)[:_NAMES], keys, used)
+    return Trace(steps, tuple((label, name) for name, label in labels.items())[:_NAMES], used)
+
+
+def _labels(text: str) -> list[tuple[str, str]]:
+    return [(name, label) for label, name in labeled_names(text, _NAMES)]
 
 
 def names_of_arguments(arguments: str) -> set[str]:
-    """Return the distinctive strings of a call's arguments, and the distinctive ones among their keys."""
-    return {*_keys(arguments), *(name for value in _values(arguments) for name in names_in(value))}
+    """Return the distinctive strings of a call's arguments."""
+    return {name for _, name in labeled_names(arguments)}
 
 
 def _spoken(artifact: Artifact) -> str:
@@ -177,20 +183,16 @@ def _leaves(tree: object) -> Iterator[tuple[str | None, object]]:
 
 
 @lru_cache(maxsize=256)
-def _read(arguments: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the distinctive keys and the plain values of a call's arguments."""
-    leaves = list(_leaves(_parsed(arguments)))
-    keys = dict.fromkeys(key for key, _ in leaves if key is not None and names_in(key) == (key,))
-    values = (value for _, value in leaves if isinstance(value, (str, int, float)) and not isinstance(value, bool))
-    return tuple(keys), tuple(str(value) for value in values)
-
-
 def _keys(arguments: str) -> tuple[str, ...]:
-    return _read(arguments)[0]
+    """Return the distinctive ones among the names of a call's arguments: an agent often has to use the same again."""
+    keys = dict.fromkeys(key for key, _ in _leaves(_parsed(arguments)) if key is not None)
+    return tuple(key for key in keys if names_in(key) == (key,))
 
 
 def _values(arguments: str) -> tuple[str, ...]:
-    return _read(arguments)[1]
+    """Return the plain values of a call's arguments."""
+    values = (node for _, node in _leaves(_parsed(arguments)))
+    return tuple(str(node) for node in values if isinstance(node, (str, int, float)) and not isinstance(node, bool))
 
 
 def _clipped(text: str, length: int) -> str:
@@ -233,14 +235,15 @@ def _told_together(step: Step) -> object:
 
 
 class _Place(NamedTuple):
-    """Say where a name stood: number of the exchange, place among its names, and its tool or speaker."""
+    """Say where a name stood: number of the exchange, place among its names, its tool or speaker, and its label."""
 
     number: int
     order: int
     who: str
+    label: str
 
 
-_NOWHERE: Final = _Place(-1, 0, "")
+_NOWHERE: Final = _Place(-1, 0, "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,24 +255,20 @@ class Trail:
         counts: how often each tool was called, or each speaker spoke, in what has left.
         entries: the newest lines, by what their steps have in common.
         pool: distinctive strings of what has left, with the newest exchange that held each.
-        keys: names of arguments, with the number of the newest exchange that used each, by tool.
     """
 
     steps: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     entries: Mapping[object, _Entry] = field(default_factory=dict)
     pool: Mapping[str, _Place] = field(default_factory=dict)
-    keys: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
-    def extended(self, left: Iterable[tuple[int, Trace]], uses: Mapping[str, int], now: int) -> Trail:
+    def extended(self, left: Iterable[tuple[int, Trace]]) -> Trail:
         """Return the trail with more exchanges on it.
 
         Args:
-            left: what leaves at this cut, with its number in the history, in order.
-            uses: how many messages of the model hold each string, so far.
-            now: number of the newest exchange.
+            left: what has left, with its number in the history, in order.
         """
-        counts, entries, pool, keys = Counter(self.counts), dict(self.entries), dict(self.pool), dict(self.keys)
+        counts, entries, pool = Counter(self.counts), dict(self.entries), dict(self.pool)
         steps = self.steps
         for number, trace in left:
             steps += len(trace.steps)
@@ -278,18 +277,10 @@ class Trail:
                 _enter(entries, number, step)
             who = trace.steps[0].who
             # A name stands where it was seen last: old lines merge first, and would take it along.
-            newer = (item for item in enumerate(trace.names) if pool.get(item[1], _NOWHERE).number < number)
-            pool.update((name, _Place(number, index, who)) for index, name in newer)
-            keys.update((key, number) for key in trace.keys if keys.get(key, -1) < number)
-        # Bounded, so that a cut costs the same however long the conversation is.
-        if len(pool) > _POOL:
-            worth = sorted(pool, key=lambda name: _worth(uses.get(name, 0), now - pool[name].number), reverse=True)
-            pool = {name: pool[name] for name in worth[:_POOL]}
-        # Only the newest can get a line of their own; older steps are still in `counts`.
-        if len(entries) > _ENTRIES:
-            newest = sorted(entries, key=lambda key: entries[key].number)[-_ENTRIES:]
-            entries = {key: entries[key] for key in newest}
-        return Trail(steps, counts, entries, pool, keys)
+            for index, (label, name) in enumerate(trace.names):
+                if pool.get(name, _NOWHERE).number < number:
+                    pool[name] = _Place(number, index, who, label)
+        return Trail(steps, counts, entries, pool)
 
     def text(
         self,
@@ -300,7 +291,7 @@ class Trail:
         now: int,
         held: AbstractSet[str] = frozenset(),
     ) -> str:
-        """Return the trail as text, within `max_tokens`; empty where not even its first line fits.
+        """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
 
         Lines come first, the newest up to a third of the room, what people said before the steps of tools. The rest
         goes to names, by worth for each token: `(1 + 8 * uses) / age`, uses counted up to 5. A name stands behind the
@@ -338,8 +329,9 @@ def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
     entries[key] = _Entry(max(number, known.number), step if number >= known.number else known.step, times)
 
 
-def _worth(uses: int, age: int) -> float:
-    return (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
+def _worth(uses: int, age: int, label: str) -> float:
+    # A name with a label tells more than a bare one.
+    return (_LABELED if label else 1.0) * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
 
 
 _BETWEEN: Final = re.compile(r"[/.:#@]+")
@@ -357,12 +349,11 @@ class _Writer:
 
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
-        self.opening = OPENING.format(trail.steps)
+        self.opening = _OPENING.format(trail.steps)
         self.left = max_tokens - count(self.opening) - 4
         self.lines: dict[object, str] = {}
         self.behind: dict[int, object] = {}
         self.names: dict[object, list[str]] = {}
-        self.keys: dict[str, list[str]] = {}
 
     def choose_lines(self) -> None:
         newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
@@ -396,55 +387,48 @@ class _Writer:
         told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
         told.update(part for name in held for part in _parts(name))
         in_vain = 0
-        for _, number, name, tool, tokens in sorted(self._ranked(uses, now, told)):
+        for _, number, name, tokens in sorted(self._ranked(uses, now, told)):
             if name in told:
                 continue
-            price = tokens + self._price_of_place(-number, name, tool)
+            price = tokens + self._price_of_place(-number, name)
             in_vain = in_vain + 1 if price > self.left else 0
             if in_vain == _IN_VAIN:
                 return
             if not in_vain:
                 self.left -= price
-                self._place(-number, name, tool)
+                self.names.setdefault(self._home(-number, name), []).append(name)
                 told.update(_parts(name))
 
     def _ranked(
         self, uses: Mapping[str, int], now: int, told: AbstractSet[str]
-    ) -> Iterator[tuple[float, int, str, str, int]]:
+    ) -> Iterator[tuple[float, int, str, int]]:
         """Walk the best of the names that are not told yet, with what they sort by: worth for each token, then age.
 
         Tokens are counted only for names that are among the best by their length.
         """
-        keys = ((key, number, tool) for (tool, key), number in self.trail.keys.items())
-        names = ((name, place.number, "") for name, place in self.trail.pool.items())
         worth = (
-            (-_worth(uses.get(name, 0), now - number) / (len(name) + 3), -number, name, tool)
-            for name, number, tool in chain(keys, names)
+            (-_worth(uses.get(name, 0), now - place.number, place.label) / (len(name) + 3), -place.number, name)
+            for name, place in self.trail.pool.items()
             if name not in told
         )
         # Tokenizing every name would be the most expensive part of a cut; length is a good first guess.
-        for value, number, name, tool in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
+        for value, number, name in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
             tokens = self.count(f" {name}")
-            yield value * (len(name) + 3) / max(tokens, 1), number, name, tool, tokens
+            yield value * (len(name) + 3) / max(tokens, 1), number, name, tokens
 
     def _home(self, number: int, name: str) -> object:
         return self.behind.get(number, _Counted(self.trail.pool[name].who))
 
-    def _price_of_place(self, number: int, name: str, tool: str) -> int:
-        """Return the tokens of a counted line that has to be opened for a name."""
-        if tool:
-            return 2 if tool in self.keys else 6
-        home = self._home(number, name)
-        return 1 if home in self.names else (8 if isinstance(home, _Counted) else 2)
-
-    def _place(self, number: int, name: str, tool: str) -> None:
-        if tool:
-            self.keys.setdefault(tool, []).append(name)
-        else:
-            self.names.setdefault(self._home(number, name), []).append(name)
+    def _price_of_place(self, number: int, name: str) -> int:
+        """Return the tokens of a label, and of a counted line that has to be opened for a name."""
+        home, label = self._home(number, name), self.trail.pool[name].label
+        known = self.names.get(home, ())
+        opened = 0 if known else (8 if isinstance(home, _Counted) else 2)
+        is_told = not label or any(self.trail.pool[other].label == label for other in known)
+        return opened + (0 if is_told else self.count(f" {label}"))
 
     def written(self) -> str:
-        counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names or who in self.keys]
+        counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names]
         order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
         lines = [self.lines[key] + self._told(key, " | ") for key in order]
         lines += [_ALSO, *counted] if counted else []
@@ -453,16 +437,18 @@ class _Writer:
         while lines and self.count(text) > self.max_tokens:
             lines.pop(0)
             text = "\n".join((self.opening, *lines))
-        return text if lines and lines != [_ALSO] else ""
+        if lines and lines != [_ALSO]:
+            return text
+        alone = _COUNT_ALONE.format(self.trail.steps)
+        return alone if self.count(alone) <= self.max_tokens else ""
 
     def _counted(self, who: str) -> str:
-        keys = f" ({', '.join(self.keys[who])})" if who in self.keys else ""
-        return f"{who} ×{self.trail.counts[who]}{keys}{self._told(_Counted(who), ': ')}"
+        return f"{who} ×{self.trail.counts[who]}{self._told(_Counted(who), ': ')}"
 
     def _told(self, home: object, before: str) -> str:
         names = sorted(self.names.get(home, ()), key=self.trail.pool.__getitem__)
         who = home.who if isinstance(home, _Counted) else None
-        told = " ".join(name for name in names if name != who)
+        told = labeled((self.trail.pool[name].label, name) for name in names if name != who)
         return before + told if told else ""
 
 
@@ -488,11 +474,11 @@ def read_trail(text: str, number: int) -> Trail | None:
             continue
         who = _read_counted(line, counts) or _read_line(line, number, entries)
         names = names_in(line, _NAMES)
-        pool.update((name, _Place(number, index, who)) for index, name in enumerate(names))
+        pool.update((name, _Place(number, index, who, "")) for index, name in enumerate(names))
     return replace(trail, counts=counts, entries=entries, pool=pool)
 
 
-_COUNTED: Final = re.compile(r"(\S.*?) ×(\d+)(?: \([^)]*\))?(?::.*)?")
+_COUNTED: Final = re.compile(r"(\S.*?) ×(\d+)(?::.*)?")
 
 
 def _read_counted(line: str, counts: dict[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -13,10 +13,39 @@ from ctxguard.history import History
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
-__all__ = ["LATEST_CUTS", "Ledger", "WindowState"]
+__all__ = ["LATEST_CUTS", "Deferred", "Ledger", "WindowState"]
 
 LATEST_CUTS: Final = 8
 """Cuts that a window remembers, to tell when they come in a row."""
+
+
+class Deferred:
+    """Stand for an artifact that is made when it is first needed, and counted meanwhile with all it may take.
+
+    A call on a whole history plays every cut of the past, and sends what the last of them left: digests and trails of
+    the others are never written.
+
+    Args:
+        tokens: that the artifact takes at most.
+        make: makes the artifact; a pure function.
+    """
+
+    def __init__(self, tokens: int, make: Callable[[], Artifact]) -> None:
+        self.tokens = tokens
+        self._make = make
+        self._made: Artifact | None = None
+
+    @classmethod
+    def of(cls, artifact: Artifact, tokens: int) -> Deferred:
+        """Return one that is made already."""
+        return cls(tokens, lambda: artifact)
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact; the same object each time."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +62,25 @@ class WindowState:
         authority: system and task artifacts counted in it.
         tokens: tokens of all else that has not left, the trail included.
         calibration: what the counts that the provider reported say about ours.
-        trail: what has left so far.
-        note: the message that tells it; None where there is none, or no room for it.
+        steps: how many steps had left by the last cut; those of the earlier trail included.
+        earlier: the trail that came with the history, of a result that was stored.
+        note: the message that tells what has left; None where nothing has, or there is no room for it.
         at_turn: what had stayed when the last user message came, up to which exchange, and the tokens kept free for
             what is brought back; later cuts do not change it.
     """
 
     seen: int = 0
     kept: tuple[int, ...] = ()
-    shortened: Mapping[int, Artifact] = field(default_factory=dict)
+    shortened: Mapping[int, Deferred] = field(default_factory=dict)
     cut_at: int | None = None
     cuts: tuple[int, ...] = ()
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
     calibration: Calibration = field(default_factory=Calibration)
-    trail: Trail = field(default_factory=Trail)
-    note: Artifact | None = None
+    steps: int = 0
+    earlier: Trail = field(default_factory=Trail)
+    note: Deferred | None = None
     at_turn: tuple[tuple[int, ...], int, int] = ((), 0, 0)
 
     @property
@@ -112,21 +143,30 @@ class Ledger:
         span = self.history.spans[number]
         return range(span.start, span.end)
 
-    def tokens(self, number: int, shortened: Mapping[int, Artifact]) -> int:
-        """Return what an exchange costs with some artifacts shortened."""
-        costs, count = self.history.costs, self.draft.counter.artifact
-        return sum(count(shortened[p]) if p in shortened else costs[p] for p in self.positions(number))
+    def tokens(self, number: int, shortened: Mapping[int, Deferred]) -> int:
+        """Return what an exchange costs at most with some artifacts shortened."""
+        return sum(self.tokens_at(p, shortened) for p in self.positions(number))
 
-    def members(self, number: int, shortened: Mapping[int, Artifact]) -> list[Artifact]:
-        """Return the artifacts of an exchange as they stand in the window."""
-        artifacts = self.history.artifacts
-        return [shortened.get(p, artifacts[p]) for p in self.positions(number)]
+    def tokens_at(self, position: int, shortened: Mapping[int, Deferred]) -> int:
+        """Return what an artifact costs at most."""
+        return shortened[position].tokens if position in shortened else self.history.costs[position]
+
+    def artifact(self, state: WindowState, position: int) -> Artifact:
+        """Return an artifact as it stands in the window."""
+        shorter = state.shortened.get(position)
+        return self.history.artifacts[position] if shorter is None else shorter.artifact
+
+    def sent(self, state: WindowState) -> int:
+        """Return the tokens of everything sent; `state.total` is what they may be at most."""
+        count = self.draft.counter.artifact
+        made = [*state.shortened.values(), *([] if state.note is None else [state.note])]
+        return state.total - sum(deferred.tokens - count(deferred.artifact) for deferred in made)
 
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
         """Return the state with fewer exchanges than it had, and its tokens counted anew."""
         numbers = tuple(kept)
         positions = {p for n in numbers for p in self.positions(n)} if state.shortened else ()
-        shortened = {p: artifact for p, artifact in state.shortened.items() if p in positions}
+        shortened = {p: deferred for p, deferred in state.shortened.items() if p in positions}
         tokens = sum(self.tokens(n, shortened) for n in numbers if not self.stays(n))
-        tokens += 0 if state.note is None else self.draft.counter.artifact(state.note)
+        tokens += 0 if state.note is None else state.note.tokens
         return replace(state, kept=numbers, shortened=shortened, tokens=tokens)

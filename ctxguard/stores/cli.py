@@ -30,7 +30,7 @@ Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite f
 
 @contextmanager
 def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
-    """Open a store that is there; every trouble is one line on stderr and exit code 2."""
+    """Open an existing store; any failure is one line on stderr and exit code 2."""
     try:
         path = place.removeprefix("sqlite:///")
         if "://" not in path and not Path(path).is_file():

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for one process that needs nothing remembered."""
+"""A store in memory: for tests, and for a process that need not remember anything."""
 
 from __future__ import annotations
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
-from ctxguard.settings import OfOneProcess
-from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+from ctxguard.stores.database import EXPIRE, READ, DatabaseStore
+from ctxguard.stores.protocol import Clock, Swept
+from ctxguard.stores.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from sqlalchemy import URL, Connection, CursorResult, Engine
     from sqlalchemy.exc import SQLAlchemyError
@@ -38,28 +37,18 @@ _SCHEMA: Final = (
 )
 _SWEEP_EVERY: Final = 4 * 1024 * 1024
 """Bytes a process writes between two sweeps for expired records, if there is no limit."""
-_READ: Final = (
-    "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
-)
-_KEYS: Final = """SELECT key FROM ctxguard_records
-    WHERE namespace = :namespace AND (expires IS NULL OR expires > :now) ORDER BY seq"""
-_USAGE: Final = """SELECT namespace, count(*), sum(size)::bigint, min(written), max(written) FROM ctxguard_records
-    WHERE expires IS NULL OR expires > :now GROUP BY namespace ORDER BY namespace COLLATE "C" """
-_DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
-_CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING expires IS NULL OR expires > :now"
 _ADD: Final = """INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value)
     VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)
     ON CONFLICT (namespace, key) """
 _OVERWRITE: Final = """DO UPDATE SET seq = nextval(pg_get_serial_sequence('ctxguard_records', 'seq')),
     format = excluded.format, written = excluded.written, expires = excluded.expires,
     size = excluded.size, checksum = excluded.checksum, value = excluded.value"""
-_EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= :now"
 _EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
     SELECT seq FROM (SELECT seq, sum(size) OVER (ORDER BY seq DESC) AS total FROM ctxguard_records) AS newest_first
     WHERE total > :limit)"""
 
 
-class PostgresStore(OfOneProcess):
+class PostgresStore(DatabaseStore["Connection"]):
     """Keep values in one PostgreSQL table; safe for many threads, processes and machines, and across a fork.
 
     Args:
@@ -77,27 +66,17 @@ class PostgresStore(OfOneProcess):
         ImportError: the extra `postgres` is not installed.
     """
 
+    _for_update = " FOR UPDATE"
+
     def __init__(
         self, url: str, *, max_bytes: int | None = None, connect_timeout: int = 10, clock: Clock = time.time
     ) -> None:
-        check_limit(max_bytes)
-        self.max_bytes = max_bytes
-        self._clock = clock
+        super().__init__(max_bytes, clock)
         self._engine = _create_engine(url, connect_timeout)
         self._pid = os.getpid()
         self._unswept = 0
         with self._transaction("opened") as connection:
             self._prepare(connection)
-
-    def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None if there is none (or it has expired).
-
-        Raises:
-            StoreError: the table cannot be read, or the name cannot be used.
-        """
-        check_names(namespace, key)
-        with self._transaction("read") as connection:
-            return self._live(connection, _READ, namespace, key)
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
         """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
@@ -106,8 +85,8 @@ class PostgresStore(OfOneProcess):
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
-        with self._transaction("written") as connection:
+        record = self._new(namespace, key, value, ttl)
+        with self._writing() as connection:
             self._write(connection, record, _OVERWRITE)
         self._make_room(record.size)
 
@@ -118,84 +97,46 @@ class PostgresStore(OfOneProcess):
             StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
+        record = self._new(namespace, key, value, ttl)
         standing: bytes | None = None
         while standing is None:  # again where the record that stood in the way was deleted in between
-            with self._transaction("written") as connection:
+            with self._writing() as connection:
                 standing = self._add(connection, record)
         if standing is record.value:
             self._make_room(record.size)
         return standing
 
-    def delete(self, namespace: str, key: str) -> bool:
-        """Delete one value; True where there was one.
-
-        Raises:
-            StoreError: the table cannot be written, or the name cannot be used.
-        """
-        check_names(namespace, key)
-        with self._transaction("written") as connection:
-            was_live = self._live(connection, _READ + " FOR UPDATE", namespace, key) is not None
-            _named(connection, _DELETE, namespace, key)
-            return was_live
-
-    def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace; return how many there were.
-
-        Raises:
-            StoreError: the table cannot be written, or the name cannot be used.
-        """
-        check_names(namespace)
-        with self._transaction("written") as connection:
-            return sum(live for (live,) in _run(connection, _CLEAR, namespace=namespace, now=self._clock()))
-
-    def keys(self, namespace: str) -> Iterator[str]:
-        """Walk the keys of a namespace as they are now, the one written longest ago first.
-
-        Raises:
-            StoreError: the table cannot be read, or the name cannot be used.
-        """
-        check_names(namespace)
-        with self._transaction("read") as connection:
-            return iter([key for (key,) in _run(connection, _KEYS, namespace=namespace, now=self._clock())])
-
-    def usage(self) -> list[NamespaceUsage]:
-        """Return what each namespace holds, by name.
-
-        Raises:
-            StoreError: the table cannot be read.
-        """
-        with self._transaction("read") as connection:
-            return [NamespaceUsage(*tuple(row)) for row in _run(connection, _USAGE, now=self._clock())]
-
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit; nothing where another process is at it.
+        """Remove expired records and those beyond the size limit; does nothing while another process is sweeping.
 
         Raises:
             StoreError: the table cannot be written.
         """
         self._unswept = 0
-        with self._transaction("written") as connection:
-            if not _run(connection, "SELECT pg_try_advisory_xact_lock(:lock)", lock=_LOCK).scalar_one():
+        with self._writing() as connection:
+            if not self._run(connection, "SELECT pg_try_advisory_xact_lock(:lock)", lock=_LOCK).scalar_one():
                 return Swept(0, 0)
-            over = _run(connection, _EXPIRE, now=self._clock()).rowcount
-            beyond = 0 if self.max_bytes is None else _run(connection, _EVICT, limit=self.max_bytes).rowcount
+            over = self._run(connection, EXPIRE, now=self._clock()).rowcount
+            beyond = 0 if self.max_bytes is None else self._run(connection, _EVICT, limit=self.max_bytes).rowcount
             return Swept(over, beyond)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         self._engine.dispose(close=self._pid == os.getpid())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"PostgresStore({self._engine.url.render_as_string(hide_password=True)!r})"
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._transaction("read")
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._transaction("written")
+
+    def _run(self, connection: Connection, statement: str, **parameters: object) -> CursorResult[Any]:
+        from sqlalchemy import text
+
+        return connection.execute(text(statement), parameters)
 
     @contextmanager
     def _transaction(self, done: str) -> Iterator[Connection]:
@@ -222,17 +163,18 @@ class PostgresStore(OfOneProcess):
         return StoreError(f"store {place} cannot be {done}: {text}; check the server, the user's rights and the URL")
 
     def _prepare(self, connection: Connection) -> None:
-        if _run(connection, "SELECT to_regclass('ctxguard_records')").scalar_one() is not None:
+        if self._run(connection, "SELECT to_regclass('ctxguard_records')").scalar_one() is not None:
             return
-        _run(connection, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+        self._run(connection, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
         for statement in _SCHEMA:
-            _run(connection, statement)
+            self._run(connection, statement)
 
     def _add(self, connection: Connection, record: Record) -> bytes | None:
         """Return the stored value, or None if the conflicting record is gone again."""
         if self._write(connection, record, "DO NOTHING"):
             return record.value
-        row = _named(connection, _READ + " FOR UPDATE", record.namespace, record.key).one_or_none()
+        query = READ + self._for_update
+        row = self._run(connection, query, namespace=record.namespace, key=record.key).one_or_none()
         if row is None:
             return None
         standing = Record(record.namespace, record.key, *tuple(row)).live(self._clock())
@@ -241,11 +183,8 @@ class PostgresStore(OfOneProcess):
         return record.value if standing is None else standing
 
     def _write(self, connection: Connection, record: Record, on_conflict: str) -> int:
-        return _run(connection, _ADD + on_conflict, **asdict(record), size=record.size, written=self._clock()).rowcount
-
-    def _live(self, connection: Connection, query: str, namespace: str, key: str) -> bytes | None:
-        row = _named(connection, query, namespace, key).one_or_none()
-        return None if row is None else Record(namespace, key, *tuple(row)).live(self._clock())
+        values = {**asdict(record), "size": record.size, "written": self._clock()}
+        return self._run(connection, _ADD + on_conflict, **values).rowcount
 
     def _make_room(self, size: int) -> None:
         """Look after every sixty-fourth of the limit; a lost update of the count only shifts the next look."""
@@ -279,13 +218,3 @@ def _url(url: str) -> URL:
     if "@" in (parsed.host or ""):
         raise ValueError("a host has no @; the part before it is the end of a password")
     return parsed
-
-
-def _named(connection: Connection, statement: str, namespace: str, key: str) -> CursorResult[Any]:
-    return _run(connection, statement, namespace=namespace, key=key)
-
-
-def _run(connection: Connection, statement: str, **parameters: object) -> CursorResult[Any]:
-    from sqlalchemy import text
-
-    return connection.execute(text(statement), parameters)

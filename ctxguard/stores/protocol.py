@@ -1,4 +1,4 @@
-"""What every store can do, and what it says about itself."""
+"""The protocol of stores, and what they report about themselves."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Store(Protocol):
         ...
 
     def keys(self, namespace: str) -> Iterator[str]:
-        """Walk the keys of a namespace as they are now, the one written longest ago first."""
+        """Yield the keys of a namespace as they are now, the one written longest ago first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceUsage:
-    """Say what a namespace holds.
+    """Describe what a namespace holds.
 
     Attributes:
         namespace: its name.
@@ -67,7 +67,7 @@ class NamespaceUsage:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Say what a sweep took out.
+    """Describe what a sweep took out.
 
     Attributes:
         expired: records whose time was over.

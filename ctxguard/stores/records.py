@@ -1,4 +1,4 @@
-"""How a record is written down, and how a reader knows that it is whole."""
+"""The format of a record, and how a reader verifies it."""
 
 from __future__ import annotations
 

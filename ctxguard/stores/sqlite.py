@@ -11,20 +11,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import StoreError
-from ctxguard.settings import OfOneProcess
-from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+from ctxguard.stores.database import DELETE, EXPIRE, DatabaseStore
+from ctxguard.stores.protocol import Clock, Swept
+from ctxguard.stores.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 __all__ = ["IN_MEMORY", "SQLiteStore"]
 
@@ -48,18 +47,10 @@ CREATE TRIGGER IF NOT EXISTS ctxguard_removed AFTER DELETE ON ctxguard_records
     BEGIN UPDATE ctxguard_total SET bytes = bytes - old.size; END;
 """
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
-_READ: Final = "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = ? AND key = ?"
 _WRITE: Final = (
     "INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)"
 )
-_DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = ? AND key = ?"
-_CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = ?"
-_EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= ?"
-_KEYS: Final = """SELECT key FROM ctxguard_records
-    WHERE namespace = ? AND (expires IS NULL OR expires > ?) ORDER BY seq"""
-_USAGE: Final = """SELECT namespace, count(*), sum(size), min(written), max(written) FROM ctxguard_records
-    WHERE expires IS NULL OR expires > ? GROUP BY namespace ORDER BY namespace"""
 _REMEDIES: Final = (
     (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
     (("full",), "free some space on the disk, or set max_bytes"),
@@ -85,7 +76,7 @@ def _read_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-class SQLiteStore(OfOneProcess):
+class SQLiteStore(DatabaseStore[sqlite3.Connection]):
     """Keep values in one SQLite file; safe for many threads and processes, and across a fork.
 
     Args:
@@ -110,25 +101,13 @@ class SQLiteStore(OfOneProcess):
         busy_timeout: float = 30.0,
         clock: Clock = time.time,
     ) -> None:
-        check_limit(max_bytes)
+        super().__init__(max_bytes, clock)
         self.path = Path(path)
-        self.max_bytes = max_bytes
         self.busy_timeout = busy_timeout
-        self._clock = clock
         self._in_memory = os.fspath(path) == IN_MEMORY
         self._session: _Session | None = None
         with self._using("opened"):
             pass
-
-    def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None if there is none (or it has expired).
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        check_names(namespace, key)
-        with self._using("read") as connection:
-            return self._live(connection, namespace, key)
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
         """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
@@ -137,7 +116,7 @@ class SQLiteStore(OfOneProcess):
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
+        record = self._new(namespace, key, value, ttl)
         with self._writing() as connection:
             self._write(connection, record)
 
@@ -148,8 +127,8 @@ class SQLiteStore(OfOneProcess):
             StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
-        record = new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
-        with self._using("read") as connection:
+        record = self._new(namespace, key, value, ttl)
+        with self._reading() as connection:
             standing = self._live(connection, namespace, key)
         if standing is not None:
             return standing
@@ -159,18 +138,6 @@ class SQLiteStore(OfOneProcess):
                 self._write(connection, record)
             return value if standing is None else standing
 
-    def delete(self, namespace: str, key: str) -> bool:
-        """Delete one value; True where there was one.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
-        check_names(namespace, key)
-        with self._writing() as connection:
-            was_live = self._live(connection, namespace, key) is not None
-            connection.execute(_DELETE, (namespace, key))
-            return was_live
-
     def delete_namespace(self, namespace: str) -> int:
         """Delete every value of a namespace, so that the disk has no trace of it; return how many there were.
 
@@ -178,31 +145,9 @@ class SQLiteStore(OfOneProcess):
             StoreError: the file cannot be written, or another connection kept reading for `busy_timeout`, so that the
                 log still holds the deleted values.
         """
-        check_names(namespace)
-        with self._writing() as connection:
-            live = len(self._keys(connection, namespace))
-            connection.execute(_CLEAR, (namespace,))
+        deleted = super().delete_namespace(namespace)
         self._give_back()
-        return live
-
-    def keys(self, namespace: str) -> Iterator[str]:
-        """Walk the keys of a namespace as they are now, the one written longest ago first.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        check_names(namespace)
-        with self._using("read") as connection:
-            return iter(self._keys(connection, namespace))
-
-    def usage(self) -> list[NamespaceUsage]:
-        """Return what each namespace holds, by name.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        with self._using("read") as connection:
-            return [NamespaceUsage(*row) for row in connection.execute(_USAGE, (self._clock(),))]
+        return deleted
 
     def sweep(self) -> Swept:
         """Remove expired records and those beyond the size limit, and give the space back to the disk.
@@ -232,19 +177,11 @@ class SQLiteStore(OfOneProcess):
         except Exception:  # noqa: BLE001, S110 - and `__init__` may have failed
             pass
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self.path)!r})"
 
     def _is_ours(self, session: _Session) -> bool:
-        """Tell whether a connection may be used in this process: a forked child must not use one to a file."""
+        """Return whether a connection may be used in this process: a forked child must not use one to a file."""
         return self._in_memory or session.pid == os.getpid()
 
     @contextmanager
@@ -260,6 +197,12 @@ class SQLiteStore(OfOneProcess):
                 yield session.connection
         except sqlite3.Error as error:
             raise self._failure(done, error) from error
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._using("read")
+
+    def _run(self, connection: sqlite3.Connection, statement: str, **parameters: object) -> sqlite3.Cursor:
+        return connection.execute(statement, parameters)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -292,7 +235,7 @@ class SQLiteStore(OfOneProcess):
         return session
 
     def _make_private(self) -> None:
-        """Create the file readable for its owner alone, and close one of ours that others may read.
+        """Create the file readable for its owner alone; make an existing one of ours so, too.
 
         An existing file is not opened for that: closing it again would drop the locks of other connections
         (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
@@ -344,21 +287,13 @@ class SQLiteStore(OfOneProcess):
         remedy = next((remedy for words, remedy in _REMEDIES if any(word in text for word in words)), "see the cause")
         return StoreError(f"store {self.path} cannot be {done}: {text}; {remedy}")
 
-    def _live(self, connection: sqlite3.Connection, namespace: str, key: str) -> bytes | None:
-        row = connection.execute(_READ, (namespace, key)).fetchone()
-        return None if row is None else Record(namespace, key, *row).live(self._clock())
-
-    def _keys(self, connection: sqlite3.Connection, namespace: str) -> list[str]:
-        return [key for (key,) in connection.execute(_KEYS, (namespace, self._clock()))]
-
     def _write(self, connection: sqlite3.Connection, record: Record) -> None:
-        connection.execute(_DELETE, (record.namespace, record.key))
-        row = (record.namespace, record.key, record.format, self._clock(), record.expires, record.size)
-        connection.execute(_WRITE, (*row, record.checksum, record.value))
+        self._run(connection, DELETE, namespace=record.namespace, key=record.key)
+        self._run(connection, _WRITE, **asdict(record), written=self._clock(), size=record.size)
         self._make_room(connection)
 
     def _make_room(self, connection: sqlite3.Connection) -> Swept:
-        expired = connection.execute(_EXPIRE, (self._clock(),)).rowcount
+        expired = self._run(connection, EXPIRE, now=self._clock()).rowcount
         return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
 
     def _give_back(self) -> None:

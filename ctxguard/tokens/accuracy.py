@@ -34,12 +34,7 @@ MarginSetting: TypeAlias = float | Literal["measured"]
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """Hold what is kept free of a budget because the count is an estimate.
-
-    Attributes:
-        share: of what is counted.
-        flat: tokens beside that.
-    """
+    """Hold what is kept free because a count is an estimate: a share of it, and a flat number of tokens."""
 
     share: float = 0.0
     flat: int = 0
@@ -143,12 +138,7 @@ def kept_free(counter: object, setting: MarginSetting, budget: int) -> tuple[int
 
 
 def accuracy_of(family: Family, *, is_measured: bool) -> str:
-    """Return one phrase on how far off the counts of a family may be.
-
-    Args:
-        family: of the model.
-        is_measured: whether texts are counted with a vocabulary, as in what was measured, and not by byte classes.
-    """
+    """Return one phrase on how far off counts may be; `is_measured` where a vocabulary counts texts, not bytes."""
     measured = MEASURED.get(family.kin or family.name)
     if measured is not None:
         said = str(measured) if is_measured else f"by byte classes, which adds about 12%; with a vocabulary {measured}"

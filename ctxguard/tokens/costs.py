@@ -79,12 +79,7 @@ class ToolCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaCosts:
-    """Hold what the schema of the reply costs.
-
-    Attributes:
-        once: tokens around it.
-        share: factor on the tokens of its JSON; 0 where the provider does not bill it.
-    """
+    """Hold what the schema of the reply costs: tokens around it, and a factor on its JSON, 0 where it is not billed."""
 
     once: int = 0
     share: float = 1.0
@@ -96,12 +91,7 @@ class SchemaCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """Hold what a document costs.
-
-    Attributes:
-        each: tokens of one page as an image.
-        characters: characters of its text for one token; 0 where the text is not billed.
-    """
+    """Hold what a document costs: tokens of a page as an image, and characters per token of its text, 0 if unbilled."""
 
     each: int
     characters: float = 5.0

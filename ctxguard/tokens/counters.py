@@ -17,7 +17,10 @@ from ctxguard.tokens.costs import Costs
 from ctxguard.tokens.families import Family, family_of
 from ctxguard.tokens.vocabularies import ENCODINGS, TEKKEN, exact_counter
 
-__all__ = ["EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
+__all__ = ["COUNTERS", "EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
+
+COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
+"""What an option that names a counter says."""
 
 
 @runtime_checkable
@@ -102,7 +105,7 @@ def _is_dense(run: bytes) -> bool:
 
 
 class _CallableCounter:
-    """Give a plain function the face of a counter, or one to a counter that cannot be hashed."""
+    """Make a plain function, or a counter that cannot be hashed, a `TokenCounter`."""
 
     def __init__(self, function: Callable[[str], int], face: TokenCounter | None = None) -> None:
         self._function = function
@@ -194,7 +197,7 @@ def find_counter(
 
 
 def _is_hashable(counter: object) -> bool:
-    """Tell whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
+    """Return whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
     try:
         hash(counter)
     except TypeError:

@@ -1,6 +1,6 @@
 """The table of facts: which model belongs to which family, and what that family charges.
 
-Each figure has its source behind it: a page that publishes it, or "fitted", with the number of recorded requests whose
+Each figure names its source: a page that publishes it, or "fitted", with the number of recorded requests whose
 reported input tokens it was fitted on. How far off the families' counts are is measured by `benchmarks/usage.py` and
 stands in `docs/tokens.md`. A model that no pattern names takes the costs of `UNKNOWN` and the report says so.
 

@@ -106,15 +106,10 @@ def _area(width: int, height: int, pixels: float, most_side: float, most_tokens:
 
 
 def image_tokens(size: tuple[int, int] | None, *, detail: str = "auto", base: int = 85, tile: int = 170) -> int:
-    """Return what an image costs by OpenAI's tile rule: by default 85 tokens, and 170 for each tile of 512 pixels.
+    """Return what an image costs by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
 
-    Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide).
-
-    Args:
-        size: width and height in pixels; None where they are unknown, then 1024 x 1024 is assumed.
-        detail: `low` costs `base` whatever the size.
-        base: tokens of any image.
-        tile: tokens of each tile.
+    Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide). `low`
+    detail costs `base`. An unknown size counts as 1024 x 1024.
     """
     if detail == "low":
         return base

@@ -33,12 +33,7 @@ _PROBE: Final = "."
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Hold what the provider has not counted yet.
-
-    Attributes:
-        texts: texts of messages.
-        tools: the tools as they are sent; empty where they were counted before.
-    """
+    """Hold the texts that the provider has not counted yet, and the tools as they are sent if these are new."""
 
     texts: tuple[str, ...]
     tools: tuple[Mapping[str, object], ...] = ()
@@ -219,7 +214,7 @@ def anthropic_counter(
     """Return a counter that asks Anthropic's `count_tokens` for every text that it has not seen yet.
 
     It is free, but a request to the network for each new text of a conversation: `Stabilizer(counter=…)` never does it
-    by itself. A question that takes too long is answered by the estimate, and the report says so.
+    by itself. If a request takes too long, the estimate is used, and the report says so.
 
     Args:
         client: an `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.

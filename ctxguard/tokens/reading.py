@@ -35,7 +35,6 @@ class Body:
         thinks: whether the request asks for thinking.
         documents: how many documents are sent as text.
         empty_system: whether the system prompt is an empty text.
-        unseen: what cannot be counted from here: media that are sent as links or by an id.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -47,15 +46,10 @@ class Body:
     thinks: bool = False
     documents: int = 0
     empty_system: bool = False
-    unseen: tuple[str, ...] = ()
 
 
 def read_body(body: Native, *, api: Api) -> Body:
-    """Return what a request body sends.
-
-    Args:
-        body: the request as it is sent, parsed from its JSON.
-        api: `chat` (OpenAI and compatible), `responses`, `anthropic` or `gemini`.
+    """Return what a request body, parsed from its JSON, sends.
 
     Raises:
         ConfigError: there is no such API, or the body is not one of its requests.
@@ -64,26 +58,7 @@ def read_body(body: Native, *, api: Api) -> Body:
         raise ConfigError(f"unknown API {api!r}; known are {', '.join(APIS)}", setting="api")
     if not isinstance(body, Mapping):
         raise ConfigError(f"a request body is a JSON object, not {type(body).__name__}", setting="body")
-    read = _READERS[api](body)
-    unseen = (*_beyond(body), *_unseen(read.artifacts))
-    return replace(read, unseen=unseen) if unseen else read
-
-
-_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset")
-"""Fields of requests that go on from what the provider holds."""
-
-
-def _beyond(body: Native) -> Iterator[str]:
-    """Yield what the provider adds to a request, and nothing in it tells how much."""
-    yield from (f"what {key} refers to" for key in _STORED if body.get(key))
-    if _mapping(body.get("reasoning")).get("mode") == "pro":
-        yield "the drafts of reasoning mode pro"
-    if _mapping(body.get("context_management")).get("edits"):
-        yield "the prompts of context_management"
-    if _mapping(body.get("output_config")).get("task_budget"):
-        yield "the prompt of task_budget"
-    if body.get("models"):
-        yield "the costs of another model that models may choose"
+    return _READERS[api](body)
 
 
 def detect_api(body: Native) -> Api:
@@ -106,14 +81,6 @@ def detect_api(body: Native) -> Api:
         or _text(body.get("model")).startswith("claude")
     )
     return "anthropic" if is_anthropic else "chat"
-
-
-def _unseen(artifacts: Iterable[Artifact]) -> Iterator[str]:
-    """Yield what is known of the media of which only a link is sent."""
-    for artifact in artifacts:
-        for part in () if isinstance(artifact.content, str) else artifact.content:
-            if part.media is not None and not part.media.length and part.media.kind != "sealed":
-                yield f"{part.media.kind} by link"
 
 
 def _chat(body: Native) -> Body:
@@ -170,11 +137,9 @@ def _responses(body: Native) -> Body:
         artifacts.insert(0, Artifact(Kind.SYSTEM, instructions))
     form = _mapping(_mapping(body.get("text")).get("format"))
     brought = tuple(tuple(_brought(item)) for item in items if item.get("type") in _BRINGING)
-    has_searched = bool(brought)
-    tools = _tools(body)
     return Body(
         tuple(artifacts),
-        tuple(tool for tool in tools if not (has_searched and _is_hosted_search(tool))),
+        tuple(tool for tool in _tools(body) if not (brought and _is_hosted_search(tool))),
         _choice(body.get("tool_choice")),
         _mapping(form.get("schema")) or None,
         brought=brought,
@@ -282,7 +247,7 @@ def _referenced(value: object) -> Iterator[str]:
 
 
 def _asks(message: Native) -> bool:
-    """Tell whether a user said something in a message, so that the thinking before it is dropped by the API."""
+    """Return whether a user said something in a message, so that the thinking before it is dropped by the API."""
     if message.get("role") != "user":
         return False
     content = message.get("content")
@@ -343,7 +308,7 @@ def _gemini(body: Native) -> Body:
 
 
 def _gemini_asks(content: Native) -> bool:
-    """Tell whether a user said or sent something here, so that the signed thoughts before it are not billed."""
+    """Return whether a user said or sent something here, so that the signed thoughts before it are not billed."""
     parts = _records(content.get("parts"))
     return content.get("role", "user") == "user" and not all(_either(part, *_CALLS[1]) for part in parts)
 

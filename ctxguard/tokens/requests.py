@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import ConfigError, CtxguardError
@@ -60,14 +61,14 @@ def count_request(
         read = read_body(body, api=api)
         named = body.get("model")
         count = ArtifactCounter(find_counter(counter, model=model or (named if isinstance(named, str) else None)))
-        return _counted(read, count)
+        return _counted(body, read, count)
     except (RecursionError, ValueError) as error:  # JSON that is nested too deeply, or refers to itself
         if isinstance(error, CtxguardError):
             raise
         raise ConfigError(f"the request body cannot be written as JSON: {error}", setting="body") from None
 
 
-def _counted(read: Body, count: ArtifactCounter) -> RequestCount:
+def _counted(body: Mapping[str, object], read: Body, count: ArtifactCounter) -> RequestCount:
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
     parts = parts_of(read.artifacts, count)
     parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
@@ -82,8 +83,38 @@ def _counted(read: Body, count: ArtifactCounter) -> RequestCount:
         margin_of(count.counter).tokens(tokens),
         count.counter.name,
         count.counter.accuracy,
-        (*tools.uncounted, *read.unseen),
+        (*tools.uncounted, *_beyond(body), *_links(read.artifacts)),
     )
+
+
+_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset")
+"""Fields of requests that go on from what the provider holds."""
+
+
+def _beyond(body: Mapping[str, object]) -> Iterator[str]:
+    """Yield what the provider adds to a request, and nothing in it tells how much."""
+    yield from (f"what {key} refers to" for key in _STORED if body.get(key))
+    if _setting(body, "reasoning", "mode") == "pro":
+        yield "the drafts of reasoning mode pro"
+    if _setting(body, "context_management", "edits"):
+        yield "the prompts of context_management"
+    if _setting(body, "output_config", "task_budget"):
+        yield "the prompt of task_budget"
+    if body.get("models"):
+        yield "the costs of another model that models may choose"
+
+
+def _setting(body: Mapping[str, object], section: str, name: str) -> object:
+    settings = body.get(section)
+    return settings.get(name) if isinstance(settings, Mapping) else None
+
+
+def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
+    """Yield what is known of the media of which only a link is sent."""
+    for artifact in artifacts:
+        for part in () if isinstance(artifact.content, str) else artifact.content:
+            if part.media is not None and not part.media.length and part.media.kind != "sealed":
+                yield f"{part.media.kind} by link"
 
 
 def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[str]:

@@ -198,12 +198,7 @@ def _plain_type(schema: Native, definitions: Native, depth: int) -> str:
 
 
 def as_json(function: Function, *, is_sparse: bool = False) -> str:
-    """Return a function as JSON.
-
-    Args:
-        function: to be written.
-        is_sparse: leave out the parameters of a function that has none.
-    """
+    """Return a function as JSON; where `is_sparse`, without the parameters of a function that has none."""
     shown: dict[str, object] = {"name": function.name, "description": function.description}
     if function.parameters.get("properties") or not is_sparse:
         shown["parameters"] = function.parameters
@@ -255,7 +250,7 @@ _BRINGING_IN: Final = (
 
 
 def brings_in(kind: str) -> bool:
-    """Tell whether a tool of the provider adds its results to the very request that it is sent with."""
+    """Return whether a tool of the provider adds its results to the very request that it is sent with."""
     return kind.startswith(_BRINGING_IN)
 
 

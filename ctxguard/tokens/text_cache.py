@@ -20,15 +20,13 @@ class TextCache(Generic[V]):
         max_chars: characters of keys that one generation may hold; in all at most twice as many are kept.
     """
 
-    __slots__ = ("_new", "_old", "_size", "hits", "max_chars", "misses")
+    __slots__ = ("_new", "_old", "_size", "max_chars")
 
     def __init__(self, max_chars: int = 16_000_000) -> None:
         self.max_chars = max_chars
         self._new: dict[str, V] = {}
         self._old: dict[str, V] = {}
         self._size = 0
-        self.hits = 0
-        self.misses = 0
 
     def __reduce__(self) -> tuple[type[TextCache[V]], tuple[int]]:
         return TextCache, (self.max_chars,)

@@ -73,7 +73,7 @@ class Compared:
         return self.counted.tokens - self.usage.input_tokens
 
     def is_within(self, share: float, tokens: int) -> bool:
-        """Tell whether the count is off by at most a share, or by at most so many tokens."""
+        """Return whether the count is off by at most a share, or by at most so many tokens."""
         return abs(self.off) <= max(tokens, share * self.usage.input_tokens)
 
     @property

@@ -8,22 +8,6 @@ import json
 from itertools import pairwise
 
 
-def chat_of(history):
-    """Return generated artifacts as Chat Completions messages."""
-    messages = []
-    for artifact in history:
-        message = {"role": artifact.kind.value, "content": artifact.content}
-        if artifact.kind.value == "tool":
-            message["tool_call_id"] = artifact.answers
-        if artifact.calls:
-            message["tool_calls"] = [
-                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-                for c in artifact.calls
-            ]
-        messages.append(message)
-    return messages
-
-
 def recorded(folder, every):
     """Walk one session in `every` of each recording, as (id, messages)."""
     for file in sorted(folder.glob("*.jsonl.gz")):

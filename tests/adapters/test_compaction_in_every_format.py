@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import chat_call
 from conversions import anthropic_of, langchain_of, pydantic_ai_of, responses_of
 
 from ctxguard.adapting.adapter import stabilize_native
@@ -28,7 +29,7 @@ FORMATS = {
 def turn(number):
     """Return a turn in the steps in which it grows: what stands before each model call, then the reply."""
     arguments = f'{{"step": {number}}}'
-    call = {"id": f"c{number}", "type": "function", "function": {"name": "look_up", "arguments": arguments}}
+    call = chat_call(f"c{number}", "look_up", arguments)
     found = {
         "role": "tool",
         "tool_call_id": f"c{number}",

@@ -6,7 +6,8 @@ import copy
 import json
 
 import pytest
-from conversions import anthropic_of, bare, chat_of, is_plain, langchain_of, pydantic_ai_of, recorded, responses_of
+from builders import chat_call, chat_of
+from conversions import anthropic_of, bare, is_plain, langchain_of, pydantic_ai_of, recorded, responses_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_recorded_conversations_break_no_law(transcripts, format_name, budget):
 def test_shortened_arguments_are_no_larger_when_they_are_read_again(format_name, budget):
     make, convert = FORMATS[format_name]
     adapter, stabilizer = make(), Stabilizer(2 * budget, counter=lambda text: len(text) // 2)
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": json.dumps({"q": "word " * 3_000})}}
+    call = chat_call("a", "f", json.dumps({"q": "word " * 3_000}))
     asked, called = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}
     native = convert([asked, called, {"role": "tool", "tool_call_id": "a", "content": "found"}, asked])
     once, report = stabilize_native(stabilizer, adapter, native)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from builders import chat_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,47 @@ def test_what_may_be_edited_is_masked(beside):
     assert MAIL in json.dumps(message), "the input is not changed"
 
 
+@pytest.mark.parametrize("role", ["assistant", "tool"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"error": f"ValidationError: {MAIL} is not a user"},
+        {"error": {"code": 422, "message": f"no user {MAIL}", "causes": [f"looked for {MAIL}"]}},
+        {"toolError": f"no user {MAIL}"},
+        {"error_message": f"no user {MAIL}"},
+        {"warnings": [f"{MAIL} bounced", "slow"]},
+        {"stderr": f"mail: {MAIL}: unknown"},
+        {"failure_reason": f"asked {MAIL} in vain"},
+        {"notes": f"ask {MAIL}"},
+    ],
+    ids=lambda beside: next(iter(beside)),
+)
+def test_free_text_beside_the_content_is_masked(role, beside):
+    history = [
+        USER,
+        {
+            "role": "assistant",
+            "content": "x",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "x"},
+    ]
+    at = 1 if role == "assistant" else 2
+    history[at] = {**history[at], **beside}
+    out, report = outcome(history)
+    assert report.ok, findings(report)
+    assert MAIL not in json.dumps(out)
+    assert out[at].keys() == history[at].keys(), "nothing else of it is changed"
+    assert out[at]["content"] == "x"
+
+
+@pytest.mark.parametrize("key", ["error_id", "terror", "errorUrl", "reason_key"])
+def test_what_only_sounds_like_free_text_is_not_edited(key):
+    (out,), report = outcome([{**USER, key: MAIL}])
+    assert out[key] == MAIL
+    assert any(key in finding for finding in findings(report))
+
+
 @pytest.mark.parametrize(
     ("message", "place"),
     [
@@ -94,7 +136,7 @@ def test_the_ids_and_names_of_calls_are_searched():
 def test_digits_in_ids_are_never_findings(identity):
     from ctxguard.stages import MaskPII
 
-    call = {"id": identity, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = chat_call(identity)
     history = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
     history += [{"role": "tool", "tool_call_id": identity, "content": "r"}, USER]
     _, report = stabilize_messages(history, Stabilizer(4_000, stages=[MaskPII(DIGITS)]))

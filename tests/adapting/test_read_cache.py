@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, field
 
 import pytest
+from builders import chat_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
@@ -157,7 +158,7 @@ def _moved(messages, move, number):
     if move == "answer":
         return [*messages, {"role": "assistant", "content": f"answer {number}"}]
     if move == "call":
-        call = {"id": f"c{number % 5}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        call = chat_call(f"c{number % 5}")
         return [
             *messages,
             {"role": "assistant", "content": None, "tool_calls": [call]},

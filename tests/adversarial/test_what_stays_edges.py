@@ -6,6 +6,7 @@ import random
 import time
 
 import pytest
+from builders import step
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.content.digests import digest, digest_arguments
@@ -33,10 +34,10 @@ ARGUMENTS = {
 
 def history_with(output="done", arguments="{}"):
     history = [Artifact("system", "You help."), Artifact("user", "Look at everything.")]
-    for step in range(12):
-        call = ToolCall("look", arguments if step == 2 else f'{{"n": {step}}}', f"c{step}")
-        told = output if step == 3 else f"step {step}: " + f"file{step}.py:{step} looks fine. " * 40
-        history += [Artifact("assistant", f"Step {step}.", calls=(call,)), Artifact("tool", told, answers=f"c{step}")]
+    for number in range(12):
+        given = arguments if number == 2 else f'{{"n": {number}}}'
+        told = output if number == 3 else f"step {number}: " + f"file{number}.py:{number} looks fine. " * 40
+        history += step(f"c{number}", told, tool="look", arguments=given, said=f"Step {number}.")
     return history
 
 

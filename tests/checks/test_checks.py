@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, calls, result, user
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import (
@@ -35,23 +36,11 @@ def found(check, *args, **settings):
     return [str(finding) for finding in check(draft(*args, **settings))]
 
 
-def user(text="u"):
-    return Artifact("user", text)
-
-
-def assistant(text="a", *ids):
-    return Artifact("assistant", text, calls=tuple(ToolCall("f", "{}", i) for i in ids))
-
-
-def result(answers):
-    return Artifact("tool", "r", answers=answers)
-
-
 SYSTEM = Artifact("system", "s")
 
 
 def test_a_good_context_passes_every_check():
-    good = [SYSTEM, Artifact("task", "t"), user(), assistant("", "1"), result("1"), assistant()]
+    good = [SYSTEM, Artifact("task", "t"), user(), calls("1"), result("1"), assistant()]
     for check in ALL_CHECKS:
         assert found(check, good) == []
 
@@ -73,9 +62,9 @@ def test_authority_first():
     ("artifacts", "finding"),
     [
         ([result("9")], "a tool result answers no open call @ artifacts[0]"),
-        ([assistant("", "1"), result("1"), result("1")], "a tool result answers no open call @ artifacts[2]"),
-        ([assistant("", "1"), user()], "a tool call has no result @ artifacts[0].calls[0]"),
-        ([assistant("", "1"), user(), result("1")], "a tool result does not follow its call @ artifacts[2]"),
+        ([calls("1"), result("1"), result("1")], "a tool result answers no open call @ artifacts[2]"),
+        ([calls("1"), user()], "a tool call has no result @ artifacts[0].calls[0]"),
+        ([calls("1"), user(), result("1")], "a tool result does not follow its call @ artifacts[2]"),
     ],
 )
 def test_calls_are_paired(artifacts, finding):
@@ -83,7 +72,7 @@ def test_calls_are_paired(artifacts, finding):
 
 
 def test_an_open_last_exchange_is_no_fault():
-    assert found(CallsArePaired(), [user(), assistant("", "1", "2"), result("2")]) == []
+    assert found(CallsArePaired(), [user(), calls("1", "2"), result("2")]) == []
 
 
 def test_recent_kept():
@@ -158,7 +147,7 @@ def test_a_clean_verdict_is_for_that_text_alone():
         ("openai", [SYSTEM, assistant(), user()], []),
         (
             "openai",
-            [assistant("", None), Artifact("tool", "r")],
+            [calls(None), Artifact("tool", "r")],
             ["a tool call has no id", "a tool result has no id of its call"],
         ),
         ("anthropic", [SYSTEM, assistant(), user()], ["the first message is of kind assistant, not user"]),
@@ -167,7 +156,7 @@ def test_a_clean_verdict_is_for_that_text_alone():
         ("gemini", [assistant(), user()], ["the first message is of kind assistant, not user"]),
         ("strict", [user(), user()], ["two user messages in a row"]),
         ("strict", [Artifact("task", "t"), user()], ["two user messages in a row"]),
-        ("strict", [user(), assistant("", "1", "2"), result("1"), result("2"), assistant("x"), user()], []),
+        ("strict", [user(), calls("1", "2"), result("1"), result("2"), assistant("x"), user()], []),
         ("strict", [SYSTEM], []),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard.content.digests import digest, digest_arguments, outcome, telling_view
-from ctxguard.content.names import fitting_names, names_in, rarest_names
+from ctxguard.content.names import fitting_names, labeled, labeled_names, names_in
 from ctxguard.tokens import find_counter
 
 COUNT = find_counter("o200k_base").count
@@ -53,7 +53,31 @@ def test_names_are_what_a_later_step_would_repeat(text, names):
 
 
 def test_the_rarest_names_come_in_their_order():
-    assert rarest_names("id_1 name_a id_2 name_a id_3 name_a", 3) == ("id_1", "id_2", "id_3")
+    names = labeled_names("id_1 name_a id_2 name_a id_3 name_a", 3)
+    assert names == (("", "id_1"), ("", "id_2"), ("", "id_3"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            '{"order_id": "A-17", "items": ["B-18", "C-19"]}',
+            [("order_id", "A-17"), ("items", "B-18"), ("items", "C-19")],
+        ),
+        ('{"src/app.py": "modified"}', [("", "src/app.py")]),
+        ('{"note": "see src/app.py and A-17"}', [("", "src/app.py"), ("", "A-17")]),
+        ('{"order_id": "A-17", "cut', [("order_id", "A-17")]),
+        ("Order number: A-17\nB-18", [("Order number", "A-17"), ("", "B-18")]),
+        ("- **User id:** mia_li_36", [("User id", "mia_li_36")]),
+        ("state=on user_id=42_a", [("user_id", "42_a")]),
+    ],
+)
+def test_names_know_what_they_are_the_value_of(text, names):
+    assert list(labeled_names(text)) == names
+
+
+def test_a_label_is_told_once_before_its_names():
+    assert labeled([("id", "a_1"), ("id", "a_2"), ("", "b_1"), ("id", "a_3")]) == "id a_1 a_2 b_1 id a_3"
 
 
 def test_names_fit_their_limit():

@@ -112,6 +112,16 @@ def test_an_emptied_trail_is_found_at_the_first_cut():
     assert "have left the context" in emptied.places[0].verdict.message
 
 
+def test_a_trail_with_nothing_but_a_price_tells_of_what_has_left():
+    def tells_a_price(draft):
+        known = {id(a.root) for a in draft.history}
+        return draft.revise(a if id(a.root) in known else a.revised(content="$137") for a in draft.artifacts)
+
+    told = [{**m, "content": f"{m['content']} ($137)"} if m["role"] == "user" else m for m in messages()]
+    stabilizer = Stabilizer(BUDGET, stages=[*agent_stages(), tells_a_price], checks=())
+    assert not [p for p in replay(parse_session(told), stabilizer).places if p.verdict.law == "trail"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

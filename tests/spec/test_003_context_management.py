@@ -6,6 +6,7 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
+import builders
 import pytest
 
 from ctxguard import Artifact, ContextConfig, ToolCall
@@ -23,9 +24,8 @@ def talk(turns):
     return history
 
 
-def step(n, text, name="look"):
-    call = ToolCall(name, f'{{"n": {n}}}', f"c{n}")
-    return [Artifact("assistant", calls=(call,)), Artifact("tool", text, answers=f"c{n}")]
+def step(n, text):
+    return builders.step(f"c{n}", text, tool="look", arguments=f'{{"n": {n}}}')
 
 
 def places(kept, history):

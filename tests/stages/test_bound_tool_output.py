@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from builders import exchange
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,14 +20,6 @@ from ctxguard.stores import MemoryStore
 from ctxguard.tokens import MESSAGE_TOKENS
 
 LOG = "\n".join(f"2026-05-01 10:{n // 60:02d}:{n % 60:02d} INFO worker {n} did its job" for n in range(900))
-
-
-def exchange(*outputs, tool="run"):
-    calls = tuple(ToolCall(tool, "{}", str(n)) for n in range(len(outputs)))
-    return [
-        Artifact("assistant", "", calls=calls),
-        *(Artifact("tool", text, answers=str(n)) for n, text in enumerate(outputs)),
-    ]
 
 
 def bounded(history, budget=2_000, before=(), **settings):

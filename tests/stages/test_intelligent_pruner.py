@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from builders import step
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
-from ctxguard.artifacts import ToolCall
 from ctxguard.history import CHECKPOINT, SUMMARY, write_record
 from ctxguard.stages import (
     IntelligentPruner,
@@ -24,11 +24,8 @@ def loop(steps, begin=0):
     """Return a task and exchanges of one long tool loop."""
     opening = [] if begin else [Artifact("system", "You look things up."), Artifact("user", "Find the red kettle.")]
     for number in range(begin, steps):
-        call = ToolCall("look", f'{{"shelf": "{"abcdefg"[number % 7]}{number}"}}', f"call_{number}")
-        opening += [
-            Artifact("assistant", calls=(call,)),
-            Artifact("tool", f"Nothing stands on shelf {number} of the store room.", answers=call.id),
-        ]
+        shelf, found = f"{'abcdefg'[number % 7]}{number}", f"Nothing stands on shelf {number} of the store room."
+        opening += step(f"call_{number}", found, tool="look", arguments=f'{{"shelf": "{shelf}"}}')
     return opening
 
 
@@ -70,8 +67,7 @@ def grown_by(number, said, others):
     """Return a reply and what comes for it: messages of the user's, or the results of a call."""
     if isinstance(others, list):
         return [Artifact("assistant", said), *(Artifact("user", text) for text in others)]
-    call = ToolCall("look", "{}", f"c{number}")
-    return [Artifact("assistant", calls=(call,)), Artifact("tool", " ".join((said, *others)), answers=call.id)]
+    return step(f"c{number}", " ".join((said, *others)), tool="look")
 
 
 @settings(max_examples=60)
@@ -81,8 +77,8 @@ def test_the_laws_hold_where_every_exchange_is_judged_at_once(opening, steps, bu
     stages = [RepairExchanges(), IntelligentPruner(rules, every=every), StableWindow()]
     stabilizer = Stabilizer(budget, stages=stages, counter="estimate", keep_recent=1)
     history, prompt, served = [Artifact("user", opening)], None, 0
-    for number, step in enumerate(steps):
-        history += grown_by(number, *step)
+    for number, grows in enumerate(steps):
+        history += grown_by(number, *grows)
         try:
             result = stabilizer.stabilize(history)
         except BudgetExceededError as error:

@@ -5,23 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from builders import calls, result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import PairingError
 from ctxguard.history import pair
 from ctxguard.stages import RepairExchanges, repair_exchanges
 from ctxguard.stages.repair_exchanges import INTERRUPTED
 from ctxguard.testing import broken_histories, histories
-
-
-def calls(*ids):
-    return Artifact("assistant", "", calls=tuple(ToolCall("run", "{}", i) for i in ids))
-
-
-def result(answers, text="done"):
-    return Artifact("tool", text, answers=answers)
 
 
 def repaired(history, **settings):

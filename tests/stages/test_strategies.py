@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, permutations
 
+import builders
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -50,9 +51,9 @@ def talk(turns):
     return history
 
 
-def step(number, text="nothing new", name="look"):
-    call = ToolCall(name, f'{{"page": "{"abcdefghij"[number % 10] * 3}"}}', f"c{number}")
-    return [Artifact("assistant", "", calls=(call,)), Artifact("tool", text, answers=f"c{number}")]
+def step(number, text="nothing new"):
+    page = "abcdefghij"[number % 10] * 3
+    return builders.step(f"c{number}", text, tool="look", arguments=f'{{"page": "{page}"}}')
 
 
 # --- sliding window

@@ -33,7 +33,7 @@ def written(*exchanges, tokens: int = 600, held: frozenset[str] = frozenset()) -
         for name in trace.used:
             uses[name] = uses.get(name, 0) + 1
     now = len(exchanges)
-    return Trail().extended(traces, uses, now).text(tokens, count=COUNT, uses=uses, now=now, held=held)
+    return Trail().extended(traces).text(tokens, count=COUNT, uses=uses, now=now, held=held)
 
 
 def test_a_line_says_what_was_done_and_how_it_ended():
@@ -75,7 +75,7 @@ def test_names_stand_behind_the_line_of_their_exchange_and_none_twice():
     text = written(
         called("get_user", f'{{"payment": "card_77", "orders": ["#W1", "#W2378156"], "x": "{"long " * 30}"}}')
     )
-    assert "| card_77 #W2378156" in text
+    assert "| payment card_77 orders #W2378156" in text
     assert text.count("card_77") == 1
 
 
@@ -87,8 +87,24 @@ def test_what_stands_in_the_window_is_not_told_again():
 
 def test_a_handle_leads_to_the_full_output():
     exchange = called("read_file", "long " * 100, path="src/loader.py")
-    trail = Trail().extended([(0, trace_of(exchange, {1: "tool-output:abc"}))], {}, 1)
+    trail = Trail().extended([(0, trace_of(exchange, {1: "tool-output:abc"}))])
     assert "[tool-output:abc]" in trail.text(200, count=COUNT, uses={}, now=1)
+
+
+def test_names_stand_behind_what_they_are_the_value_of():
+    result = '{"id": "order_99", "legs": [{"number": "HAT041"}, {"number": "HAT077"}], "note": "' + "long " * 40 + '"}'
+    spoken = "- **Booking code:** XEHM4B\n- seat=12A4 " + "quiet " * 60
+    text = written(called("get_order", result), said("assistant", "Welcome aboard. " * 20 + "\n" + spoken))
+    assert "id order_99 number HAT041 HAT077" in text
+    assert "Booking code XEHM4B seat 12A4" in text
+
+
+def test_the_contents_of_a_file_do_not_count_as_names_that_the_model_uses():
+    body = " ".join(f"value_{n}" for n in range(60))
+    (call, _) = called("write_file", "ok", path="src/loader.py", content=body)
+    used = trace_of((call,)).used
+    assert "src/loader.py" in used
+    assert "value_7" not in used
 
 
 def test_old_steps_are_counted_where_there_is_no_room_for_lines():
@@ -105,14 +121,15 @@ def test_names_that_the_model_used_often_outlive_newer_ones():
 
 
 def test_without_room_there_is_no_trail():
-    assert written(said("user", "Hello there, this is a message."), tokens=10) == ""
+    assert written(said("user", "Hello there, this is a message."), tokens=10) == "1 earlier steps."
+    assert written(said("user", "Hello there, this is a message."), tokens=3) == ""
 
 
 def test_an_earlier_trail_is_read_and_goes_on():
     first = written(said("user", "Fix src/loader.py"), called("read_file", "quiet " * 30, path="src/loader.py"))
     trail = read_trail(first, 0)
     assert trail is not None
-    later = trail.extended([(1, trace_of(said("user", "Now fix src/writer.py")))], {}, 2)
+    later = trail.extended([(1, trace_of(said("user", "Now fix src/writer.py")))])
     text = later.text(300, count=COUNT, uses={}, now=2)
     assert "3 earlier steps" in text
     assert "- user: Fix src/loader.py" in text
@@ -144,7 +161,7 @@ def test_ten_thousand_parallel_calls_have_a_trace_soon():
     results = (Artifact("tool", f"value_{n}", answers=f"c{n}") for n in range(10_000))
     began = time.perf_counter()
     trace = trace_of((Artifact("assistant", "", calls=calls), *results))
-    text = Trail().extended([(0, trace)], {}, 1).text(500, count=COUNT, uses={}, now=1)
+    text = Trail().extended([(0, trace)]).text(500, count=COUNT, uses={}, now=1)
     assert COUNT(text) <= 500
     assert time.perf_counter() - began < 10
 
@@ -176,5 +193,5 @@ def test_a_trail_keeps_its_limit_and_is_the_same_each_time(exchanges, limit):
 def test_extending_leaves_the_trail_before_as_it_was(exchanges):
     before = Trail()
     traces = [(number, trace_of(exchange)) for number, exchange in enumerate(exchanges)]
-    before.extended(traces, {}, len(exchanges))
+    before.extended(traces)
     assert before == Trail()

@@ -32,12 +32,7 @@ class _Block:
 
 
 class CodeProcessor:
-    """Show source code.
-
-    Args:
-        source: the text.
-        limits: `lines` and `line_length` count.
-    """
+    """Show source code; of the limits, `lines` and `line_length` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits = source, limits

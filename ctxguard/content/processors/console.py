@@ -41,12 +41,7 @@ class _Message:
 
 
 class ConsoleProcessor:
-    """Show console messages within a room.
-
-    Args:
-        source: the text.
-        limits: `line_length` counts.
-    """
+    """Show console messages; of the limits, `line_length` counts."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._whole = source
@@ -78,12 +73,9 @@ class ConsoleProcessor:
 
 
 def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -> str:
-    """Return console messages grouped by type: errors word for word, of the others the first few different ones.
+    """Return console messages by type: errors word for word, of the others the first `max_messages` distinct ones.
 
-    Args:
-        text: the messages, one a line or with continuation lines.
-        max_line: characters of a message that is not an error.
-        max_messages: different messages of a type that are shown, errors not counted.
+    A message that is not an error is shortened to `max_line` characters.
     """
     messages = _read(text)
     out: list[str] = []

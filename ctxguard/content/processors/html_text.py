@@ -25,12 +25,7 @@ _OTHER_LINKS: Final = ("#", "javascript:", "data:")
 
 
 class HtmlProcessor:
-    """Show an HTML text as readable text.
-
-    Args:
-        source: the text; its first 120,000 characters are read.
-        limits: `lines` and `line_length` count.
-    """
+    """Show the first 120,000 characters of an HTML page as text; of the limits, `lines` and `line_length` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         end = min(source.head_end, _SAMPLE)

@@ -61,11 +61,7 @@ def parse_start(text: str) -> Tree:
 
 
 class JsonProcessor:
-    """Show a JSON text.
-
-    Args:
-        source: the text.
-        limits: `depth`, `items`, `keys` and `string` count.
+    """Show a JSON text; of the limits, `depth`, `items`, `keys` and `string` count.
 
     Raises:
         ValueError: the text is not JSON.

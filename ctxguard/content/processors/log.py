@@ -24,12 +24,7 @@ _GAP = 18
 
 
 class LogProcessor:
-    """Show a log.
-
-    Args:
-        source: the text.
-        limits: `lines` and `line_length` count.
-    """
+    """Show a log; of the limits, `lines` and `line_length` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._text = source, limits, source.text
@@ -68,7 +63,7 @@ class LogProcessor:
         return picker.spans
 
     def _ends(self, room: int) -> Iterator[Span]:
-        """Walk the lines from the end and from the start in turn, two of the end for one of the start."""
+        """Yield the lines from the end and from the start in turn, two of the end for one of the start."""
         tail = _backward(self._text, self._source.tail_start, self._found.lines)
         head = _forward(self._text, self._source.head_end)
         while room > 0:
@@ -80,7 +75,7 @@ class LogProcessor:
                 yield span
 
     def _trace(self, error: Span) -> Iterator[Span]:
-        """Walk the lines after an error that belong to it, and its last line, which names the exception."""
+        """Yield the lines after an error that belong to it, and its last line, which names the exception."""
         start, inside = error.end + 1, False
         for number in range(error.number + 1, error.number + 1 + _MAX_TRACE):
             if start >= len(self._text):
@@ -118,7 +113,7 @@ class LogProcessor:
         return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
 
     def _is_repeated(self, before: Span, after: Span) -> bool:
-        """Tell whether all missing lines are like the line before them."""
+        """Return whether all missing lines are like the line before them."""
         if before.end < 0 or after.start - before.end > 20_000:
             return False
         template = line_template(self._text[before.start : before.end])

@@ -42,11 +42,9 @@ class _Line:
 
 
 class SnapshotProcessor:
-    """Show a snapshot within a room: as deep as there is room for, then only what can be acted on, then its start.
+    """Show a snapshot as deep as there is room for, then only what can be acted on, then its start.
 
-    Args:
-        source: the text.
-        limits: `depth`, `lines` and `line_length` count.
+    Of the limits, `depth`, `lines` and `line_length` count.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -120,12 +118,9 @@ class SnapshotProcessor:
 
 
 def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool = True) -> str:
-    """Return a snapshot without what lies deeper than `max_depth`; elements that can be acted on stay.
+    """Return a snapshot of at most `max_depth` levels, the outermost counting as the first.
 
-    Args:
-        text: the snapshot.
-        max_depth: levels shown, the outermost counting as the first.
-        preserve_interactive: keep interactive elements and their refs at any depth.
+    Elements that can be acted on stay with their refs at any depth, unless `preserve_interactive` is False.
     """
     lines = _read(text)
     if not preserve_interactive:

@@ -64,15 +64,10 @@ class Table:
 
 
 class TableProcessor:
-    """Show a table.
+    """Show a table; of the limits, `columns`, `cell`, `rows_head` and `rows_tail` count.
 
-    The marker is a row of its own that starts with `#`, as wide as the table, where rows are missing.
-
-    Args:
-        table: what was read of it.
-        limits: `columns`, `cell`, `rows_head` and `rows_tail` count.
-        text: the text as it was, for a view that cuts nothing.
-        handle: name under which the whole can be recalled.
+    Where rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that cuts
+    nothing is `text`, the table as it was written.
     """
 
     def __init__(self, table: Table, limits: Limits, *, text: str, handle: str | None = None) -> None:
@@ -146,7 +141,7 @@ class TableProcessor:
         return head, tail[::-1]
 
     def _is_allowed(self) -> bool:
-        """Tell whether the table was read whole and is within the limits."""
+        """Return whether the table was read whole and is within the limits."""
         limits = self._limits
         if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
             return False
@@ -198,11 +193,7 @@ def _rows(first: int, count: int) -> str:
 
 
 def read_table(source: Source, limits: Limits) -> TableProcessor:
-    """Read a CSV or TSV text.
-
-    Args:
-        source: the text; of one above 600,000 characters the first and the last 131,072 are parsed.
-        limits: what a view may show.
+    """Read a CSV or TSV text; of one above 600,000 characters, the first and the last 131,072.
 
     Raises:
         ValueError: the text cannot be read as a table.
@@ -287,7 +278,7 @@ def _records(text: str, delimiter: str) -> Iterator[Record]:
 
 
 def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
-    """Read the records of a text that starts somewhere inside one: from the first line that gives the right width."""
+    """Read the records of a text that may start inside one, from the first line that gives the right width."""
     at = text.find("\n")
     for _ in range(40):
         if at < 0:
@@ -303,7 +294,7 @@ def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
 
 
 def _with_line_feeds(source: Source) -> Source:
-    """Turn the line ends of old Macs, which no reader of rows takes, into line feeds."""
+    """Turn the line ends of old Macs, which `csv` does not read, into line feeds."""
     text = source.text
     if "\r" not in text[:_WINDOW] or "\n" in text[:_WINDOW]:
         return source

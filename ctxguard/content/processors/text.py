@@ -12,7 +12,7 @@ __all__ = ["TextProcessor", "shorten", "shorten_lines"]
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
 _COUNTED = 60
-"""Room from which on a shortened text also says how long it was."""
+"""Least room in which a shortened text also says how long it was."""
 
 
 def shorten(text: str, room: int) -> str:
@@ -33,12 +33,7 @@ def shorten_lines(text: str, length: int | None) -> str:
 
 
 class TextProcessor:
-    """Show the head and the tail of a text.
-
-    Args:
-        source: the text.
-        limits: `lines` and `line_length` count.
-    """
+    """Show the head and the tail of a text; of the limits, `lines` and `line_length` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = _with_short_lines(source, limits.line_length)

@@ -1,7 +1,7 @@
 """Show a tree of objects, arrays and values in a given room: the recursion that JSON, YAML and XML share.
 
-Room is shared out like water: what needs less than its share gets what it needs, the rest is divided among the
-others. Objects keep their keys first, arrays their head and tail, strings their start and end.
+Each value gets an equal share of the room; what a small value does not need goes to the others. Objects keep their
+first keys, arrays their head and tail, strings their start and end.
 """
 
 from __future__ import annotations
@@ -140,11 +140,11 @@ def _quoted(text: str) -> str:
 
 
 def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0) -> tuple[Tree, Cuts]:
-    """Return a tree of about `room` characters and what was cut for it.
+    """Return a copy of a tree of about `room` characters, written compactly, and what was cut for it.
 
     Args:
-        node: the tree; it is not changed.
-        room: characters it may take, written compactly.
+        node: the tree.
+        room: characters it may take.
         limits: `depth`, `items`, `keys` and `string` count.
         sizes: remembers what was measured, for a tree that is shrunk more than once.
         reserve: characters to leave free for a note on the outermost level, where something is cut.
@@ -212,7 +212,7 @@ def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
 
 
 def _is_mark(entry: Tree) -> bool:
-    """Tell what an earlier view wrote, which counts toward no limit: a view of a view is itself."""
+    """Return whether an earlier view wrote an entry; it counts toward no limit, so a view of a view is itself."""
     return isinstance(entry, str) and entry.startswith(MARK)
 
 
@@ -236,9 +236,9 @@ def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[
 
     Args:
         count: entries there are.
-        room: characters for all; an entry is taken to need no more than a third of it.
-        most: entries that may be shown from the head and from the tail; all from the head means from either.
-        size: gives the characters of an entry by its index.
+        room: characters for all of them; one entry is assumed to need at most a third.
+        most: limits for the head and for the tail; where the head may have all, so may the tail.
+        size: returns the characters of an entry by its index.
     """
     widest = max(24, room // 3)
     most_head, most_tail = (count, count) if most[0] >= count else most
@@ -315,7 +315,7 @@ def _shares(nodes: Sequence[Tree], room: int, sizes: Sizes) -> list[int]:
 
 
 def share_out(sizes: Sequence[int], room: int) -> list[int]:
-    """Share out room: whoever needs less than an equal part gets it all, the others divide the rest."""
+    """Share out room: entries below an equal share get all they need, the others divide the rest."""
     shares, left = [0] * len(sizes), max(0, room)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))

@@ -30,12 +30,9 @@ class _Element:
 
 
 class XmlProcessor:
-    """Show an XML text; comments and processing instructions inside it are not kept.
+    """Show an XML text without its comments and processing instructions.
 
-    Args:
-        source: the text.
-        limits: `depth`, `items` (children of an element that repeat a name), `keys` (other children, attributes) and
-            `string` count.
+    Of the limits, `depth`, `string`, `items` (children of one name) and `keys` (other children, attributes) count.
 
     Raises:
         ValueError: the text is not well-formed, declares entities, or is nested deeper than 500.
@@ -118,7 +115,7 @@ class XmlProcessor:
 
 
 def _is_record(children: list[_Element | str]) -> bool:
-    """Tell whether no two elements have a name in common: then they are fields, not items."""
+    """Return whether no two elements have a name in common: then they are fields, not items."""
     names = [child.name for child in children if isinstance(child, _Element)]
     return len(set(names)) == len(names)
 

@@ -21,11 +21,7 @@ _MAX_NESTING = 400
 
 
 class YamlProcessor:
-    """Show a YAML text; comments, anchors and tags of the whole are not kept.
-
-    Args:
-        source: the text.
-        limits: `depth`, `items`, `keys` and `string` count.
+    """Show a YAML text without comments, anchors and tags; of the limits, `depth`, `items`, `keys` and `string` count.
 
     Raises:
         ValueError: the text is not YAML, or neither a mapping nor a list.
@@ -95,7 +91,7 @@ def parse_yaml(text: str) -> list[Tree]:
 
 
 class _Builder:
-    """Build trees from the parser's events, which need no stack of calls and construct nothing that is asked for."""
+    """Build trees from the parser's events: no recursion, and nothing that a document asks for is constructed."""
 
     def __init__(self) -> None:
         self.documents: list[Tree] = []

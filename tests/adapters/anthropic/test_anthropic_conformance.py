@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conversions import anthropic_of, chat_of
+from builders import chat_of
+from conversions import anthropic_of
 
 from ctxguard.testing import AdapterConformance
 from ctxguard_anthropic import AnthropicAdapter

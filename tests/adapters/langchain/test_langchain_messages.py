@@ -8,6 +8,7 @@ import struct
 import zlib
 
 import pytest
+from builders import chat_call
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -164,7 +165,7 @@ def test_a_call_that_stands_in_a_block_alone_is_a_call():
 
 
 def test_raw_copies_of_edited_calls_leave_no_value_behind():
-    raw = {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"to": "{MAIL}"}}'}}
+    raw = chat_call("1", "f", f'{{"to": "{MAIL}"}}')
     extras = {"tool_calls": [raw], "function_call": {"name": "f", "arguments": f'{{"to": "{MAIL}"}}'}, "other": 1}
     asking = AIMessage("", tool_calls=[call({"to": MAIL})], additional_kwargs=extras)
     assert len(read(asking)[0].calls) == 1

@@ -8,6 +8,7 @@ import struct
 import zlib
 
 import pytest
+from builders import chat_call
 from openai.types.chat import ChatCompletionMessage
 
 from ctxguard import Kind, Stabilizer
@@ -48,7 +49,7 @@ def test_calls_and_results():
         "role": "assistant",
         "content": None,
         "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+            chat_call("1", "f", '{"a": 1}'),
             {"id": "2", "type": "custom", "custom": {"name": "g", "input": "free text"}},
         ],
     }
@@ -133,7 +134,7 @@ def test_sdk_objects_are_taken_and_keep_their_extras():
             "role": "assistant",
             "content": f"I will write to {MAIL}",
             "reasoning_content": "r",
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": f'["{MAIL}"]'}}],
+            "tool_calls": [chat_call("1", "f", f'["{MAIL}"]')],
         }
     )
     untouched = ChatCompletionMessage(role="assistant", content="fine")
@@ -154,7 +155,7 @@ def test_a_dangling_call_gets_a_result_and_an_orphan_goes():
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            "tool_calls": [chat_call("1")],
         },
         {"role": "user", "content": "still there?"},
         {"role": "tool", "tool_call_id": "zzz", "content": "lost"},
@@ -174,7 +175,7 @@ def test_missing_ids_are_filled_in_on_both_sides():
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": None, "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            "tool_calls": [chat_call(None)],
         },
         {"role": "tool", "tool_call_id": None, "content": "done"},
     ]

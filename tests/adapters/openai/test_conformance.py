@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import chat_call
 
 from ctxguard.artifacts import Kind
 from ctxguard.testing import AdapterConformance
@@ -24,10 +25,7 @@ def _message(artifact):
     message = {"role": str(artifact.kind), "content": artifact.text, "x-unknown": {"kept": True}}
     if artifact.calls:
         message["content"] = artifact.text or None
-        message["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-            for c in artifact.calls
-        ]
+        message["tool_calls"] = [chat_call(c.id, c.name, c.arguments) for c in artifact.calls]
     if artifact.kind is Kind.TOOL:
         message["tool_call_id"] = artifact.answers
     return message

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
 
-from conversions import chat_of, pydantic_ai_of
+from builders import chat_of
+from conversions import pydantic_ai_of
 from pydantic_ai.messages import ModelRequest
 
 from ctxguard.testing import AdapterConformance

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conversions import chat_of, responses_of
+from builders import chat_of
+from conversions import responses_of
 
 from ctxguard.testing import AdapterConformance
 from ctxguard_openai import ResponsesAdapter

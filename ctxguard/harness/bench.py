@@ -1,0 +1,341 @@
+"""Play recorded sessions with every contestant, and judge what each would send: ours beside the installed peers.
+
+All get the same messages, the same budget and the same counter, and are judged by the same rules, which share no code
+with any of them. Only calls under pressure count: those whose history exceeds the budget.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final
+from warnings import catch_warnings, simplefilter
+
+from ctxguard.adapting.registry import find_adapter
+from ctxguard.artifacts import Kind
+from ctxguard.errors import CtxguardError
+from ctxguard.harness.fidelity import Fidelity
+from ctxguard.harness.peers.course import Course, GaveUpError, Message, plain_messages
+from ctxguard.harness.peers.registry import BASELINE, PEERS, Peer
+from ctxguard.harness.pricing import PriceModel, common_prefix
+from ctxguard.harness.recordings import Recording, Skipped, Source, opened
+from ctxguard.harness.requests import WireReader, pair_faults
+from ctxguard.pii import STANDARD, Masker
+from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.artifacts import Artifact
+    from ctxguard.harness.fidelity import Need
+
+__all__ = ["FAULTS", "BenchCall", "Totals", "contestants", "fault_of", "fixed_summary", "play"]
+
+COUNTER: Final = "o200k_base"
+FAULTS: Final = ("pairs", "system prompt", "last message", "failed")
+"""What makes a request useless: broken pairs, a lost system prompt, a lost last message, an exception."""
+SUMMARY_CHARACTERS: Final = 2_000
+_LINE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCall:
+    """Hold what one contestant did at one call under pressure.
+
+    Attributes:
+        name: of the contestant.
+        budget: tokens that the request may take.
+        place: session and position, the same for all contestants.
+        price: of the request, or None where nothing was sent.
+        milliseconds: processor time of the library's own work.
+        is_over: whether the request exceeds the budget.
+        fault: one of `FAULTS`, or None.
+        opens_with_user: whether the first message behind the system prompt is the user's, as some providers demand;
+            true also where the recording itself begins with another.
+        extends: whether the prompt extends the one before; None where there is none.
+        support: next-action support with context, or None where the next message needs nothing.
+    """
+
+    name: str
+    budget: int
+    place: tuple[str, str, int]
+    price: float | None = None
+    milliseconds: float = 0.0
+    is_over: bool = False
+    fault: str | None = None
+    opens_with_user: bool = True
+    extends: bool | None = None
+    support: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether a usable request within the budget was sent."""
+        return self.price is not None and not self.is_over and self.fault is None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Add up the calls of one contestant at one budget."""
+
+    calls: int = 0
+    held: int = 0
+    over: int = 0
+    refused: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    not_user_first: int = 0
+    extended: int = 0
+    successors: int = 0
+    support: list[float] = field(default_factory=list)
+    milliseconds: list[float] = field(default_factory=list)
+    prices: dict[tuple[str, str, int], float] = field(default_factory=dict)
+
+    def add(self, call: BenchCall) -> None:
+        """Take in one call."""
+        self.calls += 1
+        self.held += call.holds
+        self.milliseconds.append(call.milliseconds)
+        if call.price is None:
+            self.refused += call.fault is None
+            self.faults.update([call.fault] if call.fault else [])
+            return
+        self.prices[call.place] = call.price
+        self.over += call.is_over
+        self.faults.update([call.fault] if call.fault else [])
+        self.not_user_first += not call.opens_with_user
+        if call.extends is not None:
+            self.successors += 1
+            self.extended += call.extends
+        if call.holds and call.support is not None:
+            self.support.append(call.support)
+
+    def bill_beside(self, other: Totals) -> float | None:
+        """Return the bill as a share of another's, over the calls at which both sent something."""
+        both = self.prices.keys() & other.prices.keys()
+        base = sum(other.prices[place] for place in both)
+        return sum(self.prices[place] for place in both) / base if base else None
+
+
+def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
+    """Return the contestants that are installed, and a line for each that is not.
+
+    Args:
+        names: those that are wanted; none means all. The baseline always runs.
+
+    Raises:
+        CtxguardError: there is no contestant of a name.
+    """
+    wanted = set(names)
+    unknown = wanted - {peer.name for peer in PEERS}
+    if unknown:
+        known = ", ".join(peer.name for peer in PEERS)
+        raise CtxguardError(f"no contestant {min(unknown)!r}; there are {known}")
+    able: list[Peer] = []
+    absent: list[str] = []
+    for peer in PEERS:
+        if wanted and peer.name not in wanted and peer.name != BASELINE:
+            continue
+        if peer.version is None:
+            absent.append(f"{peer.name}: {peer.distribution} is not installed")
+            continue
+        try:
+            peer.load()
+        except ImportError as error:
+            absent.append(f"{peer.name}: {peer.distribution} {peer.version} cannot be loaded ({error})")
+        else:
+            able.append(peer)
+    return able, absent
+
+
+def play(
+    sources: Iterable[Source], peers: Sequence[Peer], budgets: Sequence[int], *, processes: int = 1
+) -> Iterator[Skipped | list[BenchCall]]:
+    """Play recordings with every contestant, in processes of their own where there is more than one.
+
+    Yields:
+        The calls of a session, or why it was skipped, in the order of the recordings.
+    """
+    if processes <= 1:
+        yield from (_played(source, peers, budgets) for source in sources)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from [future.result() for future in [pool.submit(_played, source, peers, budgets) for source in sources]]
+
+
+def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int]) -> Skipped | list[BenchCall]:
+    if isinstance(source, Skipped):
+        return source
+    session = opened(source)
+    if isinstance(session, Skipped):
+        return session
+    try:
+        with _quiet():
+            return list(_Track(source, session.id, session.read(), session.tools).run(peers, budgets))
+    except CtxguardError as error:
+        return Skipped(source.path, str(error), line=source.line, session=session.id)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what libraries say at every call: that they are experimental, that they could not trim."""
+    logging.disable(logging.ERROR)
+    try:
+        with catch_warnings():
+            simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@lru_cache(maxsize=1)
+def _mask() -> Masker:
+    return Masker(STANDARD)
+
+
+def fixed_summary(text: str) -> str:
+    """Return the summary that stands in for a model's: the beginnings of the latest lines, 2,000 characters."""
+    kept: list[str] = []
+    room = SUMMARY_CHARACTERS
+    for line in reversed([line.strip()[:_LINE] for line in text.splitlines() if line.strip()]):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept))
+
+
+class _Track:
+    """One session, made ready for every contestant."""
+
+    def __init__(
+        self, recording: Recording, name: str, artifacts: list[Artifact], tools: Sequence[Message] | None
+    ) -> None:
+        self.count = ArtifactCounter(find_counter(COUNTER))
+        self.adapter = find_adapter("openai")
+        self.tools = tools
+        self.path, self.name = recording.path, name
+        self.messages = plain_messages(artifacts)
+        self.artifacts = self.adapter.read(self.messages)
+        self.beside = self.count.tools(tools) + REPLY_TOKENS
+        self.ends = [n for n, a in enumerate(self.artifacts) if n and a.kind is Kind.ASSISTANT]
+        self.fidelity = Fidelity(mask=_mask().mask)
+        self.needs: dict[int, list[Need]] = {}
+
+    def tokens(self, messages: Sequence[Message]) -> int:
+        return self.count.artifacts(self.adapter.read(messages))
+
+    def run(self, peers: Sequence[Peer], budgets: Sequence[int]) -> Iterator[BenchCall]:
+        before, tokens = {}, self.beside
+        for position, artifact in enumerate(self.artifacts):
+            before[position] = tokens
+            tokens += self.count.artifact(artifact)
+        for budget in budgets:
+            pressed = [end for end in self.ends if before[end] > budget]
+            if not pressed:
+                continue
+            for end in pressed:
+                if end not in self.needs:
+                    self.needs[end] = self.fidelity.needs(self.artifacts[:end], self.artifacts[end])
+            course = Course(
+                self.messages, budget, self.beside, self.tools, COUNTER, self.tokens, self.count.text, fixed_summary
+            )
+            for peer in peers:
+                yield from _Run(self, course, peer, frozenset(pressed)).calls()
+
+
+class _Run:
+    """One contestant on one track at one budget."""
+
+    def __init__(self, track: _Track, course: Course, peer: Peer, pressed: frozenset[int]) -> None:
+        self.track, self.course, self.peer, self.pressed = track, course, peer, pressed
+        self.previous: list[str] | None = None
+        self.reader = _Dumps()
+
+    def calls(self) -> Iterator[BenchCall]:
+        contestant = self.peer.load()(self.course)
+        for end in self.track.ends:
+            begun = time.process_time()
+            fault = None
+            try:
+                sent = contestant.send(end)
+            except GaveUpError:
+                sent = None
+            except Exception:  # noqa: BLE001 - whatever a library raises, the call was not served
+                sent, fault = None, "failed"
+            spent = 1_000 * (time.process_time() - begun)
+            place = (self.track.path, self.track.name, end)
+            if sent is None:
+                self.previous = None
+                if end in self.pressed:
+                    yield BenchCall(self.peer.name, self.course.budget, place, None, spent, fault=fault)
+                continue
+            call = self._judged(contestant.chat(sent), end, place, spent)
+            if end in self.pressed:
+                yield call
+
+    def _judged(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
+        track, course = self.track, self.course
+        read = track.adapter.read(chat)
+        tokens = course.beside + track.count.artifacts(read)
+        dumps = [self.reader.text(message) for message in chat]
+        shared, extends = 0, None
+        if self.previous is not None:
+            same = common_prefix(self.previous, dumps)
+            extends = same == len(self.previous)
+            shared = course.beside + track.count.artifacts(read[:same])
+        self.previous = dumps
+        is_pressed = end in self.pressed
+        needs = track.needs[end] if is_pressed else []
+        return BenchCall(
+            self.peer.name,
+            course.budget,
+            place,
+            PriceModel().price(tokens, shared),
+            spent,
+            tokens > course.budget,
+            fault_of(chat, course.messages[:end]) if is_pressed else None,
+            _opener(chat) == "user" or _opener(course.messages) != "user",
+            extends,
+            track.fidelity.support(needs, read).with_context if needs else None,
+        )
+
+
+def _opener(messages: Sequence[Message]) -> object:
+    return next((m["role"] for m in messages if m["role"] not in ("system", "developer")), None)
+
+
+class _Dumps:
+    """Write messages as canonical JSON; one that was written is remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Message, str]] = {}
+
+    def text(self, message: Message) -> str:
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = (message, json.dumps(message, sort_keys=True))
+        return known[1]
+
+
+def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
+    """Return what makes a request useless, whatever the provider; None where it is usable."""
+    if any(pair_faults(WireReader().messages(chat))):
+        return "pairs"
+    last = history[-1]
+    spoken = [m for m in chat if m["role"] not in ("system", "developer")]
+    if not spoken or spoken[-1]["role"] != last["role"] or spoken[-1].get("tool_call_id") != last.get("tool_call_id"):
+        return "last message"
+    system = [str(m["content"]).strip() for m in history if m["role"] == "system"]
+    sent = "\n".join(str(m["content"]) for m in chat if m["role"] == "system")
+    return None if all(_mostly(text, sent) for text in system) else "system prompt"
+
+
+def _mostly(text: str, sent: str) -> bool:
+    """Tell whether the lines of a prompt were sent, up to what masking may have changed in some of them."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return not lines or sum(line in sent for line in lines) >= 0.5 * len(lines)

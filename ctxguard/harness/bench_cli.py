@@ -1,0 +1,111 @@
+"""The command `ctxguard bench`: ctxguard beside the other libraries that are installed, on the same sessions."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ctxguard import __version__
+from ctxguard.errors import ConfigError
+from ctxguard.harness.bench import COUNTER, Totals, contestants, play
+from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
+from ctxguard.harness.peers.registry import BASELINE
+from ctxguard.harness.recordings import Skipped, recordings
+from ctxguard.harness.synthetic import synthetic_recordings
+from ctxguard.report.printing import note, out, refuse_overwriting
+
+__all__ = ["bench"]
+
+MOST_NOTES: Final = 20
+
+
+class BenchFormat(StrEnum):
+    """Name the forms a comparison is printed in."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def bench(
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SESSIONS...]",
+            help="Recorded sessions, as for ctxguard replay.",
+            show_default="a few invented ones",
+        ),
+    ] = None,
+    budgets: Annotated[str, typer.Option("--budgets", "-b", help="Budgets in tokens; 8k is 8,000.")] = "8k",
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Compare only this one; may be repeated.", show_default="all")
+    ] = None,
+    report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write what is printed to this file instead.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="How many processes.", show_default="the number of cores")
+    ] = None,
+) -> None:
+    """Compare ctxguard with the other libraries that are installed: same sessions, same budget, same counter, one run.
+
+    Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
+    """
+    if output is not None:
+        refuse_overwriting(output, sessions or [])
+    tokens = _budgets(budgets)
+    able, absent = contestants(only or [])
+    for each in absent:
+        note(f"left out: {each}")
+    sources = recordings(sessions) if sessions else synthetic_recordings()
+    totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
+    played, skipped = 0, []
+    for outcome in play(sources, able, tokens, processes=processes or (os.cpu_count() or 1 if sessions else 1)):
+        if isinstance(outcome, Skipped):
+            skipped.append(str(outcome))
+            continue
+        played += 1
+        for call in outcome:
+            totals[call.name, call.budget].add(call)
+    for line in skipped[:MOST_NOTES]:
+        note(f"skipped {line}")
+    made = BenchReport(
+        ctxguard=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        sources=list(sessions or ["invented sessions that ship with ctxguard"]),
+        sessions=played,
+        counter=COUNTER,
+        absent=absent,
+        skipped=skipped,
+        rows=[
+            bench_row(peer, budget, totals[peer.name, budget], totals[BASELINE, budget])
+            for budget in tokens
+            for peer in able
+        ],
+    )
+    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
+    out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
+    if not any(row.calls for row in made.rows):
+        note(f"nothing was compared: no call exceeds {tokens[0]:,} tokens; give a smaller budget, or longer sessions")
+        raise typer.Exit(2)
+
+
+def _budgets(text: str) -> list[int]:
+    found = []
+    for part in text.split(","):
+        thousand = part.strip().lower().endswith("k")
+        try:
+            value = int(float(part.strip().lower().removesuffix("k")) * (1_000 if thousand else 1))
+        except (ValueError, OverflowError):
+            value = 0
+        if value < 1:
+            raise ConfigError(f"budgets are whole numbers of tokens, such as 4k,8k, not {text!r}", setting="budgets")
+        found.append(value)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,116 @@
+"""LangChain: `trim_messages`, `SummarizationMiddleware` with a fixed summarizer, `ClearToolUsesEdit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from langchain_core.language_models import SimpleChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
+
+from ctxguard.harness.peers.course import Course, Message, calls_of, edited, user_message
+
+__all__ = ["Cleared", "Summarized", "Trimmed"]
+
+KEPT_RESULTS = 3
+
+
+class OfLangChain:
+    """Hold the messages in LangChain's form, numbered by the ones that they stand for."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self.messages = [_message(number, message) for number, message in enumerate(course.messages)]
+
+    def chat(self, sent: object) -> Sequence[Message]:
+        """Return what was sent as Chat Completions messages."""
+        return [self._chat(message) for message in cast("Iterable[BaseMessage]", sent)]
+
+    def _chat(self, message: BaseMessage) -> Message:
+        if message.id is None or not message.id.isdigit():
+            return user_message(message.text)
+        return edited(self.course.messages[int(message.id)], message.text)
+
+    def tokens(self, messages: Sequence[BaseMessage]) -> int:
+        """Count with the counter that everyone is judged by."""
+        return self.course.count(self.chat(messages))
+
+
+def _message(number: int, message: Message) -> BaseMessage:
+    role, text, name = message["role"], str(message["content"]), str(number)
+    if role == "tool":
+        return ToolMessage(text, tool_call_id=str(message["tool_call_id"]), id=name)
+    if role == "assistant":
+        calls = [{"name": c.name, "args": c.arguments, "id": c.id} for c in calls_of(message)]
+        return AIMessage(text, tool_calls=calls, id=name)
+    return HumanMessage(text, id=name) if role == "user" else SystemMessage(text, id=name)
+
+
+class Trimmed(OfLangChain):
+    """`trim_messages` as documented; a tail may also start with the model's message, or tool loops lose everything."""
+
+    def send(self, end: int) -> object:
+        """Return the trimmed messages."""
+        return trim_messages(
+            self.messages[:end],
+            max_tokens=self.course.room,
+            token_counter=self.tokens,
+            strategy="last",
+            include_system=True,
+            start_on=("human", "ai"),
+        )
+
+
+class Cleared(OfLangChain):
+    """`ClearToolUsesEdit`: all but the latest tool results are replaced by a placeholder."""
+
+    def send(self, end: int) -> object:
+        """Return the edited messages."""
+        from langchain.agents.middleware import ClearToolUsesEdit
+
+        messages: list[Any] = list(self.messages[:end])
+        ClearToolUsesEdit(trigger=self.course.room, keep=KEPT_RESULTS).apply(messages, count_tokens=self.tokens)
+        return messages
+
+
+class Summarized(OfLangChain):
+    """`SummarizationMiddleware`, whose state lives on from call to call; the system prompt stands beside it."""
+
+    def __init__(self, course: Course) -> None:
+        from langchain.agents.middleware import SummarizationMiddleware
+
+        super().__init__(course)
+        self._state: list[Any] = []
+        self._done = 0
+        system = [m for m in course.messages if m["role"] == "system"]
+        room = max(2, course.room - course.count(system))
+        self._middleware: Any = SummarizationMiddleware(
+            _Summarizer(written=course.summarize),
+            trigger=("tokens", room),
+            keep=("tokens", max(1, room // 2)),
+            token_counter=cast("Any", self.tokens),
+            trim_tokens_to_summarize=None,
+        )
+
+    def send(self, end: int) -> object:
+        """Return the system prompts and the state."""
+        self._state += [m for m in self.messages[self._done : end] if m.type != "system"]
+        self._done = end
+        update = self._middleware.before_model({"messages": self._state}, None)
+        if update is not None:
+            self._state = list(update["messages"][1:])
+        return [*(m for m in self.messages[:end] if m.type == "system"), *self._state]
+
+
+class _Summarizer(SimpleChatModel):
+    """Answer with the fixed summary of what it is asked to summarize."""
+
+    written: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "fixed"
+
+    def _call(self, messages: list[BaseMessage], *given: Any, **settings: Any) -> str:  # noqa: ANN401 - LangChain's
+        del given, settings
+        return str(self.written("\n".join(message.text for message in messages)))

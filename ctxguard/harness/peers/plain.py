@@ -1,0 +1,65 @@
+"""Two plain answers to compare with: send everything, or the longest valid tail that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ctxguard.adapting.registry import find_adapter
+from ctxguard.harness.peers.course import Course, GaveUpError, Message
+from ctxguard.history import exchanges
+
+__all__ = ["Rolling", "Whole"]
+
+
+class Whole:
+    """Send the history as it is."""
+
+    def __init__(self, course: Course) -> None:
+        self._messages = course.messages
+
+    def send(self, end: int) -> object:
+        """Return the history."""
+        return self._messages[:end]
+
+    def chat(self, sent: object) -> Sequence[Message]:
+        """Return it unchanged."""
+        return cast("Sequence[Message]", sent)
+
+
+class Rolling(Whole):
+    """Send system prompts and the longest tail of exchanges that fits, behind the user message of its first turn."""
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._room = course.room
+        self._tokens = [course.count([message]) for message in course.messages]
+        self._artifacts = find_adapter("openai").read(course.messages)
+
+    def send(self, end: int) -> object:
+        """Return the messages that are kept."""
+        fixed = [n for n in range(end) if self._messages[n]["role"] == "system"]
+        spoken = [n for n in range(end) if self._messages[n]["role"] != "system"]
+        room = self._room - sum(self._tokens[n] for n in fixed)
+        units = [[spoken[p] for p in e.positions] for e in exchanges([self._artifacts[n] for n in spoken])]
+        kept = self._tail(units, room)
+        if kept is None:
+            raise GaveUpError
+        return [self._messages[n] for n in sorted({*fixed, *kept})]
+
+    def _tail(self, units: Sequence[Sequence[int]], room: int) -> set[int] | None:
+        openers: list[int | None] = []
+        for number, unit in enumerate(units):
+            is_user = self._messages[unit[0]]["role"] == "user"
+            openers.append(number if is_user else openers[-1] if openers else None)
+        best: set[int] | None = None
+        tail: set[int] = set()
+        for number in range(len(units) - 1, -1, -1):
+            tail |= set(units[number])
+            opener = openers[number]
+            held = tail | (set() if opener is None else set(units[opener]))
+            if sum(self._tokens[n] for n in tail) > room:
+                break
+            if sum(self._tokens[n] for n in held) <= room and (opener is not None or number == 0):
+                best = held
+        return best

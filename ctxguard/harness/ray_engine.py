@@ -1,0 +1,81 @@
+"""Replay on a Ray cluster: batches of recordings are tasks, and their results are taken in the order of the recordings.
+
+A task whose worker dies is run again by Ray. Results are added up here, in order, so that the report is the same to the
+byte however many workers there are, times excepted. `RAY_ADDRESS` names a cluster; without it one is started here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+from ctxguard.errors import ConfigError
+from ctxguard.harness.engine import AHEAD, Plan, Replayed, batches, replayed
+from ctxguard.harness.recordings import Skipped, Source
+
+__all__ = ["spread_on_ray"]
+
+RETRIES: Final = 3
+"""How often a batch is tried again whose worker was killed."""
+
+
+def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
+    """Replay recordings in the workers of a Ray cluster; reading waits where they are behind.
+
+    Args:
+        sources: recordings, and what could not be read.
+        plan: the settings.
+        workers: how many tasks run at a time; also the size of a cluster that is started here.
+
+    Raises:
+        ConfigError: ray is not installed, or a batch killed its worker again and again.
+    """
+    with _cluster(workers) as ray:
+        shared = ray.put(plan)
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replayed)
+        read = batches(sources)
+        waiting: deque[Any] = deque()
+        while True:
+            for batch in islice(read, workers * AHEAD - len(waiting)):
+                waiting.append((batch, None if isinstance(batch, Skipped) else task.remote(batch, shared)))
+            if not waiting:
+                return
+            batch, future = waiting.popleft()
+            if isinstance(batch, Skipped):
+                yield batch, batch
+            else:
+                yield from zip(batch, _result(ray, future), strict=True)
+
+
+def _result(ray: Any, future: Any) -> Any:  # noqa: ANN401 - Ray may be absent where types are checked
+    try:
+        return ray.get(future)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise ConfigError(
+            f"a worker of the Ray cluster was lost {RETRIES + 1} times: {str(error).splitlines()[0]}", setting="engine"
+        ) from error
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[Any]:
+    """Connect to the cluster that is there, or start one and stop it in the end."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("--engine ray needs Ray: pip install 'ctxguard-stabilizer[ray]'", setting="engine") from error
+    if ray.is_initialized():
+        yield ray
+        return
+    local: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}
+    ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -1,0 +1,199 @@
+"""Read sessions out of OpenTelemetry's GenAI spans: OTLP JSON, a request a line, or what the SDK's exporters print.
+
+Each model call is a span that holds the whole history it was sent, so a session is the longest of its calls, with the
+answer. Calls belong together by `gen_ai.conversation.id`, else by their trace. Known are the attributes of the
+conventions (`gen_ai.input.messages` and its siblings, as JSON texts or as values) and the older events
+(`gen_ai.user.message` and its siblings), on spans or as log records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["Spans", "holds_spans"]
+
+Record = Mapping[str, object]
+_GROUPS: Final = (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords"))
+_INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages")
+_OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.completion")
+_EVENT_ROLES: Final = {
+    f"gen_ai.{name}.message": role
+    for name, role in (("system", "system"), ("user", "user"), ("assistant", "assistant"), ("tool", "tool"))
+}
+_CHOICE: Final = "gen_ai.choice"
+_INSIDE: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesValue")
+
+
+def holds_spans(value: object) -> bool:
+    """Tell whether a parsed value holds spans or log records: an export, one span, or a list of them."""
+    if isinstance(value, list):
+        return bool(value) and all(map(holds_spans, value))
+    if not isinstance(value, Mapping):
+        return False
+    if any(outer in value for outer, _, _ in _GROUPS):
+        return True
+    is_span = "attributes" in value and not {"role", "messages", "content"} & value.keys()
+    return is_span and any(key in value for key in ("traceId", "trace_id", "context", "body"))
+
+
+@dataclass(slots=True)
+class _Told:
+    line: int
+    messages: list[object] = field(default_factory=list)
+    events: list[object] = field(default_factory=list)
+    tools: object = None
+
+
+class Spans:
+    """Collect the sessions of the spans of one file. Of each only the longest call is held."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+
+    def add(self, value: object, line: int) -> None:
+        """Take in the spans of one parsed value."""
+        for span in _spans(value):
+            self._take(span, line)
+
+    def sessions(self) -> Iterator[tuple[int, Record]]:
+        """Walk the sessions with the line on which each was first seen."""
+        for name, told in self._told.items():
+            messages = told.messages or told.events
+            if messages:
+                tools = {"tools": told.tools} if isinstance(told.tools, list) else {}
+                yield told.line, {"id": name, "messages": messages, **tools}
+
+    def _take(self, span: Record, line: int) -> None:
+        attributes = _attributes(span.get("attributes"))
+        told = self._told.setdefault(_name(span, attributes), _Told(line))
+        messages = list(_history(attributes))
+        if len(messages) > len(told.messages):
+            told.messages = messages
+            told.tools = _parsed(attributes.get("gen_ai.tool.definitions"))
+        events: list[object] = list(_events(span, attributes))
+        if "body" in span:
+            told.events += events
+        elif len(events) > len(told.events):
+            told.events = events
+
+
+def _spans(value: object) -> Iterator[Record]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _spans(each)
+    elif isinstance(value, Mapping):
+        groups = [group for group in _GROUPS if group[0] in value]
+        if not groups:
+            yield value
+        for outer, scope, inner in groups:
+            for resource in _listed(value, outer):
+                for scoped in _listed(resource, scope):
+                    yield from _listed(scoped, inner)
+
+
+def _listed(value: Record, key: str) -> Iterator[Record]:
+    found = value.get(key)
+    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping))
+
+
+def _attributes(value: object) -> dict[str, object]:
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in value.items()}
+    pairs = value if isinstance(value, list) else ()
+    return {str(p["key"]): _plain(p.get("value")) for p in pairs if isinstance(p, Mapping) and "key" in p}
+
+
+def _plain(value: object) -> object:
+    """Return an OTLP value as plain data."""
+    if not isinstance(value, Mapping):
+        return value
+    for key in _INSIDE:
+        if key in value:
+            return value[key]
+    if isinstance(array := value.get("arrayValue"), Mapping):
+        return [_plain(each) for each in array.get("values", ())]
+    if isinstance(pairs := value.get("kvlistValue"), Mapping):
+        return _attributes(pairs.get("values"))
+    return dict(value)
+
+
+def _parsed(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _name(span: Record, attributes: Record) -> str:
+    context = span.get("context")
+    inner = context.get("trace_id") if isinstance(context, Mapping) else None
+    return str(attributes.get("gen_ai.conversation.id") or span.get("traceId") or span.get("trace_id") or inner)
+
+
+def _history(attributes: Record) -> Iterator[object]:
+    """Walk the messages of a call: what it was sent, and what came back."""
+    sent = next((found for key in _INPUT if isinstance(found := _parsed(attributes.get(key)), list)), None)
+    if sent is None:
+        return
+    system = _parsed(attributes.get("gen_ai.system_instructions"))
+    if isinstance(system, list) and not any(isinstance(m, Mapping) and m.get("role") == "system" for m in sent):
+        yield {"role": "system", "parts": system}
+    yield from sent
+    came = next((found for key in _OUTPUT if isinstance(found := _parsed(attributes.get(key)), list)), [])
+    yield from came[:1]  # choices are alternatives to each other
+
+
+def _events(span: Record, attributes: Record) -> Iterator[Record]:
+    """Walk the messages of the older events of a span, or of one log record."""
+    name = attributes.get("event.name") or span.get("eventName") or span.get("event_name")
+    if name is not None:
+        yield from _event(str(name), {**attributes, **_body(span.get("body"))})
+    listed = span.get("events")
+    for event in listed if isinstance(listed, list) else ():
+        if isinstance(event, Mapping):
+            yield from _event(str(event.get("name")), _attributes(event.get("attributes")))
+
+
+def _body(value: object) -> dict[str, object]:
+    plain = _parsed(_plain(value))
+    return {str(key): each for key, each in plain.items()} if isinstance(plain, Mapping) else {"content": plain}
+
+
+def _event(name: str, fields: Record) -> Iterator[Record]:
+    if name == _CHOICE:
+        inner = _parsed(fields.get("message"))
+        fields, role = (inner if isinstance(inner, Mapping) else fields), "assistant"
+    elif name in _EVENT_ROLES:
+        role = _EVENT_ROLES[name]
+    else:
+        return
+    content = fields.get("content")
+    message: dict[str, object] = {"role": role, "content": content if isinstance(content, str) else _text(content)}
+    calls = _parsed(fields.get("tool_calls"))
+    if isinstance(calls, list) and calls:
+        message["tool_calls"] = [_call(call) for call in calls if isinstance(call, Mapping)]
+    if role == "tool":
+        message["tool_call_id"] = fields.get("id")
+    yield message
+
+
+def _call(call: Record) -> Record:
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        function = {"name": call.get("name"), "arguments": call.get("arguments")}
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {**call, "type": "function", "function": {"name": str(function.get("name")), "arguments": text}}
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, Sequence):
+        return "\n".join(str(each.get("text", "")) if isinstance(each, Mapping) else str(each) for each in content)
+    return json.dumps(content)

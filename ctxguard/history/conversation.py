@@ -1,0 +1,196 @@
+"""A conversation whose calls are paired, as it grows: exchanges, turns, and what must stay."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history.records import is_synthetic
+
+__all__ = ["AUTHORITY", "MESSAGES", "ExchangeSpan", "History", "task_in"]
+
+AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
+"""Kinds that stand first and are never dropped."""
+MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
+"""Kinds that count as messages: what a person or the model said."""
+_TASK_SHARE: Final = 4
+"""The first user message is the task unless it takes more than a quarter of the budget."""
+
+
+@dataclass(slots=True)
+class ExchangeSpan:
+    """Describe where one exchange stands in a history whose calls are paired, and what it costs.
+
+    Attributes:
+        start: position of its first artifact.
+        end: position after its last one.
+        tokens: what it costs.
+        has_user_role: whether it has the role of the user.
+        is_asked: whether a user wrote it, rather than a stage that writes in the user's role.
+        is_message: whether it holds what a user or the model said.
+        is_pinned: whether one of its artifacts is pinned.
+    """
+
+    start: int
+    end: int
+    tokens: int
+    has_user_role: bool
+    is_asked: bool
+    is_message: bool
+    is_pinned: bool
+
+
+class History:
+    """Model a conversation whose calls are paired, as it grows at its end.
+
+    Positions are those of artifacts, numbers those of exchanges; system and task artifacts are in no exchange. Only the
+    last exchange still changes: results may come for it.
+
+    Args:
+        count: gives the tokens of an artifact.
+
+    Attributes:
+        artifacts: all artifacts, in order.
+        costs: tokens of each artifact.
+        spans: the exchanges.
+        authority: positions of system and task artifacts.
+        asked: numbers of the messages that a user wrote.
+        messages: numbers of the exchanges that hold a message.
+        replies: numbers of the exchanges that the assistant begins.
+        pinned: numbers of the pinned exchanges.
+    """
+
+    __slots__ = ("artifacts", "asked", "authority", "costs", "count", "messages", "pinned", "replies", "spans")
+
+    def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
+        self.count = count
+        self.artifacts: list[Artifact] = []
+        self.costs: list[int] = []
+        self.spans: list[ExchangeSpan] = []
+        self.authority: list[int] = []
+        self.asked: list[int] = []
+        self.messages: list[int] = []
+        self.replies: list[int] = []
+        self.pinned: list[int] = []
+        self.extend(artifacts)
+
+    def extend(self, artifacts: Iterable[Artifact]) -> None:
+        """Take in the artifacts that come next."""
+        for artifact in artifacts:
+            self._append(artifact)
+
+    def _append(self, artifact: Artifact) -> None:
+        position, kind, tokens = len(self.artifacts), artifact.kind, self.count(artifact)
+        self.artifacts.append(artifact)
+        self.costs.append(tokens)
+        # authority stands in front of every prompt wherever it came, so it belongs to no exchange
+        if kind in AUTHORITY:
+            self.authority.append(position)
+        elif kind is Kind.TOOL and self._continues(position):
+            self._join(self.spans[-1], artifact, tokens)
+        else:
+            self._begin(position, artifact, tokens)
+
+    def _continues(self, position: int) -> bool:
+        """Return whether a tool result at this position belongs to the last exchange."""
+        if not self.spans or self.spans[-1].end != position:
+            return False
+        return bool(self.artifacts[self.spans[-1].start].calls)
+
+    def _join(self, span: ExchangeSpan, artifact: Artifact, tokens: int) -> None:
+        span.end += 1
+        span.tokens += tokens
+        if artifact.pinned and not span.is_pinned:
+            span.is_pinned = True
+            self.pinned.append(len(self.spans) - 1)
+
+    def _begin(self, position: int, artifact: Artifact, tokens: int) -> None:
+        number, has_user_role = len(self.spans), artifact.kind is Kind.USER
+        asked = has_user_role and not is_synthetic(artifact)
+        is_message = asked or artifact.kind is Kind.ASSISTANT
+        self.spans.append(
+            ExchangeSpan(position, position + 1, tokens, has_user_role, asked, is_message, artifact.pinned)
+        )
+        for flag, numbers in (
+            (asked, self.asked),
+            (is_message, self.messages),
+            (artifact.kind is Kind.ASSISTANT, self.replies),
+            (artifact.pinned, self.pinned),
+        ):
+            if flag:
+                numbers.append(number)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def start(self, number: int) -> int:
+        """Return the position where an exchange begins; the end of the history for the one behind the last."""
+        return self.spans[number].start if number < len(self.spans) else len(self.artifacts)
+
+    def members(self, number: int) -> tuple[Artifact, ...]:
+        """Return the artifacts of an exchange."""
+        span = self.spans[number]
+        return tuple(self.artifacts[span.start : span.end])
+
+    def opener(self, number: int) -> int | None:
+        """Return the user message that opened the exchange's turn; None if it is that message, or if there is none."""
+        if self.spans[number].is_asked:
+            return None
+        place = bisect_left(self.asked, number)
+        return self.asked[place - 1] if place else None
+
+    def last_asked(self, end: int) -> int | None:
+        """Return the number of the last message that a user wrote among the first `end` exchanges."""
+        place = bisect_left(self.asked, end)
+        return self.asked[place - 1] if place else None
+
+    def last_user(self, end: int) -> int | None:
+        """Return the last message in the user's role among the first `end` exchanges, whoever wrote it."""
+        return next((n for n in range(end - 1, -1, -1) if self.spans[n].has_user_role), None)
+
+    def latest_messages(self, keep: int, end: int) -> list[int]:
+        """Return the numbers of the latest `keep` messages among the first `end` exchanges, oldest first."""
+        come = bisect_left(self.messages, end)
+        return self.messages[max(0, come - keep) : come]
+
+    def task(self, budget: int) -> int | None:
+        """Return the number of the first user message where it may stay as the task, see `task_in`."""
+        task = task_in(self.artifacts, budget, self.count)
+        return None if task is None or not self.asked else self.asked[0]
+
+    def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
+        """Return which of the first `end` exchanges every strategy has to keep, in order.
+
+        Pins, the task, the last message of the user's, the latest messages and the last exchange. A copy of what a
+        stage wrote is a record, unless it is the last message in the user's role: that always stays.
+
+        Args:
+            keep_recent: how many of the latest messages stay.
+            task: number of the message that is kept as the task.
+            end: number behind the last exchange that has come.
+        """
+        kept = set(self.pinned[: bisect_left(self.pinned, end)])
+        kept.update(n for n in (task, self.last_asked(end), self.last_user(end)) if n is not None and n < end)
+        kept.update(self.latest_messages(keep_recent, end))
+        # the last exchange may still be open, and providers refuse results without their call
+        kept.update(range(max(0, end - 1), end))
+        return sorted(kept)
+
+
+def task_in(artifacts: Iterable[Artifact], budget: int, count: Callable[[Artifact], int]) -> Artifact | None:
+    """Return the first user message where it may stay as the task: if it takes at most a quarter of the budget.
+
+    Where a stage's own message stands first, the user's first one is gone already, and with it the task.
+
+    Args:
+        artifacts: the history.
+        budget: tokens that everything sent may take.
+        count: gives the tokens of an artifact.
+    """
+    first = next((a for a in artifacts if a.kind is Kind.USER), None)
+    if first is None or is_synthetic(first) or count(first) * _TASK_SHARE > budget:
+        return None
+    return first

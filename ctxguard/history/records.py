@@ -1,0 +1,143 @@
+"""Who really wrote a message: stages write some in the user's role, and sign them.
+
+Recognizing such texts by their opening words would let a user who quotes them lose a message; a digest over the text
+itself cannot be met by accident.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from ctxguard.artifacts import Artifact, Kind
+
+__all__ = [
+    "CHECKPOINT",
+    "RECALLED",
+    "SUMMARY",
+    "TRAIL",
+    "Record",
+    "is_asked",
+    "is_synthetic",
+    "leading_records",
+    "record_title",
+    "records_in",
+    "write_record",
+]
+
+RECALLED: Final = (
+    "Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
+    "A record of what was said, not a new request."
+)
+"""Title of the block of what is brought back."""
+SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
+"""Title of the message that stands for what was compacted."""
+TRAIL: Final = "Trail of the earlier conversation, which is no longer shown. A record, not a request."
+"""Title of the message that tells what has left."""
+CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
+"""Title of the message that stands for completed phases."""
+_DIGEST_LETTERS: Final = 8
+_LENGTH_LETTERS: Final = 5
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+_HEADER: Final = re.compile(
+    rf"\[(?P<title>[^\[\]\n]{{1,200}}) Record "
+    rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{{_LENGTH_LETTERS}}})\]\n"
+)
+_GAP: Final = re.compile(r"\s*")
+
+
+class Record(NamedTuple):
+    """Hold a text that a stage wrote in the user's role, as it was found in a message.
+
+    Attributes:
+        title: the words of its first line, which say what it is.
+        body: the text below that line.
+        end: where it ends in the message, in characters.
+    """
+
+    title: str
+    body: str
+    end: int
+
+
+def write_record(title: str, body: str) -> str:
+    """Return a text that is recognized as written by a stage: a first line with a digest of all of it, and the body.
+
+    The digest is made of letters only, so that no PII rule matches it, and covers the title, the body and its length.
+    Mask title and body first: a record whose text changes is no longer recognized.
+
+    Args:
+        title: what it is, in a sentence or two without brackets or line breaks.
+        body: the text.
+    """
+    return f"[{title} Record {_digest(title, body)}{_spelled(len(body), _LENGTH_LETTERS)}]\n{body}"
+
+
+def _digest(title: str, body: str) -> str:
+    data = f"{title}\n{body}".encode("utf-8", "surrogatepass")
+    return _spelled(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"), _DIGEST_LETTERS)
+
+
+def _spelled(number: int, letters: int) -> str:
+    """Return a number in base 26, modulo what so many letters can tell apart."""
+    spelled = ""
+    for _ in range(letters):
+        number, digit = divmod(number, 26)
+        spelled += _LETTERS[digit]
+    return spelled
+
+
+def _length(spelled: str) -> int:
+    return sum(_LETTERS.index(letter) * 26**place for place, letter in enumerate(spelled))
+
+
+def _record_at(text: str, start: int) -> Record | None:
+    header = _HEADER.match(text, start)
+    if header is None:
+        return None
+    # a text that was cut off, or a length that was made up, ends in another digest: nothing else needs checking
+    body = text[header.end() : header.end() + _length(header["length"])]
+    if _digest(header["title"], body) != header["digest"]:
+        return None
+    return Record(header["title"], body, header.end() + len(body))
+
+
+def leading_records(text: str) -> list[Record]:
+    """Return the records that a text begins with: all of it, or what a user's own words were joined to."""
+    records: list[Record] = []
+    start = 0
+    # several: where roles must take turns, records are joined with the user message that follows them
+    while text.startswith("[", start) and (record := _record_at(text, start)) is not None:
+        records.append(record)
+        gap = _GAP.match(text, record.end)
+        start = gap.end() if gap else record.end
+    return records
+
+
+def records_in(text: str) -> list[Record]:
+    """Return the records that stand anywhere in a text, also where they were joined to other words."""
+    found = (_record_at(text, header.start()) for header in _HEADER.finditer(text))
+    return [record for record in found if record is not None]
+
+
+def is_synthetic(artifact: Artifact) -> bool:
+    """Return whether stages wrote a message in the user's role, even if it came back as part of a history."""
+    if artifact.kind is not Kind.USER:
+        return False
+    text = artifact.text
+    # most messages end here, without a digest being computed
+    if not text.startswith("["):
+        return False
+    records = leading_records(text)
+    return bool(records) and not text[records[-1].end :].strip()
+
+
+def record_title(artifact: Artifact) -> str | None:
+    """Return the title of a message that a stage wrote; None for all other artifacts."""
+    return leading_records(artifact.text)[0].title if is_synthetic(artifact) else None
+
+
+def is_asked(artifact: Artifact) -> bool:
+    """Return whether a message has the user's role and a user wrote it, not a stage."""
+    return artifact.kind is Kind.USER and not is_synthetic(artifact)

@@ -1,0 +1,122 @@
+"""What the stores in a database share: one table of records, whose names are checked and whose values are verified."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+
+from ctxguard.settings import OfOneProcess
+from ctxguard.stores.protocol import Clock, NamespaceUsage
+from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+__all__ = ["DELETE", "EXPIRE", "READ", "DatabaseStore"]
+
+DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
+EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= :now"
+READ: Final = (
+    "SELECT value, expires, format, checksum FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
+)
+_KEYS: Final = """SELECT key FROM ctxguard_records
+    WHERE namespace = :namespace AND (expires IS NULL OR expires > :now) ORDER BY seq"""
+_USAGE: Final = """SELECT namespace, count(*), CAST(sum(size) AS bigint), min(written), max(written)
+    FROM ctxguard_records WHERE expires IS NULL OR expires > :now GROUP BY namespace"""
+_CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING expires IS NULL OR expires > :now"
+
+Connection = TypeVar("Connection")
+
+
+class DatabaseStore(OfOneProcess, Generic[Connection]):
+    """Keep records in one table. Subclasses open the database, write to it, and keep it within `max_bytes`."""
+
+    _for_update = ""
+    """What a query ends with whose rows are changed in the same transaction."""
+
+    def __init__(self, max_bytes: int | None, clock: Clock) -> None:
+        check_limit(max_bytes)
+        self.max_bytes = max_bytes
+        self._clock = clock
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _run(self, connection: Connection, statement: str, **parameters: object) -> Iterable[Sequence[object]]: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the database; the next call opens it again."""
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        """Return the value, or None if there is none (or it has expired).
+
+        Raises:
+            StoreError: the database cannot be read, or the name cannot be used.
+        """
+        check_names(namespace, key)
+        with self._reading() as connection:
+            return self._live(connection, namespace, key)
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Delete one value; True where there was one.
+
+        Raises:
+            StoreError: the database cannot be written, or the name cannot be used.
+        """
+        check_names(namespace, key)
+        with self._writing() as connection:
+            was_live = self._live(connection, namespace, key, self._for_update) is not None
+            self._run(connection, DELETE, namespace=namespace, key=key)
+            return was_live
+
+    def delete_namespace(self, namespace: str) -> int:
+        """Delete every value of a namespace; return how many there were.
+
+        Raises:
+            StoreError: the database cannot be written, or the name cannot be used.
+        """
+        check_names(namespace)
+        with self._writing() as connection:
+            return sum(bool(live) for (live,) in self._run(connection, _CLEAR, namespace=namespace, now=self._clock()))
+
+    def keys(self, namespace: str) -> Iterator[str]:
+        """Yield the keys of a namespace as they are now, the one written longest ago first.
+
+        Raises:
+            StoreError: the database cannot be read, or the name cannot be used.
+        """
+        check_names(namespace)
+        with self._reading() as connection:
+            return iter([str(key) for (key,) in self._run(connection, _KEYS, namespace=namespace, now=self._clock())])
+
+    def usage(self) -> list[NamespaceUsage]:
+        """Return what each namespace holds, by name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._reading() as connection:
+            found = [NamespaceUsage(*row) for row in self._run(connection, _USAGE, now=self._clock())]  # type: ignore[arg-type]
+        return sorted(found, key=lambda usage: usage.namespace)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _new(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
+        return new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
+
+    def _live(self, connection: Connection, namespace: str, key: str, for_update: str = "") -> bytes | None:
+        rows = self._run(connection, READ + for_update, namespace=namespace, key=key)
+        return next((Record(namespace, key, *row).live(self._clock()) for row in rows), None)  # type: ignore[arg-type]

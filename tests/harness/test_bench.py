@@ -1,0 +1,152 @@
+"""`ctxguard bench`: what it compares, how it judges a request, and that no driver changes what fits anyway."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_cli import cli
+
+from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.errors import CtxguardError
+from ctxguard.harness import parse_session
+from ctxguard.harness.bench import COUNTER, BenchCall, Totals, contestants, fault_of, fixed_summary, play
+from ctxguard.harness.bench_report import BenchReport
+from ctxguard.harness.peers.course import Course, GaveUpError, plain_messages
+from ctxguard.harness.peers.registry import PEERS
+from ctxguard.harness.recordings import Recording, Skipped
+from ctxguard.harness.synthetic import synthetic_recordings, synthetic_session
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+ASKED = {"role": "user", "content": "Where is A-1?"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"order": "A-1"}'}}
+CALLED = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+FOUND = {"role": "tool", "content": "In Norrby.", "tool_call_id": "c1"}
+HISTORY = [SYSTEM, ASKED, CALLED, FOUND]
+
+
+def course(messages, budget=10**9):
+    return Course(messages, budget, 0, None, COUNTER, lambda some: 10 * len(list(some)), len, fixed_summary)
+
+
+def driven(peer):
+    if peer.version is None:
+        pytest.skip(f"{peer.distribution} is not installed")
+    try:
+        return peer.load()
+    except ImportError as error:
+        pytest.skip(f"{peer.distribution} cannot be loaded: {error}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_what_fits_is_sent_as_it_was_recorded(peer):
+    make = driven(peer)
+    messages = synthetic_session(1, turns=2)["messages"]
+    contestant = make(course(messages))
+    for end in (2, 4, 6, 8):
+        assert contestant.chat(contestant.send(end)) == messages[:end]
+
+
+def test_it_runs_with_nothing_given_and_fits_sixty_columns():
+    run = cli("bench", "--budgets", "3k", "--only", "ctxguard", "--only", "whole history")
+    assert run.returncode == 0
+    assert max(map(len, run.stdout.splitlines())) <= 60
+    rows = {line[:21].strip(): line[21:].split() for line in run.stdout.splitlines()}
+    assert rows["ctxguard"][:3] == ["100", "0", "0"]
+    assert rows["whole history"][:2] == ["0", "100"]
+    assert "rolling window" in rows, "bills are given as a share of it"
+
+
+def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(synthetic_session(3)["messages"]))
+    words = ("bench", path, "--budgets", "2k,4000", "--only", "ctxguard")
+    told = BenchReport.model_validate_json(cli(*words, "--report", "json").stdout)
+    assert [(row.name, row.budget) for row in told.rows] == [
+        (name, budget) for budget in (2_000, 4_000) for name in ("ctxguard", "rolling window")
+    ]
+    assert all(row.held == row.calls and row.bill for row in told.rows)
+    written = cli(*words, "--report", "markdown").stdout
+    assert f"| {told.rows[0].support:.2f} |" in written
+    assert "Budget 2,000 tokens" in written
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        (HISTORY, None),
+        ([SYSTEM, CALLED, FOUND], None),
+        ([SYSTEM, ASKED, FOUND], "pairs"),
+        ([SYSTEM, ASKED, CALLED], "last message"),
+        ([SYSTEM], "last message"),
+        (HISTORY[1:], "system prompt"),
+        ([{**SYSTEM, "content": "[trimmed]"}, *HISTORY[1:]], "system prompt"),
+    ],
+)
+def test_a_useless_request_is_told_by_what_is_wrong(sent, fault):
+    assert fault_of(sent, HISTORY) == fault
+
+
+def test_a_library_that_raises_or_refuses_serves_no_call(monkeypatch):
+    class Broken:
+        def __init__(self, course):
+            self.count = 0
+
+        def send(self, end):
+            self.count += 1
+            raise GaveUpError if self.count % 2 else RuntimeError
+
+    peer = next(peer for peer in PEERS if peer.name == "whole history")
+    monkeypatch.setattr("ctxguard.harness.peers.plain.Whole", Broken)
+    totals = Totals()
+    for calls in play(synthetic_recordings(1, turns=20), [peer], [500]):
+        for call in calls:
+            totals.add(call)
+    assert totals.held == 0
+    assert totals.refused + totals.faults["failed"] == totals.calls > 10
+    assert abs(totals.refused - totals.faults["failed"]) <= 1
+
+
+def test_bills_are_compared_at_the_calls_that_both_send():
+    mine, other = Totals(), Totals()
+    for end, price in ((1, 10.0), (2, 20.0)):
+        mine.add(BenchCall("a", 1, ("p", "s", end), price))
+    other.add(BenchCall("b", 1, ("p", "s", 2), 40.0))
+    assert mine.bill_beside(other) == 0.5
+    assert mine.bill_beside(Totals()) is None
+
+
+def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
+    monkeypatch.setattr("ctxguard.harness.peers.registry.Peer.version", property(lambda self: None))
+    able, absent = contestants()
+    assert able == []
+    assert "Haystack: haystack-ai is not installed" in absent
+    with pytest.raises(CtxguardError, match="no contestant 'nobody'"):
+        contestants(["nobody"])
+    assert cli("bench", "--only", "nobody").returncode == 2
+    assert cli("bench", "--budgets", "much").returncode == 2
+
+
+def test_where_nothing_exceeds_the_budget_nothing_was_compared():
+    run = cli("bench", "--budgets", "900k", "--only", "ctxguard")
+    assert run.returncode == 2
+    assert "nothing was compared" in run.stderr
+
+
+def test_a_recording_that_cannot_be_read_is_skipped():
+    (outcome,) = play([Recording("x.json", 1, 0, b"{")], [], [1_000])
+    assert isinstance(outcome, Skipped)
+
+
+def test_calls_without_ids_get_one_and_so_do_their_results():
+    calls = (ToolCall("a"), ToolCall("b", "not json"))
+    told = [Artifact("assistant", "", calls=calls), Artifact("tool", "1"), Artifact("tool", "2")]
+    made = plain_messages(told)
+    assert [m.get("tool_call_id") for m in made] == [None, "call_0_0", "call_0_1"]
+    assert parse_session(made).adapter.name == "openai"
+
+
+def test_invented_sessions_are_the_same_for_the_same_seed():
+    assert synthetic_session(7) == synthetic_session(7) != synthetic_session(8)
+    assert len(fixed_summary("a line\n" * 9_000)) <= 2_000

@@ -1,0 +1,189 @@
+"""A replay that is killed goes on with the same report; a Ray cluster gives the same report, a lost worker too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_cli import cli
+
+import ctxguard.harness.checkpoints as checkpoints
+from ctxguard.errors import ConfigError
+from ctxguard.harness.checkpoints import Checkpoint
+from ctxguard.harness.engine import Plan, Setting, run
+from ctxguard.harness.recordings import Recording, recordings
+from ctxguard.harness.summary import time_left
+from ctxguard.harness.synthetic import synthetic_recordings
+from ctxguard.policies import agent_stages
+from ctxguard.stabilizer import Stabilizer
+
+WORDS = ("--sweep", "budget=1500,3000", "--report", "json")
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    path = tmp_path_factory.mktemp("engines") / "sessions.jsonl"
+    made = [recording.data for recording in synthetic_recordings(20, turns=25)]
+    made[7:7] = [b"{half"]
+    path.write_bytes(b"\n".join(made))
+    return path
+
+
+def untimed(text):
+    """Return a report without what differs from run to run."""
+    told = json.loads(text)
+    for key in ("created", "seconds", "processes"):
+        del told[key]
+    for one in told["runs"]:
+        for each in (one, *one["sessions"]):
+            del each["figures"]["time"]
+    return told
+
+
+@pytest.fixture(scope="module")
+def undisturbed(sessions):
+    return untimed(cli("replay", sessions, *WORDS, "--engine", "inline").stdout)
+
+
+def killed(sessions, progress):
+    """Start a replay that writes its progress after each session, and kill it in the middle."""
+    code = (
+        "import sys; import ctxguard.harness.checkpoints as c; c.EVERY = 0; "
+        "from ctxguard.cli import main; sys.argv = ['ctxguard', *sys.argv[1:]]; main()"
+    )
+    words = ["replay", str(sessions), *WORDS, "--engine", "inline", "--resume", str(progress)]
+    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if progress.exists() and json.loads(progress.read_text())["done"] >= 9:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
+    process.stdout.close()
+
+
+def test_a_replay_that_is_killed_goes_on_with_the_same_report(sessions, undisturbed, tmp_path):
+    progress = tmp_path / "progress.json"
+    killed(sessions, progress)
+    done = json.loads(progress.read_text())["done"]
+    assert 9 <= done < 21
+    (tmp_path / "progress.json.new").write_text("half of a wr")  # as a kill in the middle of a write leaves it
+    run = cli("replay", sessions, *WORDS, "--engine", "inline", "--resume", progress, "-o", tmp_path / "page.html")
+    assert run.returncode == 0, run.stderr
+    assert untimed(run.stdout) == undisturbed
+    assert "synthetic-3" in (tmp_path / "page.html").read_text(), "sessions from before the kill are in the page"
+    assert not progress.exists(), "there is nothing left to take up"
+
+
+def test_progress_is_refused_where_it_is_of_something_else(sessions, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "EVERY", 0)
+    changed = tmp_path / "sessions.jsonl"
+    changed.write_bytes(sessions.read_bytes())
+    progress = tmp_path / "progress.json"
+    plan = Plan((Setting("a", {}, Stabilizer(2_000)),))
+    keeper = Checkpoint(progress, plan, [str(changed)])
+    keeper.done = lambda: None
+    run(list(recordings([str(changed)]))[:4], plan, keeper=keeper)
+    changed.write_bytes(b"\n".join(reversed(sessions.read_bytes().splitlines())))
+    again = Checkpoint(progress, plan, [str(changed)])
+    with pytest.raises(ConfigError, match="the recordings have changed"):
+        run(recordings([str(changed)]), plan, keeper=again)
+    other = Checkpoint(progress, Plan((Setting("b", {}, Stabilizer(3_000)),)), [str(changed)])
+    with pytest.raises(ConfigError, match="of another replay"):
+        run([], plan, keeper=other)
+    progress.write_text("{half")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        run([], plan, keeper=again)
+    refused = cli("replay", sessions, "--resume", progress)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
+def test_times_are_kept_within_one_percent(sessions, tmp_path):
+    plan = Plan((Setting("a", {}, Stabilizer(2_000)),))
+    results, _ = run(recordings([str(sessions)]), plan, processes=1)
+    results.tallies[0].figures.milliseconds.add(0.0)
+    keeper = Checkpoint(tmp_path / "p", plan, ["x"])
+    every = list(recordings([str(sessions)]))
+    keeper.write(results, len(every), every[-1])
+    from ctxguard.harness.engine import Results, Tally
+
+    again = Results([Tally()])
+    assert keeper.taken_up(again, iter(every)) == len(every)
+    was, now = results.tallies[0].figures, again.tallies[0].figures
+    assert [now.percentile(share) for share in (0.01, 0.5, 0.95)] == [was.percentile(s) for s in (0.01, 0.5, 0.95)]
+    assert [told.id for told, _ in again.tallies[0].worst] == [told.id for told, _ in results.tallies[0].worst]
+    assert again.tallies[0].worst[0][1] == results.tallies[0].worst[0][1]
+
+
+def test_the_time_left_is_told_by_how_much_was_read():
+    assert time_left(30, 250, 1_000) == ", 90 s left"
+    assert time_left(600, 500, 1_000) == ", 10 min left"
+    assert time_left(30, 250, None) == time_left(0.1, 1, 100) == ""
+
+
+# -- Ray
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_workers_of_a_ray_cluster_give_the_same_report(sessions, undisturbed, cluster):
+    run = cli("replay", sessions, *WORDS, "--engine", "ray", "--processes", 2)
+    assert run.returncode == 0, run.stderr
+    assert untimed(run.stdout) == undisturbed
+
+
+class DiesOnce:
+    """A stage that kills its worker the first time that it sees a session."""
+
+    name = "DiesOnce"
+
+    def __init__(self, mark: Path, word: str) -> None:
+        self.mark, self.word = mark, word
+
+    def __call__(self, draft):
+        if not self.mark.exists() and any(self.word in artifact.text for artifact in draft.artifacts):
+            self.mark.write_text("dead")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return draft
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_that_is_killed_changes_nothing(cluster, tmp_path):
+    from ray import cloudpickle
+
+    from ctxguard.harness.ray_engine import spread_on_ray
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    made = list(synthetic_recordings(40, turns=3))
+    word = json.loads(made[20].data)["messages"][1]["content"]
+    stages = [*agent_stages(), DiesOnce(tmp_path / "mark", word)]
+    plan = Plan((Setting("a", {}, Stabilizer(2_000, stages=stages)),))
+    results, used = run(made, plan, processes=2, spread=spread_on_ray)
+    assert (tmp_path / "mark").exists(), "a worker was killed"
+    whole, _ = run(made, plan, processes=1)
+    assert used == 2
+    assert results.sessions == whole.sessions == 40
+    assert results.tallies[0].figures.bill == whole.tallies[0].figures.bill
+    assert [told.calls for told, _ in results.tallies[0].worst] == [told.calls for told, _ in whole.tallies[0].worst]
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    from ctxguard.harness.ray_engine import spread_on_ray
+
+    with pytest.raises(ConfigError, match=r"pip install 'ctxguard-stabilizer\[ray\]'"):
+        next(spread_on_ray(iter([Recording("x", 1, 0, b"[]")]), Plan(()), 1))
