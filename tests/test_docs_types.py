@@ -35,6 +35,14 @@ def test_programs_of_the_pages_are_typed(tmp_path):
             files.append(tmp_path / f"page_{page.lower().replace('/', '_').removesuffix('.md')}_{number}.py")
             files[-1].write_text(program, encoding="utf-8")
     assert len(files) > len(PAGES)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), *map(str, files)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        str(ROOT / "pyproject.toml"),
+        *map(str, files),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
