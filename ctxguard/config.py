@@ -138,6 +138,7 @@ class StabilizerConfig(_Settings):
         rules: names of the rule sets that say what is masked (`standard`, `people`, `ssn`, `digits`), one or several;
             None means those of the policy.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
+        mode: `enforce`, or `observe`: report what would have been done, and send the original.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
         margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
@@ -154,6 +155,7 @@ class StabilizerConfig(_Settings):
     digests: bool = True
     rules: list[Literal["standard", "people", "ssn", "digits"]] | None = None
     on_overflow: Literal["raise", "bound"] = "raise"
+    mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
     margin: Annotated[float, Field(ge=0, lt=1)] | Literal["measured"] = "measured"

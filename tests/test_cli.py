@@ -330,7 +330,7 @@ def test_the_demo_still_knows_at_the_end_what_was_agreed_early():
     facts = agreed_facts(report)
     assert [fact.label for fact in facts if fact.read_in == "lost"] == []
     assert sum(fact.in_newest == "lost" for fact in facts) > len(facts) / 2
-    assert report.details["trail"]["steps"] > 10  # most of the session has left, and the trail tells of it
+    assert report.details["trail"]["steps"] > 5  # much of the session has left, and the trail tells of it
     smaller = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=1_000, provider="openai"))
     assert "lost" in {fact.read_in for fact in agreed_facts(smaller)}  # it can say so
 

@@ -78,6 +78,7 @@ def test_sections_have_their_defaults():
         "digests": True,
         "rules": None,
         "on_overflow": "raise",
+        "mode": "enforce",
         "counter": "auto",
         "model": None,
         "margin": "measured",

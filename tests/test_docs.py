@@ -25,6 +25,8 @@ DRESSED = find_spec("material") is not None
 NEEDED = (
     "langchain_core",
     "langchain",
+    "langchain_openai",
+    "deepagents",
     "langgraph",
     "pydantic_ai",
     "agents",
