@@ -40,7 +40,8 @@ ELSEWHERE: Final = {
 }
 """Commands that live in the room they belong to, loaded when they are called."""
 _PII_HELP: Final = (
-    "Also search for personal data by rules, which find no names and postal addresses; list type and place."
+    "Also search for personal data by the rules of the configuration, or the standard ones; list type and place. "
+    "Names and postal addresses are searched for by the rules `people` alone."
 )
 
 
@@ -286,15 +287,19 @@ def check(
     Checked are calls and results, the order of authority, the provider's role rules, and the budget where one is given.
     """
     from ctxguard.harness.checking import check_session
+    from ctxguard.pii.rule_sets import named_rules
 
     known = settings_of(config)
     wanted = budget or known.budget
     tokens = None if wanted is None else _in_tokens(wanted, window)
     provider, counter = provider or known.provider, counter or known.counter
+    rules = named_rules(*known.rules) if pii and known.rules else None
     failed = 0
     for one in _each(session, adapter):
         with _named(session, one):
-            found = check_session(one, budget=tokens, provider=provider, counter=counter, model=known.model, pii=pii)
+            found = check_session(
+                one, budget=tokens, provider=provider, counter=counter, model=known.model, pii=pii, rules=rules
+            )
             lines = list(found)
         failed += len(lines)
         for line in lines:

@@ -93,7 +93,7 @@ def test_the_bill_of_the_session_in_the_picture_is_the_real_one(reader_folder):
     assert command is not None, prices
     for model, whole, trimmed, ours in rows_of(README, "| model | whole history")[1:]:
         said = CliRunner().invoke(app, [*command[1].split(), model]).output
-        assert f"{ours}; whole history {whole}, plain trimming {trimmed}" in said
+        assert f"{ours}; whole history {whole}, plain trimming {trimmed}" in said, f"{model}: {said}"
 
 
 def test_the_tests_that_security_names_are_there():

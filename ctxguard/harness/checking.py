@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import CallSettings, Draft
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector
 
 __all__ = ["check_session"]
 
@@ -22,6 +26,7 @@ def check_session(
     counter: str = "auto",
     model: str | None = None,
     pii: bool = False,
+    rules: Detector | None = None,
 ) -> Iterator[str]:
     """Walk what is wrong with a session, one line each: `check: message @ path`.
 
@@ -32,6 +37,7 @@ def check_session(
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
         pii: also look for personal data; type, place and, at the end, count are said, never the value.
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
 
     Raises:
         ConfigError: no such provider or counter.
@@ -48,7 +54,7 @@ def check_session(
     if pii:
         from ctxguard.pii import STANDARD
 
-        checks.append(NoPII(STANDARD))
+        checks.append(NoPII(STANDARD if rules is None else rules))
     for check in checks:
         findings = list(check(draft))
         yield from (f"{check.name}: {finding}" for finding in findings)

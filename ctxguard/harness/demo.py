@@ -47,12 +47,11 @@ AGREED: Final = (
 _NARROWEST: Final = 60
 _SHOWN: Final = 300
 """Characters of a message that a row holds at most; the terminal shows as many as fit."""
-_NAMES: Final = "Also seen:"
-_LISTED: Final = 9
-"""Words of a list of names that are shown."""
+_LISTED: Final = 8
+"""Names that are shown of each list on the trail."""
 ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
 FURTHER: Final = (
-    ("ctxguard demo --budget 1400", "a budget that loses some of it"),
+    ("ctxguard demo --budget 1000", "a budget that loses some of it"),
     ("ctxguard demo --save session.json", "the session, for the tutorial"),
     ("ctxguard stabilize FILE", "your own session"),
 )
@@ -205,13 +204,15 @@ def _trail(report: Report) -> list[Panel]:
 
 def _readable(trail: str) -> str:
     """Return a trail with its long lists of names cut short; the model gets all of them."""
-    lines, _, names = trail.partition(f"\n{_NAMES}\n")
-    listed = (line.split(" ") for line in names.splitlines())
-    short = [
-        " ".join(words) if len(words) <= _LISTED else f"{' '.join(words[:_LISTED])} … and {len(words) - _LISTED} more"
-        for words in listed
-    ]
-    return "\n".join((lines, _NAMES, *short)) if short else trail
+    return "\n".join(map(_shortened, trail.splitlines()))
+
+
+def _shortened(line: str) -> str:
+    before, mark, listed = line.rpartition(" | " if line.startswith("- ") else ": ")
+    names = listed.split(" ")
+    if not mark or len(names) <= _LISTED:
+        return line
+    return f"{before}{mark}{' '.join(names[:_LISTED])} … and {len(names) - _LISTED} more"
 
 
 def _answers(report: Report) -> Table:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Scores
@@ -27,6 +27,8 @@ class RuleSetName(StrEnum):
     STANDARD = "standard"
     DIGITS = "digits"
     SSN = "ssn"
+    PEOPLE = "people"
+    STANDARD_PEOPLE = "standard+people"
     PRESIDIO = "presidio"
 
 
@@ -59,14 +61,9 @@ def evaluate_file(
 
 def _detector(name: RuleSetName) -> Detector:
     from ctxguard.pii.detectors import PresidioDetector
-    from ctxguard.pii.rule_sets import DIGITS, SSN, STANDARD
+    from ctxguard.pii.rule_sets import named_rules
 
-    sets: dict[str, Detector] = {"standard": STANDARD, "digits": DIGITS, "ssn": SSN}
-    if name in sets:
-        return sets[name]
-    if name is RuleSetName.PRESIDIO:
-        return PresidioDetector()
-    raise ConfigError(f"no rule set {name}", setting="rules")
+    return PresidioDetector() if name is RuleSetName.PRESIDIO else named_rules(*name.value.split("+"))
 
 
 def _show(scores: Scores) -> None:

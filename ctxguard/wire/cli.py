@@ -57,6 +57,14 @@ def serve(
     counter: Annotated[
         str | None, typer.Option("--counter", help="What counts tokens.", show_default="that of the configuration")
     ] = None,
+    mode: Annotated[
+        Literal["enforce", "observe"] | None,
+        typer.Option(
+            "--mode",
+            help="observe reports what would be done and sends the original.",
+            show_default="that of the configuration, or enforce",
+        ),
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file, YAML.")] = None,
     grace: Annotated[
         int, typer.Option("--grace", min=0, help="Seconds that open answers have to end when the proxy is stopped.")
@@ -75,7 +83,7 @@ def serve(
         import uvicorn
     except ImportError as error:
         raise ConfigError("the proxy is an extra: pip install 'ctxguard-stabilizer[proxy]'") from error
-    stabilizer = _stabilizer(config, budget=budget, policy=policy, provider=provider, counter=counter)
+    stabilizer = _stabilizer(config, budget=budget, policy=policy, provider=provider, counter=counter, mode=mode)
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
     if host not in _LOOPBACK:

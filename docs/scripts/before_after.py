@@ -135,8 +135,8 @@ def sized(content: str, tokens: int, colour: str) -> list[tuple[str, str]]:
 
 
 def trail_line(decision: Decision) -> str:
-    """Return the line of the trail that tells what was agreed."""
-    return next(line for line in decision.artifact.text.splitlines() if line.startswith("- assistant"))
+    """Return the newest line of the trail."""
+    return next(line for line in reversed(decision.artifact.text.splitlines()) if line.startswith("- "))
 
 
 def around(before: str, after: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 INDEX = """# Python reference
 
-What these pages list is public: it keeps its name and its meaning within a major version, and changes are announced in the change
-log. Everything else is private, whatever it is called: a module, class, or function that is not listed here may change in any release.
+What these pages list is public: it keeps its name and its meaning within a major version, and changes are announced in
+the change log. Everything else is private, whatever it is called: a module, class, or function that is not listed here
+may change in any release.
 
 Most programs need `ctxguard` and the package of their framework. The other packages are for building on ctxguard.
 """

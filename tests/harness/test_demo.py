@@ -32,7 +32,7 @@ def test_everything_that_was_agreed_can_be_read_at_the_end_and_the_newest_messag
 
 
 def test_a_budget_that_loses_some_of_it_says_so():
-    assert "lost" in {fact.read_in for fact in agreed_facts(report_at(1_400))}
+    assert "lost" in {fact.read_in for fact in agreed_facts(report_at(1_000))}
 
 
 def test_what_the_model_is_sent_holds_none_of_the_values():
@@ -61,7 +61,7 @@ def test_a_narrower_terminal_is_treated_as_one_of_60_columns():
 def test_the_table_the_trail_and_the_report_tell_the_same_figures(width):
     shown, report = shown_at(width), report_at(DEMO_BUDGET)
     counts = report.counts()
-    for action in ("masked", "bounded"):
+    for action in ("masked", "digested"):
         assert shown.count(f"{action}: ") == counts[action]
         assert f"{counts[action]} {action}" in " ".join(shown.split())
     assert shown.count("the same") == counts["kept"]
