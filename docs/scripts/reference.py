@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -43,6 +44,7 @@ CORE = (
     "ctxguard.tokens.media",
     "ctxguard.wire",
     "ctxguard.config",
+    "ctxguard.compat.context_manager",
     "ctxguard.compat.metrics",
     "ctxguard.harness",
     "ctxguard.adapting",
@@ -86,7 +88,20 @@ def public_modules() -> list[str]:
 
 def names_of(module: str) -> list[str]:
     """Return the public names of a module."""
-    return sorted(import_module(module).__all__, key=lambda name: (name.isupper(), name.lower()))
+    try:
+        names = import_module(module).__all__
+    except ImportError:  # the framework of an adapter need not be installed
+        assigned = (line for line in source_of(module).body if isinstance(line, ast.Assign))
+        names = next(ast.literal_eval(line.value) for line in assigned if ast.unparse(line.targets[0]) == "__all__")
+    return sorted(names, key=lambda name: (name.isupper(), name.lower()))
+
+
+def source_of(module: str) -> ast.Module:
+    """Return a module as it is written."""
+    found = find_spec(module)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(module)
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
 
 
 def module_page(module: str) -> str:
@@ -97,7 +112,7 @@ def module_page(module: str) -> str:
 
 def summary(module: str) -> str:
     """Return the first paragraph of a module's docstring."""
-    return (import_module(module).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+    return (ast.get_docstring(source_of(module)) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def index_page(modules: list[str]) -> str:
