@@ -19,6 +19,7 @@ from typer.models import OptionInfo
 from ctxguard import __version__
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, SessionFileError
 from ctxguard.report.printing import ReportFormat, note, out, refuse_overwriting, reports_as, speak_utf8
+from ctxguard.tokens.counters import COUNTERS
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -134,7 +135,6 @@ Provider = Annotated[
         show_default="that of the configuration, or none",
     ),
 ]
-COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
 Counter = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctxguard.cli import COUNTERS
 from ctxguard.report.printing import note, printable
 
 if TYPE_CHECKING:
@@ -45,7 +44,9 @@ def read(
     ] = False,
     counter: Annotated[
         str,
-        typer.Option("--counter", help=COUNTERS),
+        typer.Option(
+            "--counter", help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
+        ),
     ] = "auto",
     config: Annotated[
         Path | None,

@@ -10,7 +10,6 @@ import typer
 from ctxguard.errors import CtxguardError
 from ctxguard.prompts.checking import PromptsReport, check_prompts
 from ctxguard.prompts.loading import find_prompts_dir
-from ctxguard.cli import COUNTERS
 from ctxguard.report.printing import note, out
 from ctxguard.tokens import find_counter
 
@@ -34,7 +33,9 @@ def check(
         list[str] | None,
         typer.Option(help="Pattern of templates that programs load, else *.md; may be given more than once."),
     ] = None,
-    counter: Annotated[str, typer.Option(help=COUNTERS)] = "auto",
+    counter: Annotated[
+        str, typer.Option(help="What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base.")
+    ] = "auto",
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
     try:

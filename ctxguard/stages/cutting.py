@@ -75,8 +75,8 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.4 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
-        room of up to 1,100 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
+        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
+        small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:
             return int(self.target * room)

@@ -45,10 +45,10 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.4, and more of a room
-            that is small (0.9 of up to 1,100 tokens) or large (all but 13,000 tokens, up to 0.6).
+        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.37, and more of a
+            room that is small (0.9 of it, up to 500 tokens) or large (all but 13,000 tokens, up to 0.6 of it).
         trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None
-            means 0.6 of that.
+            means 0.7 of that.
         digests: whether outputs and arguments become digests before exchanges leave.
         weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
             that call tools. None means 2, 1 and 1.
@@ -202,9 +202,7 @@ class _Window:
         kept = [artifacts[p] for p in positions] + artifacts[rest:]
         positions += range(rest, len(artifacts))
         if state.shortened:
-            places = {p: place for place, p in enumerate(positions)}
-            for position, deferred in state.shortened.items():
-                kept[places[position]] = deferred.artifact
+            kept = [self._ledger.artifact(state, p) for p in positions]
         return positions, kept
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:

@@ -17,7 +17,10 @@ from ctxguard.tokens.costs import Costs
 from ctxguard.tokens.families import Family, family_of
 from ctxguard.tokens.vocabularies import ENCODINGS, TEKKEN, exact_counter
 
-__all__ = ["EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
+__all__ = ["COUNTERS", "EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
+
+COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
+"""What an option that names a counter says."""
 
 
 @runtime_checkable
