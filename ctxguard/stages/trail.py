@@ -336,7 +336,8 @@ def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
 
 def _worth(uses: int, age: int, place: _Place) -> float:
     # A name with a label tells more than a bare one, and one of forty alike is seldom the one that is needed.
-    return (_LABELED if place.label else 1.0) / place.peers**_PEERS * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
+    alike: float = place.peers**_PEERS
+    return (_LABELED if place.label else 1.0) / alike * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
 
 
 _BETWEEN: Final = re.compile(r"[/.:#@]+")
