@@ -16,7 +16,7 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = ["ReportFormat", "note", "out", "printable", "refuse_overwriting", "reports_as", "speak_utf8"]
+__all__ = ["ReportFormat", "counted", "note", "out", "printable", "refuse_overwriting", "reports_as", "speak_utf8"]
 
 
 class ReportFormat(StrEnum):
@@ -36,6 +36,11 @@ def printable(text: str) -> str:
     Untrusted text may hold sequences that rename windows, fill the clipboard or hide lines.
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things: `1 session`, `2,000 sessions`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def speak_utf8() -> None:
