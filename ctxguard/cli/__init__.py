@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 fine, 1 a check failed or a search found something, 2 bad usage or unreadable input."""
+"""The command line. Exit codes: 0 fine, 1 a check failed or something was found, 2 bad usage or unreadable input."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def check(
         bool,
         typer.Option(
             "--pii/--no-pii",
-            help="Also search for personal data by rules, which find no names and postal addresses; list type and place.",
+            help="Also search for personal data by rules, not for names and postal addresses; list type and place.",
         ),
     ] = False,
     report: Annotated[CheckFormat, typer.Option("--report", "-r", help="What is printed.")] = CheckFormat.TEXT,

@@ -20,16 +20,16 @@ from ctxguard.tokens.counters import COUNTERS
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.stabilizer import Stabilizer
+    from ctxguard.tokens import TokenCounter
 
 __all__ = [
     "AdapterName",
     "ChainOptions",
     "Config",
-    "Counter",
     "CountingOptions",
-    "Model",
     "Processes",
     "SessionFile",
+    "TextCounting",
     "settings_of",
     "spread",
 ]
@@ -38,28 +38,32 @@ DEFAULT_BUDGET: Final = 8_000
 F = TypeVar("F", bound=Callable[..., None])
 Given = Mapping[str, str | int | float | None]
 
+
+def _counter(default: str) -> OptionInfo:
+    option: OptionInfo = typer.Option("--counter", metavar="NAME", help=COUNTERS, show_default=default)
+    return option
+
+
+def _model(default: str) -> OptionInfo:
+    option: OptionInfo = typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Count as for this model: its vocabulary, framing, tools, and hidden prompts.",
+        show_default=default,
+    )
+    return option
+
+
 SessionFile = Annotated[
     str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
 ]
 AdapterName = Annotated[
     str | None,
     typer.Option(
-        "--adapter", "-a", metavar="NAME", help="Format of the session, see `ctxguard adapters`; detected automatically."
-    ),
-]
-Counter = Annotated[
-    str | None,
-    typer.Option(
-        "--counter", metavar="NAME", help=COUNTERS, show_default="that of the configuration, or auto"
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
+        "--adapter",
+        "-a",
         metavar="NAME",
-        help="Count as for this model: its vocabulary, framing, tools, and hidden prompts.",
-        show_default="that of the configuration, or none",
+        help="Format of the session, see `ctxguard adapters`; detected automatically.",
     ),
 ]
 Config = Annotated[
@@ -81,6 +85,25 @@ Processes = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextCounting:
+    """Hold what counts a text, for commands that use nothing else of the stabilizer's settings."""
+
+    counter: Annotated[str | None, _counter("auto")] = None
+    model: Annotated[str | None, _model("none")] = None
+
+    def found(self) -> TokenCounter:
+        """Return the counter.
+
+        Raises:
+            ConfigError: there is no such counter.
+            TokenizerError: its vocabulary is not on this machine.
+        """
+        from ctxguard.tokens import find_counter
+
+        return find_counter(self.counter or "auto", model=self.model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
     """Hold how much a context may take, how that is counted, and for whom."""
 
@@ -96,14 +119,16 @@ class CountingOptions:
     ] = None
     window: Annotated[
         int | None,
-        typer.Option("--window", metavar="N", min=1, help="The model's window in tokens, for a budget that is a share."),
+        typer.Option(
+            "--window", metavar="N", min=1, help="The model's window in tokens, for a budget that is a share."
+        ),
     ] = None
     reserve: Annotated[
         int | None,
         typer.Option("--reserve", metavar="N", min=0, help="Tokens of the budget to leave for the reply."),
     ] = None
-    counter: Counter = None
-    model: Model = None
+    counter: Annotated[str | None, _counter("that of the configuration, or auto")] = None
+    model: Annotated[str | None, _model("that of the configuration, or none")] = None
     provider: Annotated[
         str | None,
         typer.Option(
@@ -119,7 +144,9 @@ class CountingOptions:
         """Return the settings of the stabilizer that were given, but for the budget."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            name: value for name, value in own.items() if value is not None and name not in ("budget", "window", "config")
+            name: value
+            for name, value in own.items()
+            if value is not None and name not in ("budget", "window", "config")
         }
 
     def tokens(self, budget: int | str) -> int:
@@ -150,7 +177,7 @@ class ChainOptions(CountingOptions):
             "--policy",
             "-p",
             metavar="NAME",
-            help="Named chain: chat, agent, browser, recall, long_session, or pattern.",
+            help="Named chain: chat, agent, browser, recall, long_session, pattern.",
             show_default="that of the configuration, or agent",
         ),
     ] = None
@@ -173,7 +200,9 @@ class ChainOptions(CountingOptions):
         ),
     ] = None
 
-    def stabilizer(self, known: StabilizerConfig, *, default: int = DEFAULT_BUDGET, changes: Given | None = None) -> Stabilizer:
+    def stabilizer(
+        self, known: StabilizerConfig, *, default: int = DEFAULT_BUDGET, changes: Given | None = None
+    ) -> Stabilizer:
         """Return the stabilizer of the configuration, with what was given on the command line.
 
         Args:
@@ -186,10 +215,11 @@ class ChainOptions(CountingOptions):
         """
         from ctxguard.stabilizer import Stabilizer
 
-        given = {**self.given(), **{name: value for name, value in (changes or {}).items() if value is not None}}
-        tokens = self.tokens(given.pop("budget", None) or self.budget or known.budget or default)
+        given = self.given()
+        given.update((name, value) for name, value in (changes or {}).items() if value is not None)
+        budget = str(given.pop("budget", "")) or self.budget or known.budget or default
         require_window(str(given.get("policy", known.policy)), given)
-        return Stabilizer.from_config(self.config, budget=tokens, **given)
+        return Stabilizer.from_config(self.config, budget=self.tokens(budget), **given)
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
@@ -227,7 +257,7 @@ def spread(**defaults: str) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         hints = get_type_hints(command, include_extras=True)
-        groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
         @functools.wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - whatever typer has read

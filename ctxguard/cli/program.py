@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from ctxguard import __version__
-from ctxguard.cli.groups import Group, command_group
+from ctxguard.cli.groups import Command, Group, command_group
 from ctxguard.errors import CtxguardError
 from ctxguard.report.printing import note, out, speak_utf8
 
@@ -39,7 +39,9 @@ COMMANDS: Final = {
     "demo": Place("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
 }
 """The commands, each loaded when it is called: `--help` alone would import all of ctxguard otherwise."""
-_CLICK_ERROR: Final = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_CLICK_ERROR: Final[type[Exception]] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 """The root of usage errors, in click, or in the copy of it that newer versions of typer bring."""
 
 
@@ -59,7 +61,7 @@ class Program(Group):
         found = getattr(import_module(module), name)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            alone.command()(found)
+            alone.command(cls=Command)(found)
             found = alone
         command = get_command(found)
         command.name = cmd_name

@@ -15,7 +15,7 @@ __all__ = ["naming", "sessions_of"]
 
 
 def sessions_of(path: str, adapter: str | None) -> list[Session]:
-    """Return the sessions of a file; all are read before the first is judged, so that a damaged file changes nothing."""
+    """Return the sessions of a file; all are read before the first is judged, so that no part of a damaged file is."""
     from ctxguard.harness import read_sessions
 
     return list(read_sessions(path, adapter=adapter))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.report.printing import out
+from ctxguard.report.printing import counted, out
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -19,25 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["tokens"]
 
 
+@spread()
 def tokens(
     session: Annotated[
         str,
         typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
     ],
-    counter: Annotated[
-        str,
-        typer.Option(
-            "--counter", help="What counts texts: auto (the model's own vocabulary where it can be), estimate, …"
-        ),
-    ] = "auto",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Name of the model, whose framing, tools and hidden prompts are counted.",
-            show_default="none",
-        ),
-    ] = None,
+    counting: TextCounting,
     usage: Annotated[
         bool,
         typer.Option(
@@ -46,9 +35,10 @@ def tokens(
         ),
     ] = False,
 ) -> None:
-    """Count the tokens of a request, a session or a text: what they are made of, and how far off the count may be."""
+    """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
     from ctxguard.harness.sessions import read_text
 
+    counter, model = counting.counter or "auto", counting.model
     text = read_text(session)
     if usage:
         _print_usage(text, session, counter, model)
@@ -79,10 +69,10 @@ def _print_request(body: Mapping[str, object], counter: str, model: str | None) 
     from ctxguard.tokens.reading import detect_api
 
     api = detect_api(body)
-    counted = count_request(body, api=api, model=model, counter=counter)
-    out(f"{counted.tokens} tokens (a request to the {api} API; counted by {counted.counter}, {counted.accuracy})")
-    _print_parts(counted.parts, counted.margin)
-    for what in counted.uncounted:
+    found = count_request(body, api=api, model=model, counter=counter)
+    out(f"{counted(found.tokens, 'token')} (a request to the {api} API; counted by {found.counter}, {found.accuracy})")
+    _print_parts(found.parts, found.margin)
+    for what in found.uncounted:
         out(f"  not counted: {what}")
 
 
@@ -110,12 +100,12 @@ def _print_sessions(text: str, counter: str, model: str | None) -> None:
         _print_total(count.text(text), "plain text", count)
         return
     total = sum(parts.values())
-    _print_total(total, f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}", count)
+    _print_total(total, counted(len(sessions), "session"), count)
     _print_parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
 
 
 def _print_total(total: int, what: str, count: ArtifactCounter) -> None:
-    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
+    out(f"{counted(total, 'token')} ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
 
 
 def _print_usage(text: str, name: str, counter: str, model: str | None) -> None:

@@ -35,7 +35,7 @@ __all__ = ["replay"]
 Sessions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="SESSIONS...",
+        metavar="SESSIONS",
         help="Recorded sessions: files, folders, globs; JSON or JSONL, .gz too; - is standard input.",
         show_default=False,
     ),
@@ -123,7 +123,9 @@ class Running:
     resume: Annotated[
         Path | None,
         typer.Option(
-            "--resume", metavar="FILE", help="Keep the progress in this file, and continue from it after an interruption."
+            "--resume",
+            metavar="FILE",
+            help="Keep the progress in this file, and continue from it after an interruption.",
         ),
     ] = None
 

@@ -21,6 +21,7 @@ FORMATS: Final = {".json": ReportFormat.JSON, ".html": ReportFormat.HTML, ".htm"
 def replay_report(
     sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
 ) -> ReplayReport:
+    """Return the report on a replay."""
     count = plan.settings[0].stabilizer.counter.counter
     figures = results.tallies[0].figures
     return ReplayReport(
@@ -61,6 +62,7 @@ def print_report(
     *,
     show_originals: bool,
 ) -> None:
+    """Print the report in one form, and write it to each file in the form that the name of the file asks for."""
     from ctxguard.harness.page import replay_page
 
     forms = {form, *(FORMATS.get(path.suffix, ReportFormat.TEXT) for path in outputs)}
@@ -76,6 +78,7 @@ def print_report(
 
 
 def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], support: float) -> None:
+    """Print to standard error what a reader of the report must know beside it."""
     for each in results.skipped[:MOST_NOTES]:
         note(f"skipped {each}")
     if made.skipped_count > MOST_NOTES:

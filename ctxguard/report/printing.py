@@ -50,16 +50,16 @@ def speak_utf8() -> None:
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
-def out(text: str, output: Path | None = None) -> None:
-    """Write a text and the end of its line to standard output, or to a file, gzipped where that ends in `.gz`.
+def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
+    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     if output is None:
-        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.write(printable(text) + end)
         return
-    data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
+    data = (text + end).encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:

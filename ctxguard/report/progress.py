@@ -14,7 +14,7 @@ __all__ = ["working"]
 
 @contextmanager
 def working(what: str, *, after: float = 1.0) -> Iterator[Callable[[str], None]]:
-    """Show a spinner, what is being done, and the time it takes, as one line on standard error that vanishes at the end.
+    """Show what is being done and the time it takes, as one line on standard error that vanishes at the end.
 
     Nothing is shown if standard error is no terminal, or if the work is done sooner.
 
