@@ -36,6 +36,8 @@ _LABELED: Final = 1.5
 _VALUE: Final = 60
 _STEP: Final = 110
 _SAID: Final = 200
+_LEAST_LINE: Final = 12
+"""Characters of the shortest part of a line."""
 _LINES: Final = 0.35
 """Share of the trail that lines may take before names are chosen."""
 _PEOPLE: Final = 0.4
@@ -365,8 +367,19 @@ class _Writer:
 
     def fill_with_lines(self) -> None:
         """Spend what the names have left on older lines."""
-        untold = (item for item in self.trail.entries.items() if item[0] not in self.lines)
-        self._choose(sorted(untold, key=lambda item: -item[1].number), self.left)
+        entries = (item for item in self.trail.entries.items() if item[0] not in self.lines)
+        untold = sorted(entries, key=lambda item: -item[1].number)
+        self._choose(untold, self.left)
+        if not self.lines and not self.names and untold:
+            self._choose_part(*untold[0])
+
+    def _choose_part(self, key: object, entry: _Entry) -> None:
+        """Take as much of a line as there is room for: where next to nothing fits, it still tells of the last step."""
+        line = entry.line
+        while len(line) > _LEAST_LINE and self.count(line) + 1 > self.left:
+            line = _clipped(line, len(line) * 3 // 4)
+        if self.count(line) + 1 <= self.left:
+            self.lines[key] = line
 
     def _choose(self, entries: Iterable[tuple[object, _Entry]], room: int) -> int:
         """Take lines while there is room, and return the tokens they took."""
