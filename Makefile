@@ -39,7 +39,7 @@ test: $(VENV)/.test ## every gate and every test
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[tokens,vault,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
+	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
 	@touch $@
 
 test-oldest: .venv-oldest/.done ## the adapters with the oldest supported frameworks

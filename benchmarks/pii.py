@@ -1,6 +1,6 @@
 """Personal data: quality, quiet, speed and hostile input, side by side with the peers that are installed.
 
-Run `python benchmarks/pii.py [quality|own|quiet|code|speed|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
+Run `python benchmarks/pii.py [quality|people|own|quiet|code|speed|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
 your own. Peers (presidio-analyzer, langchain, scrubadub, datafog) are skipped by name where they are not installed,
 marked texts where `../shared/data` is not there.
 """
@@ -24,6 +24,7 @@ from pii_secrets import samples
 
 from ctxguard.pii import (
     DIGITS,
+    PEOPLE,
     STANDARD,
     Masker,
     PresidioDetector,
@@ -161,6 +162,46 @@ def quality():
             used = random.Random(3).sample(examples, 60) if slow else examples
             row(detector.name + ("*" if slow else ""), evaluate(detector, used, labels=STRUCTURED))
     print("  * on 60 texts only")
+
+
+def people():
+    print("\n== names and postal addresses: PEOPLE on marked texts, then by reading in the recorded transcripts")
+    print("   R: every letter and digit covered, by whatever label; P: the finding touches something marked")
+    if not (DATA / "pii").is_dir():
+        print("skipped: ../shared/data/pii is not here")
+        return
+    for source in SOURCES:
+        scores = evaluate(PEOPLE, list(read_gold(DATA / "pii" / f"{source}.jsonl.gz")), labels=("PERSON", "ADDRESS"))
+        for label, score in scores.labels.items():
+            shown = f"R {score.recall:.3f} of {score.gold}" if score.gold else "none marked"
+            print(f"  {source:<20} {label:<8} {shown:<18} P {score.precision:.3f} of {score.predicted}")
+    if not (DATA / "transcripts").is_dir():
+        print("skipped: ../shared/data/transcripts is not here")
+        return
+    texts = [text for _, text in transcripts()]
+    rates = {}
+    for _ in range(3):
+        for name, rules in (("standard", STANDARD), ("people", PEOPLE), ("both", STANDARD | PEOPLE)):
+            engine = Engine(rules.rules, frozenset(), ())
+            match._verdict.cache_clear()
+            for text in texts[1::40]:
+                engine.find(text)
+            rates.setdefault(name, []).append(rate(engine.find, texts[::8]))
+    print(
+        "  MB/s on every 8th text of the transcripts, best of 3:",
+        {name: round(max(seen), 1) for name, seen in rates.items()},
+    )
+    seen = {}
+    for source, text in transcripts():
+        for span in PEOPLE.find(text):
+            place = (source, span.label, text[span.start : span.end])
+            seen.setdefault(place, (text[max(0, span.start - 40) : span.start], text[span.end : span.end + 20]))
+    print(
+        f"  {len(seen)} different findings in the transcripts, {dict(Counter(label for _, label, _ in seen))}; 100 of them:"
+    )
+    for source, label, value in sorted(random.Random(int(time.time())).sample(sorted(seen), min(100, len(seen)))):
+        before, behind = seen[source, label, value]
+        print(f"  {source:<20} {label:<8} …{before!r} | {value!r} | {behind!r}")
 
 
 def own():
@@ -429,6 +470,7 @@ def secrets(file):
 
 PARTS = {
     "quality": quality,
+    "people": people,
     "own": own,
     "quiet": quiet,
     "code": code,

@@ -104,22 +104,28 @@ class Conversation:
     def begin(self):
         self.messages = [{"role": "system", "content": "You are a clerk. " + self.text(200)}]
         while len(json.dumps(self.messages)) < self.size - 1_000:
-            self.grow()
+            self.ask()
+            self.reply()
 
     def text(self, words):
         return " ".join(f"{self.random.choice(WORDS)} {self.random.randrange(999)}" for _ in range(words))
 
-    def grow(self):
+    def ask(self):
         mail = f"customer{self.number}@example.com"
         self.messages.append({"role": "user", "content": f"What of {mail}? {self.text(TURN // 2)}"})
+
+    def reply(self):
+        mail = f"customer{self.number}@example.com"
         self.messages.append({"role": "assistant", "content": f"It is on its way to {mail}. {self.text(TURN // 2)}"})
 
     def body(self):
+        """Return the next request: what was said so far, the reply to the latest question, and another question."""
         if len(json.dumps(self.messages)) > self.size * 1.2:
             self.begin()
-        self.grow()
-        asked = [*self.messages, {"role": "user", "content": self.text(20)}]
-        return json.dumps({"model": "gpt-4o", "messages": asked}).encode()
+        if self.messages[-1]["role"] == "user":
+            self.reply()
+        self.ask()
+        return json.dumps({"model": "gpt-4o", "messages": self.messages}).encode()
 
 
 def memory(process):

@@ -135,7 +135,10 @@ class StabilizerConfig(_Settings):
         target: share of the room that a cut frees down to; None means 0.37, or more where `StableWindow` says so.
         trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
+        rules: names of the rule sets that say what is masked (`standard`, `people`, `ssn`, `digits`), one or several;
+            None means those of the policy.
         on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
+        mode: `enforce`, or `observe`: report what would have been done, and send the original.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
         margin: share of the budget to keep free because counts are estimates; `measured` is what was measured for the
@@ -150,12 +153,19 @@ class StabilizerConfig(_Settings):
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     trail: Annotated[float, Field(ge=0, lt=1)] | None = None
     digests: bool = True
+    rules: list[Literal["standard", "people", "ssn", "digits"]] | None = None
     on_overflow: Literal["raise", "bound"] = "raise"
+    mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
     margin: Annotated[float, Field(ge=0, lt=1)] | Literal["measured"] = "measured"
     provider: str | None = None
     store: str | None = None
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: object) -> object:
+        return [name.strip() for name in given.split(",")] if isinstance(given, str) else given
 
     @field_validator("budget", mode="before")
     @classmethod

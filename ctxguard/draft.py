@@ -149,6 +149,7 @@ class Draft:
         authority: the system and task artifacts of the history, with their positions in it; None if not collected
             yet.
         masks: maskers of the stages so far, for whatever later stages write.
+        remasks: what masks again, at a cut, what they masked: by what was known when a certain artifact came.
         detectors: what those maskers look for, for the check.
         left_out: what a window had left out when the last user message came, where some of it may be brought back.
         cut_at: position in the history of the artifact at which a stage last cut; None where none did. What was
@@ -162,6 +163,7 @@ class Draft:
     history: tuple[Artifact, ...] = ()
     authority: tuple[tuple[int, Artifact], ...] | None = None
     masks: tuple[Callable[[str], str], ...] = ()
+    remasks: tuple[Callable[[str, Artifact], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     left_out: LeftOut | None = None
     cut_at: int | None = None
@@ -213,10 +215,27 @@ class Draft:
         """Tokens of all that would be sent."""
         return self.overhead + self.counter.artifacts(self.artifacts)
 
-    def mask(self, text: str) -> str:
-        """Mask a text that a stage writes itself, by the rules of the masking stages before it."""
+    def mask(self, text: str, *, at: Artifact | None = None) -> str:
+        """Mask a text that a stage writes itself, by the rules of the masking stages before it.
+
+        Args:
+            text: the text.
+            at: the artifact at whose coming it is written: names that were known then are masked, too. It must be a
+                function of the history, as the text is; None where the text repeats what was masked by them already.
+        """
+        # first what a function of the history alone decides: what the other finds then is nothing as a rule
+        text = text if at is None else self._masked_again(text, at)
         for mask in self.masks:
             text = mask(text)
+        return text
+
+    def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
+        """Return an artifact of this draft with the names masked that were known when another one came; for cuts."""
+        return artifact.edit(lambda _slot, text: self._masked_again(text, at)) if self.remasks else artifact
+
+    def _masked_again(self, text: str, at: Artifact) -> str:
+        for remask in self.remasks:
+            text = remask(text, at)
         return text
 
     def revise(

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
-from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, HistoryError
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.policies import POLICIES, WindowOptions, policy_settings, stabilizer_defaults
 from ctxguard.report import CheckResult, Report
+from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -33,6 +34,7 @@ __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilize
 
 
 OnFailure = Literal["report", "raise"]
+Mode = Literal["enforce", "observe"]
 
 
 class Stabilizer:
@@ -70,6 +72,8 @@ class Stabilizer:
             fifth of the budget, it is their growth from reply to reply that counts: such a prompt may have held more
             than this history does. The report's details state the error. It depends on the history alone.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
+        mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
+            something would have been refused. Every door keeps to it.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -97,12 +101,15 @@ class Stabilizer:
         margin: float | Literal["measured"] = "measured",
         calibrate: bool = True,
         on_failure: OnFailure = "report",
+        mode: Mode = "enforce",
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
         self.budget = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
+        if mode not in ("enforce", "observe"):
+            raise ConfigError(f"mode is 'enforce' or 'observe', not {mode!r}", setting="mode")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
         wanted = callables(_chain_of(policy, window) if stages is None else stages, "stages")
@@ -117,6 +124,7 @@ class Stabilizer:
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
+        self.mode: Mode = mode
         self.counter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
 
@@ -162,7 +170,12 @@ class Stabilizer:
         chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
         if chosen["budget"] is None:
             raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
-        return cls.from_policy(**chosen)
+        names = chosen.pop("rules")
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            from ctxguard.pii.rule_sets import named_rules
+
+            names = named_rules(*names)
+        return cls.from_policy(**chosen, **({} if names is None else {"rules": names}))
 
     def __repr__(self) -> str:
         chain = " > ".join(map(stage_name, self.stages))
@@ -322,7 +335,33 @@ class Stabilizer:
         return f"{len(new)} new items were counted by the provider"
 
     def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
-        """Run a chain over what a run has taken in so far, and judge the result by the checks."""
+        """Run a chain over what a run has taken in so far, judge the result by the checks, and tell what was done."""
+        watch = Watch()
+        try:
+            result = yield from self._unobserved(run, dry=dry)
+        except CtxguardError as error:
+            if not dry:
+                watch.failed(error)
+            if self.mode == "enforce" or dry:
+                raise
+            return self.passed_on(run.history, error)
+        if self.mode == "observe" and not dry:
+            result.report.details = {**result.report.details, "mode": "observe"}
+            result = Stabilized(list(run.history), result.report)
+        if not dry:
+            watch.ended(result.report)
+        return result
+
+    def passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+        """Return a history as it is, where an error is only observed."""
+        given = tuple(history)
+        settings = CallSettings(budget=0, counter=self.counter)
+        draft = Draft(given, settings, history=given)
+        report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())
+        report.details = {"mode": "observe", "would_have_raised": type(error).__name__}
+        return Stabilized(list(given), report)
+
+    def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
         asked = None if dry else (yield from self._ask_provider(run.history, None))
         draft, cut = yield from run.stabilized(dry=dry)
         if asked is not None:
@@ -332,7 +371,7 @@ class Stabilizer:
             raise _exceeded(draft, tokens)
         results = tuple(_verdict(check, draft) for check in self.checks)
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
-        if self.on_failure == "raise" and not report.ok:
+        if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
 

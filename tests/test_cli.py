@@ -129,7 +129,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["stabilize"], "missing argument 'SESSION' (see ctxguard stabilize --help)"),
         (["stabilize", "--nonsense", "x"], "no such option: --nonsense (see ctxguard stabilize --help)"),
         (["pii", "scan"], "missing argument 'FILES' (see ctxguard pii scan --help)"),
-        (["pii", "scan", "x", "--rules", "all"], "--rules has no 'all'; there are "),
+        (["pii", "scan", "x", "--rules", "all"], "no rule set 'all'; there are "),
         (["read", "x", "--lines", "b"], "--lines 'b' is not a range; write A:B with 1 <= A <= B"),
         (["serve"], "missing option '--upstream' / '-u' (see ctxguard serve --help)"),
         (["stabilize", "\x1b]0;title\x07"], "\\u001b]0;title\\u0007: no such file or directory"),
@@ -386,7 +386,10 @@ def test_check_of_a_budget(session):
         ("", "the file is empty"),
         ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
         ('"hello"', "expected a list of messages, got str"),
-        ('{"name": "x"}', "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has name"),
+        (
+            '{"name": "x"}',
+            "an object with a list of 'messages', 'input', 'contents' or 'artifacts' is wanted; it has name",
+        ),
         ('[{"content": "x"}]', "message 0: it has no 'role'"),
         ("[5]", "message 0: expected a dict with 'role' and 'content', got int"),
         ("[" * 100_000, "nested too deeply"),
@@ -464,7 +467,7 @@ def test_the_demo_still_knows_at_the_end_what_was_agreed_early():
     facts = agreed_facts(report)
     assert [fact.label for fact in facts if fact.read_in == "lost"] == []
     assert sum(fact.in_newest == "lost" for fact in facts) > len(facts) / 2
-    assert "trail" in {fact.read_in for fact in facts}
+    assert report.details["trail"]["steps"] > 5  # much of the session has left, and the trail tells of it
     smaller = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=1_000, provider="openai"))
     assert "lost" in {fact.read_in for fact in agreed_facts(smaller)}  # it can say so
 

@@ -25,11 +25,15 @@ DRESSED = find_spec("material") is not None
 NEEDED = (
     "langchain_core",
     "langchain",
+    "langchain_openai",
+    "deepagents",
     "langgraph",
     "pydantic_ai",
     "agents",
     "openai",
     "anthropic",
+    "google",
+    "boto3",
     "fastapi",
     "cryptography",
 )

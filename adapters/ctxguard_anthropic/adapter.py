@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
 from ctxguard.adapting.extra_fields import extra_fields
 from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, text_of, walk_content
-from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
+from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, join_fragments, split_message
 from ctxguard.adapting.message_view import MessageView
-from ctxguard.adapting.provider_formats import ANTHROPIC, require_role
+from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call, tool_input
-
-if TYPE_CHECKING:
-    from ctxguard.draft import Draft
 
 __all__ = ["AnthropicAdapter", "Message", "Native"]
 
@@ -29,8 +26,6 @@ Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
 """A request with `system` and `messages`, whatever else it holds, or a list of messages."""
 
 _KINDS: Final = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}
-_LEFT_OUT: Final = "…"
-"""Stands where nothing is left of a message: the API refuses empty ones."""
 _OWN: Final = frozenset({"role", "content"})
 _READ: Final = frozenset({"input", "signature", "tool_use_id", "id", "name"})
 """What is read of a block, beside its texts."""
@@ -49,11 +44,7 @@ class AnthropicAdapter:
 
     name = "anthropic"
 
-    @staticmethod
-    def last_stage(draft: Draft) -> Draft:
-        """Let "…" stand where nothing is left of a message, as `write` puts it: the API refuses empty ones."""
-        artifacts = [a.revised(content=_LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
-        return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
+    last_stage = staticmethod(fill_emptied)
 
     def read(self, native: Native) -> list[Artifact]:
         """Return the artifacts of a request, its system prompt first, or of a list of messages.
@@ -83,7 +74,7 @@ class AnthropicAdapter:
     def detects(self, native: object) -> bool:
         """Tell whether a request or list has what only Anthropic's Messages have."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
-        if not is_list(messages):
+        if not is_list(messages) or is_converse(messages):
             return False
         if isinstance(native, Mapping) and "system" in native:
             return True
@@ -144,15 +135,6 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     )
 
 
-def _is_emptied(artifact: Artifact) -> bool:
-    """Tell an artifact that is all of a message and of which a stage left nothing."""
-    fragment, content = artifact.source, artifact.content
-    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
-        return False
-    nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (fragment is None or (isinstance(fragment, Fragment) and fragment.is_whole))
-
-
 def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
     fragment, before = artifact.source, last.source
@@ -176,7 +158,7 @@ def _message(group: list[Artifact]) -> Message:
         return message
     is_text = isinstance(content, str) and len(written) == 1
     plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
-    return copy_with(plain, {("content",): (written[0] if is_text else written) or _LEFT_OUT})
+    return copy_with(plain, {("content",): (written[0] if is_text else written) or LEFT_OUT})
 
 
 def _written(artifact: Artifact) -> list[object]:
@@ -212,7 +194,7 @@ def _created(group: list[Artifact]) -> dict[str, object]:
         results = [{"type": "tool_result", "tool_use_id": a.answers, "content": a.text} for a in group]
         return {"role": "user", "content": results}
     if first.kind is not Kind.ASSISTANT:
-        return {"role": "user", "content": first.text or _LEFT_OUT}
+        return {"role": "user", "content": first.text or LEFT_OUT}
     calls = [{"type": "tool_use", "id": c.id, "name": c.name, "input": tool_input(c.arguments)} for c in first.calls]
     spoken = [{"type": "text", "text": first.text}] if first.text and calls else []
-    return {"role": "assistant", "content": spoken + calls or first.text or _LEFT_OUT}
+    return {"role": "assistant", "content": spoken + calls or first.text or LEFT_OUT}

@@ -12,6 +12,7 @@ except ImportError as error:
     raise ImportError(f"ctxguard_langchain needs langchain-core: {install_command('langchain')}") from error
 
 from ctxguard_langchain.agent import ContextManagedAgent
+from ctxguard_langchain.clients import guarded
 from ctxguard_langchain.hooks import pre_model_hook
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.models import recall_tool
@@ -25,6 +26,7 @@ __all__ = [
     "ContextGuardMiddleware",
     "ContextManagedAgent",
     "LangChainAdapter",
+    "guarded",
     "pre_model_hook",
     "recall_tool",
     "with_message_history",

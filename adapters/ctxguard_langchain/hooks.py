@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ctxguard.adapting.fields import get
+from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
-
-if TYPE_CHECKING:
-    from ctxguard.report import Report
 
 __all__ = ["pre_model_hook", "replacing"]
 
@@ -26,7 +24,7 @@ def pre_model_hook(
     tools: Sequence[Any] | None = None,
     window: int | None = None,
     keep_thinking: bool = False,
-    on_report: Callable[[Report, str | None], None] | None = None,
+    on_report: OnReport | None = None,
 ) -> Runnable[Any, dict[str, Any]]:
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 

@@ -6,7 +6,7 @@ the providers' own as their packages store them (OpenAI, Anthropic, Google).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from langchain_core.messages import (
@@ -21,10 +21,11 @@ from langchain_core.messages import (
 )
 
 from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import is_list, require_list
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
 from ctxguard.adapting.read_cache import ReadCache
-from ctxguard.adapting.reasoning import reasoning_changes, reasoning_parts
+from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.blocks import BLOCKS, block_changes
@@ -36,6 +37,10 @@ _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "h
 """What the role of a `ChatMessage` may be."""
 _TYPES: Final = {**_ROLES, "tool": Kind.TOOL, "function": Kind.TOOL}
 _EXTRAS: Final = ("additional_kwargs",)
+_REPEATED: Final = frozenset({"function_call", "parsed", "tool_calls", *REASONING_FIELDS})
+"""Keys of `additional_kwargs` that are read elsewhere, or that no package sends."""
+_PRIVATE: Final = ("_", "lc_")
+"""How keys begin that LangChain keeps for itself."""
 _READ: Final = frozenset(
     ("args", "arguments", "call_id", "id", "index", "input", "name", "partial_json", "signature", "summary", "type")
 )
@@ -102,8 +107,15 @@ def _view(message: BaseMessage) -> MessageView:
         name=message.name,
         role=getattr(message, "role", message.type) if kind is None else None,
         reported=_reported(message),
-        fields=[*BLOCKS.extra_fields(message.content, ("content",), own=_READ)],
+        fields=[*_fields(message)],
     )
+
+
+def _fields(message: BaseMessage) -> Iterator[PlacedField]:
+    """Walk what is sent beside content and calls: packages of providers may send any of `additional_kwargs`."""
+    yield from BLOCKS.extra_fields(message.content, ("content",), own=_READ)
+    sent = {key: value for key, value in message.additional_kwargs.items() if not key.startswith(_PRIVATE)}
+    yield from extra_fields(sent, _EXTRAS, own=_REPEATED)
 
 
 _CACHE: Final = ReadCache(_artifact, exact=frozenset({"args", "arguments", "input"}))

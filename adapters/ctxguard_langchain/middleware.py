@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ctxguard.settings import install_command
 
@@ -13,20 +13,23 @@ except ImportError as error:
     raise ImportError(f"ContextGuardMiddleware needs langchain: {install_command('langchain')}") from error
 from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.runtime import get_runtime
 
 from ctxguard.adapting.adapter import (
     astabilize_native,
     astabilize_request,
-    require_stabilizer,
     stabilize_native,
     stabilize_request,
     tighter_stabilizer,
 )
-from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer, unmask_arguments
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell
+from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
+from ctxguard.adapting.tools import tool_exchange, unmask_arguments
 from ctxguard.stages import BoundToolOutput
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
+from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
@@ -34,13 +37,14 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.runtime import Runtime
     from langgraph.types import Command
 
+    from ctxguard.artifacts import Artifact
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilized, Stabilizer
 
-    VaultChoice = SessionVault | Callable[[str | None], SessionVault]
     _Middleware = AgentMiddleware[Any, Any, Any]
 else:  # in langchain 1.0 it takes two parameters
     _Middleware = AgentMiddleware
@@ -60,24 +64,27 @@ class ContextGuardMiddleware(_Middleware):
     the descriptions of tools are masked too; names and parameters of tools and the schema of structured output cannot
     be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of these are counted.
 
+    It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
+    put it last. Where LangChain shows what is behind it, it warns by name.
+
     A tool output above the most that the chain's `BoundToolOutput` would show of it is masked and bounded as soon as
     the tool returns, so that every later call sees the same text; its whole content stays in the message's
     `response_metadata`. Messages inside a tool's `Command` are bounded with the model call.
 
     Args:
-        stabilizer: does the work.
+        stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
         persist: rewrite the messages of the graph's state before each model call, for good. What was cut is gone from
             the state, whole tool outputs too; a `store` in the chain's stages keeps those.
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with the report of each model call.
-        vault: gives the values back in the arguments of a tool, right before it runs; the state keeps the placeholders
-            that the model wrote. The chain's `MaskPII` has to mask into the same vault. A function gives the vault of
-            a session by its thread id (None without one).
+        on_report: called with the report of each model call; `report.session` is the thread id.
+        vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
+            arguments right before it runs. The state keeps the placeholders that the model wrote. Either the vault of
+            a session, or a function from the run's `Runtime` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` is none, or `vault` is neither a session's nor a function.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function.
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
@@ -88,23 +95,22 @@ class ContextGuardMiddleware(_Middleware):
 
     def __init__(
         self,
-        stabilizer: Stabilizer,
+        stabilizer: Stabilizer | Callable[[Runtime[Any]], Stabilizer],
         *,
         persist: bool = False,
         window: int | None = None,
         keep_thinking: bool = False,
-        on_report: Callable[[Report], None] | None = None,
-        vault: VaultChoice | None = None,
+        on_report: OnReport | None = None,
+        vault: SessionVault | Callable[[Runtime[Any]], SessionVault] | None = None,
     ) -> None:
         super().__init__()
         self.tools = []
-        self.stabilizer = require_stabilizer(stabilizer)
+        self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault)
         self.persist = persist
         self.window = window
         self.keep_thinking = keep_thinking
         self.on_report = on_report
-        self.vault = vault if vault is None or _is_function(vault) else require_vault(vault)
-        self._outputs = tool_output_stabilizer(stabilizer)
+        self._order = OrderWatch()
 
     @property
     def name(self) -> str:
@@ -119,31 +125,37 @@ class ContextGuardMiddleware(_Middleware):
         Raises:
             BudgetExceededError: what must stay does not fit.
         """
+        self._order.look(handler, self.name)
+        stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
-            return handler(self._stabilized(self.stabilizer, request))
+            return handler(self._stabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
             return handler(self._stabilized(tighter, request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
+        self._order.look(handler, self.name)
+        stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
-            return await handler(await self._astabilized(self.stabilizer, request))
+            return await handler(await self._astabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(self.stabilizer, self._window(request))
+            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
             return await handler(await self._astabilized(tighter, request))
 
     def _stabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        window = self._window(stabilizer, request)
         sent, report = stabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
+            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
         )
         return self._overridden(request, sent, report)
 
     async def _astabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        window = self._window(stabilizer, request)
         sent, report = await astabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=self._window(request), keep_thinking=self.keep_thinking
+            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
         )
         return self._overridden(request, sent, report)
 
@@ -151,47 +163,43 @@ class ContextGuardMiddleware(_Middleware):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         """Bound the output of a tool when it is first seen."""
-        output = handler(self._unmasked(request))
-        if not isinstance(output, ToolMessage) or not self._bounds_outputs():
+        run = self._run_of_tool()
+        output = handler(_unmasked(request, run))
+        if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
-        result = self._outputs.stabilize(
-            tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
-        )
+        result = run.outputs.stabilize(_exchange(output, request), window=self.window)
         return self._bounded(output, result)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """Do what `wrap_tool_call` does in async runs."""
-        output = await handler(self._unmasked(request))
-        if not isinstance(output, ToolMessage) or not self._bounds_outputs():
+        run = self._run_of_tool()
+        output = await handler(_unmasked(request, run))
+        if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
-        result = await self._outputs.astabilize(
-            tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"]), window=self.window
-        )
+        result = await run.outputs.astabilize(_exchange(output, request), window=self.window)
         return self._bounded(output, result)
 
-    def _unmasked(self, request: ToolCallRequest) -> ToolCallRequest:
-        if self.vault is None:
-            return request
-        vault = require_vault(self.vault(_thread(request)) if callable(self.vault) else self.vault)
-        call = request.tool_call
-        return request.override(tool_call={**call, "args": unmask_arguments(call["args"], vault)})
+    def _run_of_tool(self) -> ForRun:
+        """Return what the run uses; a tool's own runtime is of another type than the run's, which is asked for."""
+        return self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
 
-    def _window(self, request: ModelRequest[Any]) -> int | None:
-        if self.window is not None or isinstance(self.stabilizer.budget, int):
+    def _window(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> int | None:
+        if self.window is not None or isinstance(stabilizer.budget, int):
             return self.window
         return model_window(request.model)
 
-    def _bounds_outputs(self) -> bool:
-        known = isinstance(self.stabilizer.budget, int) or self.window is not None
-        return known and any(isinstance(stage, BoundToolOutput) for stage in self._outputs.stages)
+    def _bounds(self, outputs: Stabilizer) -> bool:
+        known = isinstance(outputs.budget, int) or self.window is not None
+        return (
+            known and outputs.mode == "enforce" and any(isinstance(stage, BoundToolOutput) for stage in outputs.stages)
+        )
 
     def _overridden(
         self, request: ModelRequest[Any], sent: Request[Sequence[BaseMessage]], report: Report
     ) -> ModelRequest[Any]:
-        if self.on_report is not None:
-            self.on_report(report)
+        tell(self.on_report, report, _thread())
         require_clean_schemas(report)
         prompt = _prompt(request)
         rest: list[Any] = list(sent.messages)
@@ -213,31 +221,39 @@ class ContextGuardMiddleware(_Middleware):
 class _PersistingMiddleware(ContextGuardMiddleware):
     """Rewrite the state too."""
 
-    def before_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
+    def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Put the stabilized messages in the place of the state's."""
-        del runtime
+        stabilizer = self.per_run.of(runtime).stabilizer
         messages, _ = stabilize_native(
-            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+            stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
         )
         return replacing(state["messages"], list(messages))
 
-    async def abefore_model(self, state: Mapping[str, Any], runtime: object) -> dict[str, Any]:
+    async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Do what `before_model` does in async runs."""
-        del runtime
+        stabilizer = self.per_run.of(runtime).stabilizer
         messages, _ = await astabilize_native(
-            self.stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+            stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
         )
         return replacing(state["messages"], list(messages))
 
 
-def _is_function(vault: object) -> bool:
-    return callable(vault) and not isinstance(vault, type)
+def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
+    if run.vault is None:
+        return request
+    call = request.tool_call
+    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault)})
+
+
+def _exchange(output: ToolMessage, request: ToolCallRequest) -> list[Artifact]:
+    return tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"])
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
     """Return what the model would be sent."""
     messages = [*_prompt(request), *request.messages]
-    return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request))
+    settings = plain_settings(getattr(request, "model_settings", None))
+    return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request), settings=settings)
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
@@ -276,7 +292,10 @@ def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
     ]
 
 
-def _thread(request: ToolCallRequest) -> str | None:
-    config = getattr(request.runtime, "config", None) or {}
-    thread = (config.get("configurable") or {}).get("thread_id")
-    return None if thread is None else str(thread)
+def _thread() -> str | None:
+    """Return the id of the thread that the graph runs for."""
+    try:
+        configurable = get_config().get("configurable") or {}
+    except RuntimeError:  # called outside of a graph
+        return None
+    return configurable.get("thread_id")

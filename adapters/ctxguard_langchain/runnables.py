@@ -11,7 +11,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapting.adapter import astabilize_native, require_stabilizer, stabilize_native
+from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.per_run import OnReport, require_choice, tell
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
@@ -46,7 +47,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         tools: tools that are sent along, to be counted; None means those bound to `model`.
         window: the model's context window in tokens; None means that of `model`.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with each report and the id of the session.
+        on_report: called with each report; `report.session` is the id of the session.
 
     Raises:
         ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
@@ -60,10 +61,10 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         tools: Sequence[Any] | None = None,
         window: int | None = None,
         keep_thinking: bool = False,
-        on_report: Callable[[Report, str | None], None] | None = None,
+        on_report: OnReport | None = None,
     ) -> None:
         self.name = "ctxguard"
-        self.stabilizer = _require_choice(stabilizer)
+        self.stabilizer = require_choice(stabilizer)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(
                 f"model is the chat model itself, not {type(model).__name__}; by its name, give window=…",
@@ -125,14 +126,9 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         return self.stabilizer if isinstance(self.stabilizer, Stabilizer) else self.stabilizer(session)
 
     def _told(self, messages: Sequence[BaseMessage], report: Report, session: str | None) -> list[BaseMessage]:
-        if self.on_report is not None:
-            self.on_report(report, session)
+        tell(self.on_report, report, session)
         require_clean_schemas(report)  # the tools are bound to the model behind this step
         return list(messages)
-
-
-def _require_choice(given: StabilizerChoice) -> StabilizerChoice:
-    return given if callable(given) and not isinstance(given, type) else require_stabilizer(given)
 
 
 def _session(config: RunnableConfig) -> str | None:
@@ -165,7 +161,7 @@ def with_message_history(
     stabilizer: StabilizerChoice,
     *,
     keep_thinking: bool = False,
-    on_report: Callable[[Report, str | None], None] | None = None,
+    on_report: OnReport | None = None,
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
     """Return a chain with a stored history: what is stored stays raw and complete, what the model sees is stabilized.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import get, is_list, member_at, require_field, require_list, text_of
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
-from ctxguard.adapting.provider_formats import CHAT, require_role
+from ctxguard.adapting.provider_formats import CHAT, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
@@ -72,7 +72,8 @@ class OpenAIAdapter:
 
     def detects(self, native: object) -> bool:
         """Tell whether a list holds messages with the roles of Chat Completions."""
-        return is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        return is_chat and not is_converse(native)
 
 
 def _is_empty_list(artifact: Artifact) -> bool:
@@ -129,10 +130,27 @@ def _written(artifact: Artifact) -> Message:
     if artifact.source is None:
         return _created(artifact)
     message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
+    # nearly every message that is masked
+    if type(message) is dict and type(message.get("content")) is str and _differs_in_text(artifact):
+        return cast("Message", {**message, "content": artifact.content})
     changes = dict(reasoning_changes(message, _view(message).changes(artifact)))
     if get(message, "content") == []:
         changes[("content",)] = artifact.text
     return copy_with(message, changes)
+
+
+def _differs_in_text(artifact: Artifact) -> bool:
+    """Tell that nothing but one plain text was changed."""
+    was = artifact.root
+    return (
+        type(was.content) is str
+        and type(artifact.content) is str
+        and was.content != ""
+        and artifact.calls is was.calls
+        and artifact.fields is was.fields
+        and artifact.name == was.name
+        and artifact.answers == was.answers
+    )
 
 
 def _created(artifact: Artifact) -> Message:

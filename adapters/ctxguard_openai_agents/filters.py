@@ -25,17 +25,18 @@ try:
 except ImportError as error:
     raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
-from ctxguard.adapting.adapter import astabilize_request, require_stabilizer
+from ctxguard.adapting.adapter import astabilize_request, tighter_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
+from ctxguard_openai_agents.retries import Sent, remember
 
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
     from ctxguard.pii import SessionVault
-    from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["call_model_input_filter", "recall_tool", "with_vault"]
@@ -47,12 +48,13 @@ Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
 
 def call_model_input_filter(
-    stabilizer: Stabilizer,
+    stabilizer: Stabilizer | Callable[[RunContextWrapper[Any]], Stabilizer],
     *,
     incremental: bool = False,
     window: int | None = None,
     keep_thinking: bool = False,
-    on_report: Callable[[Report], object] | None = None,
+    on_report: OnReport | None = None,
+    vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault] | None = None,
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
@@ -61,32 +63,39 @@ def call_model_input_filter(
     matches in one ends the run with `CheckFailedError`.
 
     Args:
-        stabilizer: does the work; one for all runs.
+        stabilizer: does the work; or a function from the run's `RunContextWrapper` to the stabilizer of that run.
         incremental: earlier calls are on the server (`previous_response_id`, `conversation_id`), so that an output
             without its call is right.
         window: the model's context window in tokens, where the budget is a share of it.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report of every model call.
+        vault: where placeholders live: the chain's `MaskPII` masks into it. Either the vault of a session, or a
+            function from the run's `RunContextWrapper`. `with_vault` gives tools the values.
 
     Raises:
-        ConfigError: `stabilizer` is none.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function.
         BudgetExceededError: (when called) what must stay does not fit.
     """
-    require_stabilizer(stabilizer)
-
+    per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault)
     adapter = ResponsesAdapter(incremental=incremental)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
-        given = data.model_data
-        items = cast("list[Mapping[str, object]]", given.input)
-        request = Request(items, given.instructions, schemas=await _schemas(data))
-        done, report = await astabilize_request(
-            stabilizer, adapter, request, window=window, keep_thinking=keep_thinking
-        )
-        if on_report is not None:
-            on_report(report)
-        require_clean_schemas(report)
-        return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
+        chosen = per_run.of(RunContextWrapper(data.context)).stabilizer
+        schemas = await _schemas(data)
+
+        async def within(limits: Stabilizer) -> ModelInputData:
+            given = data.model_data
+            request = Request(cast("list[Mapping[str, object]]", given.input), given.instructions, schemas=schemas)
+            done, report = await astabilize_request(
+                limits, adapter, request, window=window, keep_thinking=keep_thinking
+            )
+            tell(on_report, report)
+            require_clean_schemas(report)
+            return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
+
+        first = await within(chosen)
+        remember(Sent(replace(first), lambda: within(tighter_stabilizer(chosen, window))))
+        return first
 
     return stabilized
 
@@ -112,27 +121,34 @@ def _schema(name: str, description: object, parameters: object) -> Mapping[str, 
     return {"type": "function", "name": name, "description": description, "parameters": parameters}
 
 
-def with_vault(tools: Iterable[Any], vault: SessionVault) -> list[Any]:
+def with_vault(
+    tools: Iterable[Any], vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
+) -> list[Any]:
     """Return tools for an `Agent` that get the values which the placeholders in their arguments stand for.
 
-    The session keeps what the model wrote. The chain's `MaskPII` has to mask into the same vault. Tools that are no
-    function tools (hosted ones, handoffs) are handed back as they are: the provider runs them.
+    The session keeps what the model wrote. The chain's `MaskPII` has to mask into the same vault: give it to
+    `call_model_input_filter`, too. Tools that are no function tools (hosted ones, handoffs) are handed back as they
+    are: the provider runs them.
 
     Args:
         tools: as for `Agent(tools=…)`; they are not changed.
-        vault: of the session.
+        vault: of the session; or a function from the run's `RunContextWrapper` to the vault of that run.
 
     Raises:
         ConfigError: `vault` is no session's, or `tools` is no list.
     """
-    require_vault(vault)
+    if not is_function(vault):
+        require_vault(vault)
     if isinstance(tools, (str, FunctionTool)) or not isinstance(tools, Iterable):
         raise ConfigError(f"tools are a list of an agent's tools, not {type(tools).__name__}", setting="tools")
     return [_unmasking(tool, vault) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
 
-def _unmasking(tool: FunctionTool, vault: SessionVault) -> FunctionTool:
+def _unmasking(
+    tool: FunctionTool, vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
+) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
-        return await tool.on_invoke_tool(context, unmask_arguments(arguments, vault))
+        values = require_vault(vault(context) if callable(vault) else vault)
+        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values))
 
     return replace(tool, on_invoke_tool=invoke)

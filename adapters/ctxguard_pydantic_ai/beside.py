@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest
 
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, plain_settings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
@@ -29,6 +29,7 @@ def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]
         _instructions(parameters, request.messages) or None,
         [_schema(definition) for definition in _definitions(parameters)],
         schemas,
+        plain_settings(getattr(request, "model_settings", None)),
     )
 
 

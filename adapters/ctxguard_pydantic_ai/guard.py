@@ -12,11 +12,11 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, astabilize_request, require_stabilizer, tighter_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request, tighter_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, tell
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
     recall_tool_factory,
-    require_vault,
     tool_exchange,
     tool_output_stabilizer,
     unmask_arguments,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
-    from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
@@ -47,27 +46,36 @@ Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[
 _ADAPTER: Final = PydanticAIAdapter()
 
 
-def history_processor(stabilizer: Stabilizer, *, window: int | None = None, keep_thinking: bool = False) -> Processor:
+def history_processor(
+    stabilizer: Stabilizer | Callable[[RunContext[Any]], Stabilizer],
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+    on_report: OnReport | None = None,
+) -> Processor:
     """Return a history processor for `ProcessHistory` (2.x) or `history_processors=[…]` (1.x).
 
     PydanticAI stores what a history processor returns in place of the history. `ContextGuard` leaves it alone.
 
     Args:
-        stabilizer: does the work.
+        stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
         window: the model's context window in tokens; None means what the model's profile says.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
+        on_report: called with the report on each request; `report.session` is the conversation's id.
 
     Raises:
-        ConfigError: `stabilizer` is none; or (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` is neither; or (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
-    require_stabilizer(stabilizer)
+    per_run: PerRun[RunContext[Any]] = PerRun(stabilizer)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
-        room, instructions = _window(stabilizer, window, ctx), latest_instructions(messages)
+        chosen, instructions = per_run.of(ctx).stabilizer, latest_instructions(messages)
+        room = _window(chosen, window, ctx)
         view, report = await astabilize_native(
-            stabilizer, _ADAPTER, messages, instructions=instructions, window=room, keep_thinking=keep_thinking
+            chosen, _ADAPTER, messages, instructions=instructions, window=room, keep_thinking=keep_thinking
         )
+        tell(on_report, report, _conversation(ctx))
         require_clean_schemas(report)  # what is sent as instructions is not what a history processor returns
         return _ending_as(messages, view)
 
@@ -86,32 +94,33 @@ class ContextGuard(AbstractCapability[Any]):
     budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
 
     Attributes:
-        stabilizer: does the work.
+        stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
         window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
             profile says.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
-        on_report: called with the report on each request.
-        vault: gives the values back in the arguments of a tool, right before they are validated; the history keeps the
-            placeholders that the model wrote. The chain's `MaskPII` has to mask into the same vault.
+        on_report: called with the report on each request; `report.session` is the conversation's id.
+        vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
+            arguments right before they are validated. The history keeps the placeholders that the model wrote. Either
+            the vault of a session, or a function from the run's `RunContext` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` is none, `vault` is no session's, or `max_result_tokens` is no number of tokens; or
-            (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `max_result_tokens` is not a
+            number of tokens; or (when called) the budget is a share and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
 
-    stabilizer: Stabilizer
+    stabilizer: Stabilizer | Callable[[RunContext[Any]], Stabilizer]
     window: int | None = field(default=None, kw_only=True)
     keep_thinking: bool = field(default=False, kw_only=True)
     max_result_tokens: int | None = field(default=None, kw_only=True)
-    on_report: Callable[[Report], None] | None = field(default=None, kw_only=True)
-    vault: SessionVault | None = field(default=None, kw_only=True)
+    on_report: OnReport | None = field(default=None, kw_only=True)
+    vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
+    _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
+    _tighter: Stabilizer | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        require_stabilizer(self.stabilizer)
-        if self.vault is not None:
-            require_vault(self.vault)
+        self._per_run = PerRun(self.stabilizer, self.vault)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
@@ -126,12 +135,12 @@ class ContextGuard(AbstractCapability[Any]):
 
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
-        room, sent = _window(self.stabilizer, self.window, ctx, model), sent_beside(request)
+        stabilizer, sent = self._chosen(ctx), sent_beside(request)
+        room = _window(stabilizer, self.window, ctx, model)
         done, report = await astabilize_request(
-            self.stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
+            stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
         )
-        if self.on_report is not None:
-            self.on_report(report)
+        tell(self.on_report, report, _conversation(ctx))
         require_clean_schemas(report)
         messages = _ending_as(request.messages, done.messages)
         return with_sent(request, sent, replace(done, messages=messages))
@@ -148,9 +157,11 @@ class ContextGuard(AbstractCapability[Any]):
             self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
         ) -> Any:  # noqa: ANN401 - the framework's signature; it always raises
             """Ask for another attempt with a tighter budget where the context overflowed; raise any other error."""
-            if not isinstance(error, exceptions.ModelContextWindowExceededError) or self._is_tight:
+            if not isinstance(error, exceptions.ModelContextWindowExceededError) or self._tighter is not None:
                 raise error
-            self._tighten(_window(self.stabilizer, self.window, ctx, request_context.model))
+            stabilizer = self._chosen(ctx)
+            window = _window(stabilizer, self.window, ctx, request_context.model)
+            self._tighter = tighter_stabilizer(stabilizer, window)
             raise exceptions.RetryModelRequest from error
 
     else:  # before 2.66 this is the one hook that changes the request alone
@@ -165,24 +176,20 @@ class ContextGuard(AbstractCapability[Any]):
             """Hand the stabilized view on."""
             return await handler(await self._stabilized(ctx, request_context))
 
-    @property
-    def _is_tight(self) -> bool:
-        return bool(self.__dict__.get("_tightened"))
-
-    def _tighten(self, window: int | None) -> None:
-        self.stabilizer = tighter_stabilizer(self.stabilizer, window)
-        self.__dict__["_tightened"] = True
+    def _chosen(self, ctx: RunContext[Any]) -> Stabilizer:
+        return self._per_run.of(ctx).stabilizer if self._tighter is None else self._tighter
 
     async def before_tool_validate(
         self,
-        ctx: RunContext[Any],  # noqa: ARG002 - the framework's signature
+        ctx: RunContext[Any],
         *,
-        call: Any,  # noqa: ANN401, ARG002
+        call: Any,  # noqa: ANN401, ARG002 - the framework's signature
         tool_def: ToolDefinition,
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Give a tool the values that its arguments' placeholders stand for."""
-        return args if self.vault is None or is_fixed(tool_def) else unmask_arguments(args, self.vault)
+        vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
+        return args if vault is None else unmask_arguments(args, vault)
 
     async def after_tool_execute(
         self,
@@ -196,8 +203,11 @@ class ContextGuard(AbstractCapability[Any]):
         """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay whole."""
         if is_fixed(tool_def):
             return result
-        limit = self.max_result_tokens or self.stabilizer.budget_for(_window(self.stabilizer, self.window, ctx))
-        return await _bounded(result, limit, self.stabilizer, tool_def.name)
+        stabilizer = self._chosen(ctx)
+        if stabilizer.mode == "observe":
+            return result
+        limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
+        return await _bounded(result, limit, stabilizer, tool_def.name)
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -209,6 +219,11 @@ def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
     return list(view)
+
+
+def _conversation(ctx: RunContext[Any]) -> str | None:
+    """Return the id of the conversation; versions before 2 know the run alone."""
+    return getattr(ctx, "conversation_id", None) or getattr(ctx, "run_id", None)
 
 
 def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], model: Any = None) -> int | None:  # noqa: ANN401

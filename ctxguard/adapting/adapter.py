@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
-from ctxguard.adapting.request import Beside, Request
+from ctxguard.adapting.request import Request, RequestTexts
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilized, Stabilizer
 
@@ -55,7 +55,7 @@ def stabilize_request(
         BudgetExceededError: What must stay does not fit.
     """
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window)
+    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
     return call.written(result), result.report
 
 
@@ -70,7 +70,7 @@ async def astabilize_request(
     """Do what `stabilize_request` does, where summarizers or stores are async."""
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
     result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window
+        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
     )
     return call.written(result), result.report
 
@@ -105,7 +105,7 @@ def stabilize_native(
     """
     request = Request(native, instructions, tools or ())
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window)
+    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
     return call.written(result).messages, result.report
 
 
@@ -123,7 +123,7 @@ async def astabilize_native(
     request = Request(native, instructions, tools or ())
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
     result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.beside.overhead, window=window
+        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
     )
     return call.written(result).messages, result.report
 
@@ -136,7 +136,8 @@ class _Call(Generic[Native]):
     request: Request[Native]
     chain: Stabilizer
     artifacts: Sequence[Artifact]
-    beside: Beside
+    texts: RequestTexts
+    unread: HistoryError | None
 
     @classmethod
     def of(
@@ -149,12 +150,17 @@ class _Call(Generic[Native]):
         is_editable: bool = True,
     ) -> _Call[Native]:
         require_stabilizer(stabilizer)
-        beside = Beside.of(request, stabilizer, is_editable=is_editable)
-        artifacts = adapter.read(request.messages)
+        texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
+        unread: HistoryError | None = None
+        try:
+            read = adapter.read(request.messages)
+        except HistoryError as error:
+            if stabilizer.mode == "enforce":
+                raise
+            read, unread = [], error
+        artifacts = texts.beside.joined(read)
         chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-        if beside.artifact is not None:
-            artifacts = [beside.artifact, *artifacts]
-        return cls(adapter, request, chain, artifacts, beside)
+        return cls(adapter, request, chain, artifacts, texts, unread)
 
     @property
     def schemas(self) -> Sequence[Mapping[str, object]]:
@@ -162,7 +168,11 @@ class _Call(Generic[Native]):
         return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
 
     def written(self, result: Stabilized) -> Request[Native]:
-        request, artifacts = self.beside.restore(self.request, result.artifacts)
+        if result.report.observed:
+            if self.unread is not None:
+                result.report.details = {**result.report.details, "would_have_raised": type(self.unread).__name__}
+            return self.request
+        request, artifacts = self.texts.restored(self.request, result.artifacts)
         return replace(request, messages=self.adapter.write(self.request.messages, artifacts))
 
 

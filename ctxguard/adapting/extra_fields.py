@@ -31,7 +31,10 @@ _FREE_TEXT: Final = re.compile(
 )
 """A key that ends in a word for what people and programs say in their own words: `tool_error`, `failureReason`."""
 EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
-_MEDIA: Final = frozenset({"image_url", "input_audio", "file", "source", "url", "image"})
+_MEDIA: Final = frozenset(
+    {"image_url", "input_audio", "file", "source", "url", "image"}
+    | {"inline_data", "inlineData", "file_data", "fileData"}
+)
 """Keys of media; the links in them are searched, their data is not."""
 _CONTAINERS: Final = frozenset({"audio", "content", "extras"})
 """Keys of records that hold further fields."""
@@ -40,10 +43,11 @@ _IDENTIFIERS: Final = frozenset(
     | {"filename", "format", "id", "image_url", "index", "is_error", "kind", "logprobs", "media_type", "mime_type"}
     | {"name", "namespace", "phase", "role", "start_index", "status", "strict", "title", "tool_call_id", "tool_name"}
     | {"tool_use_id", "type", "url"}
+    | {"mimeType", "fileUri", "file_uri", "language", "outcome", "toolUseId"}
 )
 """Keys that belong to the framing of a message: what they hold costs nothing more, unless it is long."""
 _SIGNATURES: Final = frozenset(
-    {"signature", "thought_signature", "encrypted_content", "encrypted_index", "fingerprint"}
+    {"signature", "thought_signature", "thoughtSignature", "encrypted_content", "encrypted_index", "fingerprint"}
 )
 _CITED: Final = frozenset({"title", "url", "context", "filename"})
 """What names the source of a citation; nothing is looked up by it."""

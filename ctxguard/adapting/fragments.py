@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.adapting.editing import are_same_objects
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 
-__all__ = ["Fragment", "join_fragments", "split_message"]
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
+
+__all__ = ["LEFT_OUT", "Fragment", "fill_emptied", "join_fragments", "split_message"]
+
+LEFT_OUT: Final = "…"
+"""Stands where nothing is left of a message: APIs refuse empty ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,18 @@ def join_fragments(
         return None
     written = [member for artifact in artifacts for member in write(artifact)]
     return None if are_same_objects(written, members) else written
+
+
+def fill_emptied(draft: Draft) -> Draft:
+    """Let "…" stand where nothing is left of a message: the `last_stage` of adapters whose API refuses empty ones."""
+    artifacts = [a.revised(content=LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
+    return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
+
+
+def _is_emptied(artifact: Artifact) -> bool:
+    """Tell an artifact that is all of a message and of which a stage left nothing."""
+    fragment, content = artifact.source, artifact.content
+    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
+        return False
+    nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
+    return nothing and (fragment is None or (isinstance(fragment, Fragment) and fragment.is_whole))

@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.fields import Path, get, place_name
+from ctxguard.adapting.fields import Path, get, is_list, place_name
 from ctxguard.errors import HistoryError
 
-__all__ = ["ANTHROPIC", "CHAT", "RESPONSES", "ProviderFormat", "refuse_foreign", "refuse_foreign_part", "require_role"]
+__all__ = [
+    "ANTHROPIC",
+    "BEDROCK",
+    "CHAT",
+    "GEMINI",
+    "RESPONSES",
+    "ProviderFormat",
+    "is_converse",
+    "refuse_foreign",
+    "refuse_foreign_part",
+    "require_role",
+]
 
 ProviderFormat: TypeAlias = str
 """Whose format it is and what reads it, as errors say it."""
@@ -22,11 +33,12 @@ ANTHROPIC: Final[ProviderFormat] = (
     "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
 )
 _LANGCHAIN: Final[ProviderFormat] = "LangChain; use ctxguard_langchain.ContextGuard (adapter 'langchain')"
-_GEMINI: Final[ProviderFormat] = "Gemini or of a user interface, which no adapter reads; convert it first"
-_BEDROCK: Final[ProviderFormat] = "Bedrock Converse, which no adapter reads; convert it first"
+GEMINI: Final[ProviderFormat] = "Gemini; use ctxguard_google.stabilize_request (adapter 'google')"
+BEDROCK: Final[ProviderFormat] = "Bedrock Converse; use ctxguard_bedrock.stabilize_request (adapter 'bedrock')"
+_INTERFACE: Final[ProviderFormat] = "a user interface, which no adapter reads; convert it first"
 
 _ROLES: Final[Mapping[object, ProviderFormat]] = {"tool": CHAT, "function": CHAT}
-_FIELDS: Final[Mapping[str, ProviderFormat]] = {"tool_calls": CHAT, "function_call": CHAT, "parts": _GEMINI}
+_FIELDS: Final[Mapping[str, ProviderFormat]] = {"tool_calls": CHAT, "function_call": CHAT, "parts": GEMINI}
 _RESPONSES_ITEMS: Final = ("reasoning", "item_reference")
 _RESPONSES_ENDINGS: Final = ("_call", "_call_output")
 _LANGCHAIN_TYPES: Final = ("human", "ai", "system", "tool", "chat")
@@ -51,6 +63,14 @@ _CONVERSE_KEYS: Final = (
 """The keys of Converse blocks, which have no type. A block with `text` alone can be one of Chat Completions."""
 
 
+def is_converse(messages: object) -> bool:
+    """Tell the messages of Bedrock Converse: every content is a list, and no block in it has a type."""
+    if not is_list(messages) or not all(isinstance(get(message, "content"), (list, tuple)) for message in messages):
+        return False
+    blocks = [block for message in messages for block in get(message, "content")]  # type: ignore[attr-defined]
+    return bool(blocks) and all(isinstance(block, Mapping) and block.get("type") is None for block in blocks)
+
+
 def refuse_foreign(message: object, own: ProviderFormat) -> None:
     """Refuse a message or item that belongs to another format.
 
@@ -71,16 +91,22 @@ def refuse_foreign(message: object, own: ProviderFormat) -> None:
         _refuse(f"role {role!r}", _ROLES[role], own)
     # SDK objects have all fields of their class: only one that holds something says whose it is
     for field, owner in _FIELDS.items():
-        if get(message, field):
-            _refuse(repr(field), owner, own)
+        if found := get(message, field):
+            _refuse(repr(field), _INTERFACE if field == "parts" and _has_types(found) else owner, own)
 
 
-def refuse_foreign_part(part: object, path: Path = ()) -> None:
+def _has_types(parts: object) -> bool:
+    """Tell parts of a user interface's messages, each of which names its type, from Gemini's."""
+    return isinstance(parts, (list, tuple)) and any(get(part, "type") is not None for part in parts)
+
+
+def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | None = None) -> None:
     """Refuse a content part that belongs to another format.
 
     Args:
         part: A dict, or an object with fields, of a type that its adapter does not know.
         path: The place of the part in its message.
+        own: The format it is read as, where that has parts without a type.
 
     Raises:
         HistoryError: The part is one that another format knows.
@@ -90,7 +116,7 @@ def refuse_foreign_part(part: object, path: Path = ()) -> None:
         _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)
     converse = next((key for key in _CONVERSE_KEYS if kind is None and get(part, key) is not None), None)
     if converse is not None:
-        _refuse(f"{place_name(path)} key {converse!r}".lstrip(), _BEDROCK, None)
+        _refuse(f"{place_name(path)} key {converse!r}".lstrip(), BEDROCK, own)
 
 
 def require_role(message: object, own: ProviderFormat) -> str:

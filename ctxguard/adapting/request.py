@@ -1,21 +1,21 @@
 """What one model call sends beside the history: instructions, tool schemas, output schemas.
 
-Frameworks keep these apart from the messages, so no stage would see them. Where a rule matches in them, they join the
-history for the time of the call as one system artifact: the chain masks it, the checks judge it, and what became of it
-is put back into the request. Where nothing matches, they are only counted.
+Where a rule matches in them, they join the history for the time of the call, see `ctxguard.adapting.beside`. Where
+nothing matches, they are only counted.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
+from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
 from ctxguard.adapting.fields import Path, fields_of, place_name
-from ctxguard.artifacts import Artifact, Field, Kind
+from ctxguard.artifacts import Artifact, Field
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.pii import Detector
@@ -24,16 +24,17 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-__all__ = ["Beside", "Request", "require_clean_schemas"]
+__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas"]
 
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
 
-_BESIDE: Final = object()
-"""The source of the artifact that stands for what is sent beside the history."""
-_MASK_TOKENS: Final = 4
-"""Tokens by which a placeholder may be longer than the value it stands for."""
 _INSTRUCTIONS: Final = "instructions"
+_TOOLS: Final = "tools"
+_FRAMING: Final = 128
+"""Characters up to which a setting costs nothing."""
+_UNSENT: Final = frozenset({"authorization", "extra_headers", "headers", "http_client", "timeout"})
+"""Settings of clients: credentials and the like, which no model is shown."""
 # schemas and instructions are the same at every call of an agent
 _VERDICTS: Final[dict[tuple[int, str], tuple[Detector, bool]]] = {}
 _MOST_VERDICTS: Final = 4_096
@@ -48,7 +49,8 @@ class Request(Generic[Native]):
         instructions: The system prompt that is sent beside it.
         tools: Tool schemas; descriptions in them may be masked.
         schemas: Schemas that are counted and searched and cannot be changed: output types, handoffs.
-        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys.
+        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys. Long
+            texts in them are counted.
     """
 
     messages: Native
@@ -58,22 +60,41 @@ class Request(Generic[Native]):
     settings: Schema = field(default_factory=dict)
 
 
+def plain_settings(settings: object) -> Schema:
+    """Return the settings of a framework's call as plain JSON, to be searched.
+
+    Args:
+        settings: What the framework passes on to the model; None for nothing.
+
+    Raises:
+        ConfigError: They cannot be written as JSON.
+    """
+    given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
+    try:
+        plain: Schema = json.loads(json.dumps(given, default=_plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"settings of the model cannot be read: {error}", setting="model_settings") from None
+    return plain
+
+
+def _plain(value: object) -> object:
+    return fields_of(value) or str(value)
+
+
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Stand for what is sent beside a history.
+class RequestTexts:
+    """Stand for the rest of a request while its history is stabilized.
 
     Attributes:
-        artifact: Holds the texts in which a rule matches; None where none does.
-        paths: The tool and the place in it of each field of the artifact; None for what cannot be changed.
-        overhead: Tokens of the reply's opening and of instructions that are no part of the artifact.
+        beside: Holds the texts in which a rule matches.
+        overhead: Tokens of the reply's opening and of instructions that did not join the history.
     """
 
-    artifact: Artifact | None
-    paths: tuple[tuple[int, Path] | None, ...]
+    beside: Beside
     overhead: int
 
     @classmethod
-    def of(cls, request: Request[Any], stabilizer: Stabilizer, *, is_editable: bool) -> Beside:
+    def of(cls, request: Request[Any], stabilizer: Stabilizer, *, is_editable: bool) -> RequestTexts:
         """Return what stands for the rest of a request.
 
         Args:
@@ -98,53 +119,42 @@ class Beside:
         if is_dirty and not is_editable:
             placed.append((None, prompt))
         joins = is_dirty and is_editable
-        artifact = None
-        if placed or joins:
-            artifact = _artifact(prompt.text if joins else None, tuple(one for _, one in placed))
-        counted = stabilizer.counter.beside(None if joins else text)
-        return cls(artifact, tuple(at for at, _ in placed), counted + _MASK_TOKENS * len(placed))
+        beside = Beside.of(placed, instructions=text if joins else None)
+        counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
+        return cls(beside, counted + beside.growth)
 
-    def restore(
+    def restored(
         self, request: Request[Native], artifacts: Sequence[Artifact]
     ) -> tuple[Request[Native], list[Artifact]]:
-        """Return the request with what became of its artifact, and the artifacts that belong to the history.
+        """Return the request with what became of its texts, and the artifacts that belong to the history.
 
         Raises:
-            CheckFailedError: A stage dropped the artifact or joined it with another, so that no one can tell what the
-                instructions are now.
+            CheckFailedError: A stage dropped the artifact or joined it with another.
         """
-        if self.artifact is None:
-            return request, list(artifacts)
-        mine = [artifact for artifact in artifacts if artifact.root.source is _BESIDE]
-        if len(mine) != 1 or len(mine[0].fields) != len(self.paths):
-            raise CheckFailedError(("SystemIntact: a stage dropped or joined what is sent beside the history",))
-        rest = [artifact for artifact in artifacts if artifact is not mine[0]]
-        changes: dict[int, dict[Path, object]] = {}
-        for at, was, now in zip(self.paths, self.artifact.fields, mine[0].fields, strict=True):
-            if at is not None and was.text != now.text:
-                changes.setdefault(at[0], {})[at[1]] = now.text
-        tools = [copy_with(tool, changes[n]) if n in changes else tool for n, tool in enumerate(request.tools)]
-        # an empty content means that the instructions were clean and stayed outside
-        return replace(request, tools=tools, instructions=mine[0].text or request.instructions), rest
+        done = self.beside.restored(artifacts)
+        # no instructions here means that they were clean and stayed outside
+        instructions = done.instructions or request.instructions
+        tools = request.tools
+        if done.changes:
+            tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, done.changes)[_TOOLS])
+        return replace(request, tools=tools, instructions=instructions), done.artifacts
 
 
-# the very same artifact at every call, by which a stabilizer finds what it worked out in earlier ones
-@lru_cache(maxsize=256)
-def _artifact(instructions: str | None, fields: tuple[Field, ...]) -> Artifact:
-    # schemas are counted as a whole with the request: the artifact must not count them again
-    tokens = 0 if instructions is None else None
-    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_BESIDE)
+def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
+    """Return the tokens of what settings hold beyond names and numbers, such as documents in an `extra_body`."""
+    texts = (found.text for _, found in _fields_of_schema(settings))
+    return sum(stabilizer.counter.text(text) for text in texts if len(text) > _FRAMING)
 
 
-def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[tuple[int, Path] | None, Field]]:
+def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[Path | None, Field]]:
     for _, found in _fields_of_schema(request.settings):
-        yield None, replace(found, editable=False, is_identifier=True, tokens=0)
-    for name, listed, may_edit in (("tools", request.tools, is_editable), ("schemas", request.schemas, False)):
+        yield None, replace(found, place=f"settings.{found.place}", editable=False, is_identifier=True, tokens=0)
+    for name, listed, may_edit in ((_TOOLS, request.tools, is_editable), ("schemas", request.schemas, False)):
         for number, schema in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
             for path, found in _fields_of_schema(schema):
                 placed = replace(found, place=f"{name}[{number}].{found.place}", tokens=0)
                 edits = may_edit and found.editable
-                yield (number, path) if edits else None, replace(placed, editable=edits)
+                yield (name, number, *path) if edits else None, replace(placed, editable=edits)
 
 
 def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Field]]:
@@ -190,8 +200,10 @@ def require_clean_schemas(report: Report) -> None:
     Raises:
         CheckFailedError: `NoPII` found something in the tools, the schemas or the instructions of the request.
     """
+    if report.observed:
+        return
     # the artifact that stands for them is the first, and the only one with such places
-    places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", _INSTRUCTIONS))
+    places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", "settings.", _INSTRUCTIONS))
     found = [
         f"{check.name}: {finding}"
         for check in report.checks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ctxguard.checks.known_names import KnownNames
 from ctxguard.draft import Draft
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Finding
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NoPII"]
 
-# What rules find only where they say so by their label.
+# What rules find only where their labels say so, and then only where the text itself does.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
 
@@ -28,6 +29,8 @@ class NoPII:
     The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text, so that
     only texts that are new in the session cost a scan. Copies and pickles start without them.
 
+    Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by those known when it was last decided.
+
     Args:
         rules: None means the rules of the masking stages that ran, or nothing where none ran.
     """
@@ -37,9 +40,10 @@ class NoPII:
     def __init__(self, rules: Detector | None = None) -> None:
         self.rules = rules
         self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
+        self._known: dict[int, tuple[object, TextCache[Sequence[str]], TextCache[tuple[str, ...]]]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_clean": {}}
+        return {**vars(self), "_clean": {}, "_known": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield everything that is wrong."""
@@ -54,21 +58,38 @@ class NoPII:
         strict = for_identifiers(detector)
         clean = self._verdicts(detector)
         clean_ids = clean if strict is None else self._verdicts(strict)
+        names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
             content, result_of = artifact.content, artifact.answers
             # most artifacts are plain and known: one look is all that they cost
             is_plain = type(content) is str and not (artifact.calls or artifact.fields or artifact.name)
             is_clean_id = result_of is None or strict is None or clean_ids.get(result_of)
-            if is_plain and is_clean_id and clean.get(artifact.text):
+            if is_plain and is_clean_id and names is None and clean.get(artifact.text):
                 continue
             for slot, text in artifact.texts():
                 if slot == "name":  # never edited: it is among the fixed texts
                     continue
-                yield from _found(detector, clean, text, f"artifacts[{position}].{slot}")
+                path = f"artifacts[{position}].{slot}"
+                yield from _found(detector, clean, text, path)
+                if names is not None:
+                    yield from (_finding(span, path) for span in names.find(artifact, text))
             for place, text, is_identifier in artifact.fixed_texts():
                 chosen, known = (strict, clean_ids) if is_identifier else (detector, clean)
                 if chosen is not None:
                     yield from _found(chosen, known, text, f"artifacts[{position}].{place}")
+
+    def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
+        """Return what judges by the names that the history made known; None where the rules make none known."""
+        from ctxguard.pii.rule_sets import RuleSet
+
+        if not isinstance(detector, RuleSet) or not detector.echoes:
+            return None
+        known = self._known.get(id(detector))
+        if known is None or known[0] is not detector:
+            if len(self._known) > 16:
+                self._known.clear()
+            known = self._known[id(detector)] = (detector, TextCache(16_000_000), TextCache(16_000_000))
+        return KnownNames(detector, known[1], known[2], draft)
 
     def _verdicts(self, detector: Detector) -> TextCache[bool]:
         known = self._clean.get(id(detector))
@@ -91,8 +112,12 @@ def _claim(detectors: Sequence[Detector]) -> str:
     told += [f"detector {name}" for name in others]
     known = {rule.label for rule in rules}
     missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
+    said = {rule.label for rule in rules if rule.walk is not None}
+    partly = " and ".join(what for label, what in _NO_SHAPE.items() if label in said)
     # what a detector of another make looks for is not known here
-    return f"no match of {' and '.join(told)}" + (f"; {missing} are not looked for" if missing and not others else "")
+    limits = [f"{partly} are found where the text says what they are"] if partly and not others else []
+    limits += [f"{missing} are not looked for"] if missing and not others else []
+    return "; ".join([f"no match of {' and '.join(told)}", *limits])
 
 
 def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> Iterator[Finding]:
@@ -102,7 +127,11 @@ def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> 
     if not spans:
         clean.put(text, value=True)
     for span in spans:
-        yield Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
+        yield _finding(span, path)
+
+
+def _finding(span: Span, path: str) -> Finding:
+    return Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:

@@ -49,9 +49,10 @@ def _only_masked(draft: Draft, was: Artifact) -> bool:
     """Return whether every change of an artifact was made by masking."""
     root = id(was.root)
     actions = {
-        change.action
+        change.actions.get(id(before), change.action)
         for change in draft.changes
+        for before in change.before
         for after in change.after
-        if id(after.root) == root and after is not was and not any(after is b for b in change.before)
+        if id(before.root) == id(after.root) == root and before is not after
     }
     return actions <= {"masked", "kept"}

@@ -38,7 +38,8 @@ def check(
         bool,
         typer.Option(
             "--pii/--no-pii",
-            help="Also search for personal data by rules, not for names and postal addresses; list type and place.",
+            help="Also search for personal data by the rules of the configuration, or the standard ones, which find no "
+            "names and postal addresses; list type and place.",
         ),
     ] = False,
     report: Annotated[CheckFormat, typer.Option("--report", "-r", help="What is printed.")] = CheckFormat.TEXT,
@@ -48,9 +49,11 @@ def check(
     Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
     """
     from ctxguard.harness.checking import judge_session
+    from ctxguard.pii.rule_sets import named_rules
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
+    rules = named_rules(*known.rules) if pii and known.rules else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in sessions_of(session, adapter):
@@ -63,6 +66,7 @@ def check(
                     counter=counting.counter or known.counter,
                     model=counting.model or known.model,
                     pii=pii,
+                    rules=rules,
                 )
             judged.append((one.id, results))
     ok = not any(result.findings for _, results in judged for result in results)

@@ -66,8 +66,6 @@ def bench(
         refuse_overwriting(output, sessions or [])
     tokens = _budgets(budgets)
     able, absent = contestants(only or [])
-    for each in absent:
-        note(f"left out: {each}")
     totals, played, skipped = _played(sessions, able, tokens, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
@@ -85,11 +83,11 @@ def bench(
             for peer in able
         ],
     )
-    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
-    out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
     if not any(row.calls for row in made.rows):
         note(f"nothing was compared: no call exceeds {tokens[0]:,} tokens; give a smaller budget, or longer sessions")
         raise typer.Exit(2)
+    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
+    out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
 
 
 def _played(

@@ -113,7 +113,7 @@ def table(report: BenchReport) -> str:
         lines += [_line(row) for row in rows]
     lines += ["", *(line for note in report.notes for line in _wrapped(note))]
     lines += [line for each in report.absent for line in _wrapped(f"left out: {each}")]
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _line(row: BenchRow) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import CallSettings, Draft
 from ctxguard.harness.sessions import Session
 from ctxguard.report import CheckResult, Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
+
+if TYPE_CHECKING:
+    from ctxguard.pii import Detector
 
 __all__ = ["check_session", "judge_session", "told"]
 
@@ -22,6 +26,7 @@ def judge_session(
     counter: str = "auto",
     model: str | None = None,
     pii: bool = False,
+    rules: Detector | None = None,
 ) -> tuple[CheckResult, ...]:
     """Return what each check finds in a session as it was recorded.
 
@@ -32,6 +37,7 @@ def judge_session(
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
         pii: also search for personal data; findings say type and place, never the value.
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
 
     Raises:
         ConfigError: no such provider or counter.
@@ -48,7 +54,7 @@ def judge_session(
     if pii:
         from ctxguard.pii import STANDARD
 
-        checks.append(NoPII(STANDARD))
+        checks.append(NoPII(STANDARD if rules is None else rules))
     return tuple(CheckResult(check.name, tuple(check(draft))) for check in checks)
 
 
@@ -60,9 +66,13 @@ def check_session(
     counter: str = "auto",
     model: str | None = None,
     pii: bool = False,
+    rules: Detector | None = None,
 ) -> Iterator[str]:
     """Walk what is wrong with a session, one line each: `check: message @ path`; see `judge_session`."""
-    for result in judge_session(session, budget=budget, provider=provider, counter=counter, model=model, pii=pii):
+    results = judge_session(
+        session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
+    )
+    for result in results:
         yield from told(result)
 
 

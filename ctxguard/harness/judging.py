@@ -26,8 +26,8 @@ __all__ = ["LAWS", "Judge", "Verdict", "detectors_of", "masker_of"]
 LAWS: Final = ("budget", "pairs", "system", "recent", "personal data", "prefix", "trail")
 """Names of the laws, as findings carry them; a check of the chain is named as it names itself."""
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
-_WORD: Final = re.compile(r"\w{4,}|\d{3}")
-"""What a line on the trail can be recognized by: a longer word, or a number such as a price."""
+_WORD: Final = re.compile(r"\w{4,}|\d{2,}")
+"""What a line can tell of: a word, or no more than a price."""
 
 
 @dataclass(frozen=True, slots=True)

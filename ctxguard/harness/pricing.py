@@ -26,7 +26,7 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PriceModel:
-    """Price the input tokens of one model. Calls are taken to follow each other within the lifetime of the cache.
+    """Price the input tokens of one model.
 
     Without a model, prices are in units of one uncached input token.
 
@@ -37,6 +37,7 @@ class PriceModel:
         written: price of a token that is written to the cache; None means that writing costs what `input` does.
         minimum: tokens a prefix needs to be cached at all.
         step: tokens by which cached prefixes grow.
+        lifetime: seconds without a call after which a prefix is no longer cached.
         currency: what the prices are in; `tokens` where they are relative.
         source: where the prices are from, for the report.
     """
@@ -49,12 +50,17 @@ class PriceModel:
     step: int = 128
     currency: str = "tokens"
     source: str = "relative: an uncached input token costs 1, a cached one 0.1"
+    lifetime: float = 300.0
 
     def price(self, tokens: int, shared: int) -> float:
         """Return the price of a prompt of `tokens` of which the first `shared` stood in the previous one."""
         served = shared // self.step * self.step if shared >= self.minimum else 0
         fresh = self.input if self.written is None or tokens < self.minimum else self.written
         return (tokens - served) * fresh + served * self.cached
+
+    def is_cold(self, before: float | None, now: float | None) -> bool:
+        """Tell whether the cache has expired between two calls, by their times; without times it has not."""
+        return before is not None and now is not None and now - before > self.lifetime
 
 
 def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
@@ -65,12 +71,16 @@ def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
     return min(len(left), len(right))
 
 
-CACHES: Final[Mapping[str, tuple[int, int]]] = {
-    "openai": (1_024, 128),
-    "anthropic": (1_024, 1),
-    "google": (1_024, 1),
+CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
+    "openai": (1_024, 128, 600.0),
+    "anthropic": (1_024, 1, 300.0),
+    "google": (1_024, 1, 300.0),
 }
-"""Tokens that a prefix needs to be cached, and the step by which it grows, as the providers document it."""
+"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds that it lives.
+
+As the providers document it, November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5; Google names no
+time.
+"""
 
 
 def price_model(model: str | None = None, table: str | Path | None = None) -> PriceModel:
@@ -78,7 +88,8 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
 
     Args:
         model: name of the model; None gives relative prices.
-        table: a YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128}`, in
+        table: a YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128,
+            lifetime: 300}`, in
             US dollars a million tokens; only `input` must be there.
 
     Raises:
@@ -103,12 +114,12 @@ def _of_table(model: str, path: Path) -> PriceModel:
     if not isinstance(found, dict):
         known = ", ".join(map(str, table)) if isinstance(table, dict) else "nothing"
         raise ConfigError(f"the price table {path} has no prices of {model!r}; it has {known}", setting="prices")
-    unknown = sorted(set(map(str, found)) - {"input", "cache_read", "cache_write", "minimum", "step"})
+    unknown = sorted(set(map(str, found)) - {"input", "cache_read", "cache_write", "minimum", "step", "lifetime"})
     values = {key: found[key] for key in found if found[key] is not None}
     if unknown or "input" not in values or not all(_is_price(v) for v in values.values()):
         raise ConfigError(
-            f"the prices of {model!r} in {path} are numbers by input, cache_read, cache_write, minimum and step, "
-            "and input is required",
+            f"the prices of {model!r} in {path} are numbers by input, cache_read, cache_write, minimum, step and "
+            "lifetime, and input is required",
             setting="prices",
         )
     fresh = float(values["input"])
@@ -121,6 +132,7 @@ def _of_table(model: str, path: Path) -> PriceModel:
         max(1, int(values.get("step", 1))),
         "USD",
         path.name,
+        float(values.get("lifetime", 300.0)),
     )
 
 
@@ -151,7 +163,7 @@ def _of_library(model: str) -> PriceModel:
             f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model"
         )
     cached, written = _base(prices.cache_read_mtok), _base(prices.cache_write_mtok)
-    minimum, step = CACHES.get(provider.id, (1_024, 1))
+    minimum, step, lifetime = CACHES.get(provider.id, (1_024, 1, 300.0))
     return PriceModel(
         found.id,
         fresh / MILLION,
@@ -161,6 +173,7 @@ def _of_library(model: str) -> PriceModel:
         step,
         "USD",
         f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts",
+        lifetime,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import accumulate
 from typing import Final
 
@@ -173,6 +174,28 @@ def replay_sessions(
     return told
 
 
+_TIMES: Final = ("timestamp", "created_at", "created", "time")
+
+
+def time_of(artifact: Artifact) -> float | None:
+    """Return when a message was recorded, in seconds; None where its recording does not say."""
+    source = artifact.source
+    found = source if isinstance(source, Mapping) else {}
+    for value in map(found.get, _TIMES):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value / 1_000 if value > _MILLISECONDS else float(value)
+        if isinstance(value, str):
+            try:
+                return datetime.fromisoformat(value).timestamp()
+            except ValueError:
+                continue
+    return None
+
+
+_MILLISECONDS: Final = 100_000_000_000
+"""Times beyond this are in milliseconds: in seconds, it is the year 5138."""
+
+
 class _Player:
     """Play one session under one setting."""
 
@@ -194,6 +217,7 @@ class _Player:
         self.told = SessionReplay(session.id, budget=chain.budget_for())
         self.previous: list[Artifact] | None = None
         self.history_before = 0
+        self.called_at: float | None = None
 
     def play(self, progress: Callable[[int, int], object]) -> SessionReplay:
         done = 0
@@ -225,7 +249,7 @@ class _Player:
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)
         self._support(end, context.artifacts)
-        bill, trimmed = self._price(end, context.artifacts, report.tokens_after)
+        bill, trimmed = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
         self.told.calls.append(Call(end, before, report.tokens_after, cut, bill, trimmed))
         if self.watch is not None:
             self.watch(own.calls, context.artifacts, report)
@@ -256,7 +280,12 @@ class _Player:
             own.held += support.plain
             own.held_in_context += support.with_context
 
-    def _price(self, end: int, artifacts: list[Artifact], after: int) -> tuple[float, float]:
+    def _is_cold(self, end: int) -> bool:
+        """Tell whether the provider's cache has expired since the call before, where the recording has times."""
+        before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
+        return self.prices.is_cold(before, self.called_at)
+
+    def _price(self, end: int, artifacts: list[Artifact], after: int, *, is_cold: bool) -> tuple[float, float]:
         own, shared = self.told.figures, 0
         if self.previous is not None:
             same = common_prefix(self.previous, artifacts)
@@ -265,10 +294,11 @@ class _Player:
             counted = self.counter.artifacts
             beside = after - counted(artifacts)  # tool schemas and framing stand before the messages
             shared = beside + counted(artifacts[:same])
-        bill = self.prices.price(after, shared)
-        trimmed = self.prices.price(*self.trim.call(end))
+        bill = self.prices.price(after, 0 if is_cold else shared)
+        tokens, same_trimmed = self.trim.call(end)
+        trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
-        own.bill_unmanaged += self.prices.price(self.tokens[end], self.history_before)
+        own.bill_unmanaged += self.prices.price(self.tokens[end], 0 if is_cold else self.history_before)
         self.previous, self.history_before = artifacts, self.tokens[end]
         return bill, trimmed

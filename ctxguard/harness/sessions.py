@@ -33,8 +33,10 @@ __all__ = [
 
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
-HISTORIES: Final = ("messages", "artifacts", "input")
+HISTORIES: Final = ("messages", "artifacts", "input", "contents")
 """Keys of a record under which a history stands."""
+_REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config", "toolConfig")
+"""Keys of records that an adapter takes as a whole, where one knows them."""
 _AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.adapters.stabilize_native"
@@ -86,7 +88,11 @@ class Session:
             return written
         changed = {"instructions": done.instructions, "tools": list(done.tools)}
         was = {"instructions": self.instructions, "tools": list(self.tools or ())}
-        return {**written, **{key: value for key, value in changed.items() if value != was[key]}}
+        new: dict[str, object] = {key: value for key, value in changed.items() if value != was[key]}
+        config = written.get("toolConfig")
+        if isinstance(config, Mapping) and "tools" in config and "tools" in new:
+            new["toolConfig"] = {**config, "tools": new.pop("tools")}
+        return {**written, **new}
 
 
 class BundleAdapter:
@@ -271,9 +277,9 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
 
 def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:
     key, native = _history(record)
-    tools = record.get("tools")
+    tools = record.get("tools", get(record.get("toolConfig"), "tools"))
     sent = tools if isinstance(tools, list) and tools else None
-    if "system" in record and (reads := _of_requests(record, adapter)) is not None:
+    if any(name in record for name in _REQUESTS) and (reads := _of_requests(record, adapter)) is not None:
         return Session(named, record, reads, sent)
     beside = record.get("instructions")
     instructions = beside if key == "input" and isinstance(beside, str) else None
@@ -289,7 +295,7 @@ def _history(record: Mapping[str, object]) -> tuple[str, object]:
     if isinstance(text, str):
         return "input", [{"role": "user", "content": text}]
     raise ConfigError(
-        "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has "
+        "an object with a list of 'messages', 'input', 'contents' or 'artifacts' is wanted; it has "
         + (", ".join(map(str, record)) or "no keys")
     )
 

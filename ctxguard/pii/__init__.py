@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxguard.pii.mask.session import MaskSession
     from ctxguard.pii.mask.unmask import Restored, UnmaskStream
     from ctxguard.pii.mask.vault import SessionVault, Vault, new_key
-    from ctxguard.pii.rule_sets import DIGITS, SSN, STANDARD, RuleSet, country_rules
+    from ctxguard.pii.rule_sets import DIGITS, PEOPLE, SSN, STANDARD, RuleSet, country_rules
     from ctxguard.pii.rules.countries import COUNTRIES
     from ctxguard.pii.rules.phones import phone_rules
     from ctxguard.pii.rules.rule import Rule
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTRIES",
     "DIGITS",
+    "PEOPLE",
     "SSN",
     "STANDARD",
     "CallableDetector",
@@ -63,7 +64,7 @@ _HOMES = {
     "mask.session": ("MaskSession",),
     "mask.unmask": ("Restored", "UnmaskStream"),
     "mask.vault": ("SessionVault", "Vault", "new_key"),
-    "rule_sets": ("DIGITS", "SSN", "STANDARD", "RuleSet", "country_rules"),
+    "rule_sets": ("DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"),
     "rules.countries": ("COUNTRIES",),
     "rules.phones": ("phone_rules",),
     "rules.rule": ("Rule",),

@@ -7,8 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +19,6 @@ from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Scores
-    from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.scanning import Place
     from ctxguard.pii.spans import Detector
 
@@ -34,7 +31,8 @@ RuleNames = Annotated[
     typer.Option(
         "--rules",
         metavar="NAME,NAME",
-        help="What counts as personal data: standard, digits, ssn, or presidio; several are separated by commas.",
+        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio; "
+        "several are separated by commas.",
     ),
 ]
 File = Annotated[
@@ -148,22 +146,13 @@ def evaluate_file(
 
 def _detectors(names: str) -> list[Detector]:
     """Return what the names stand for: rule sets joined into one, and Presidio beside it."""
-    from ctxguard import pii
     from ctxguard.pii.detectors import PresidioDetector
-    from ctxguard.pii.rule_sets import RuleSet
+    from ctxguard.pii.rule_sets import named_rules
 
-    public = [getattr(pii, name) for name in pii.__all__ if name.isupper()]
-    known: dict[str, RuleSet] = {found.name: found for found in public if isinstance(found, RuleSet)}
-    chosen = list(dict.fromkeys(name.strip().lower() for name in names.replace("+", ",").split(",") if name.strip()))
-    unknown = [name for name in chosen if name not in known and name != PRESIDIO]
-    if unknown or not chosen:
-        raise ConfigError(
-            f"--rules has no {', '.join(map(repr, unknown)) or 'name'}; there are {', '.join([*known, PRESIDIO])}",
-            setting="rules",
-        )
-    joined = [known[name] for name in chosen if name in known]
-    detectors: list[Detector] = [reduce(or_, joined)] if joined else []
-    return [*detectors, *([PresidioDetector()] if PRESIDIO in chosen else [])]
+    chosen = list(dict.fromkeys(name.strip().lower() for name in names.replace("+", ",").split(",")))
+    sets = [name for name in chosen if name != PRESIDIO]
+    presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
+    return [*([named_rules(*sets)] if sets else []), *presidio]
 
 
 def _scan_text(found: Mapping[str, Sequence[Place]]) -> str:

@@ -12,6 +12,7 @@ from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
 from ctxguard.pii.settings import RULE_SET, one_of, seconds
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.settings import install_command
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -119,7 +120,10 @@ def _pattern_analyzer(language: str) -> AnalyzerEngine:
 
 
 class GuardedDetector:
-    """Run a detector so that a failure is never taken for a clean text.
+    """Run a detector so that a failure is never taken for a clean text, and ask it once about each text.
+
+    Its answers are remembered by text, in bounded memory, so it must answer the same each time. A failure is not
+    remembered.
 
     Args:
         detector: the detector.
@@ -134,6 +138,7 @@ class GuardedDetector:
         self._detector = detector
         self._timeout = timeout
         self._on_error = on_error
+        self._known: TextCache[Sequence[Span]] = TextCache(8_000_000)
         self._pool = None if timeout is None else ThreadPoolExecutor(1, thread_name_prefix=f"ctxguard-{detector.name}")
 
     def find(self, text: str) -> Sequence[Span]:
@@ -150,13 +155,21 @@ class GuardedDetector:
         Raises:
             DetectorError: it failed, was too slow, or gave spans outside a text.
         """
+        known = {text: self._known.get(text) for text in texts}
+        asked = [text for text, spans in known.items() if spans is None]
         try:
-            answers = self._answers(texts)
-            return [self._checked(text, spans) for text, spans in zip(texts, answers, strict=True)]
+            known |= {text: self._checked(text, spans) for text, spans in self._asked(asked)}
         except DetectorError:
             if self._on_error == "raise":
                 raise
-            return [outside_placeholders(text, (Span(0, len(text), UNCHECKED),)) for text in texts]
+            hidden = {text: outside_placeholders(text, (Span(0, len(text), UNCHECKED),)) for text in asked}
+            return [hidden.get(text, known[text] or ()) for text in texts]
+        for text in asked:
+            self._known.put(text, known[text] or ())
+        return [known[text] or () for text in texts]
+
+    def _asked(self, texts: Sequence[str]) -> Iterable[tuple[str, Sequence[Span]]]:
+        return zip(texts, self._answers(texts), strict=True) if texts else ()
 
     def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
         together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None

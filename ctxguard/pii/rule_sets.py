@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Final
 
 from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import Engine, engine_of
 from ctxguard.pii.placeholders import label_of
 from ctxguard.pii.rules.core import CORE_RULES
 from ctxguard.pii.rules.countries import COUNTRIES, COUNTRY_RULES, RULES_BY_COUNTRY
 from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
 from ctxguard.pii.rules.documents import DOCUMENT_RULES
+from ctxguard.pii.rules.people import PEOPLE_RULES
 from ctxguard.pii.rules.phones import phone_rules
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
 
-__all__ = ["DIGITS", "SSN", "STANDARD", "RuleSet", "country_rules"]
+__all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules", "named_rules"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +87,25 @@ class RuleSet:
         """
         check_text(text)
         return self._engine.scan(text)
+
+    @property
+    def echoes(self) -> bool:
+        """True where what one text says makes names known that are looked for in others."""
+        return any(rule.echo for rule in self.rules)
+
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known, as they stand in it."""
+        return self._engine.names(text)
+
+    def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
+        """Return where names stand in a text that other texts have made known.
+
+        Args:
+            text: the text.
+            names: the names.
+            until: how many forms of them count, the first ones; None means all.
+        """
+        return self._engine.known(text, names, until=until) if len(names) else ()
 
     def only(self, *labels: str) -> RuleSet:
         """Return the set with the rules of these labels alone.
@@ -162,6 +184,21 @@ SSN: Final = RuleSet("ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),)
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
 STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES, *DOCUMENT_RULES))
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
+PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
+"""Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""
+
+
+def named_rules(*names: str) -> RuleSet:
+    """Return rule sets by their names, joined: `named_rules("standard", "people")` is `STANDARD | PEOPLE`.
+
+    Raises:
+        ConfigError: there is no such rule set, or none is named.
+    """
+    known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None or not names:
+        raise ConfigError(f"no rule set {unknown!r}; there are {', '.join(known)}", setting="rules")
+    return reduce(or_, (known[name] for name in names))
 
 
 def country_rules(*countries: str) -> RuleSet:

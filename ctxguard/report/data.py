@@ -120,6 +120,8 @@ class ReportData:
         counter: name of the counter, with how exact it is in `accuracy`.
         checks: what each check found.
         cut: where the prompt stopped extending the one before, or that an earlier cut still holds; None where neither.
+        session: the name of the conversation, where the guard of a framework knows one: LangChain's session or thread
+            id, PydanticAI's conversation id, the session header on the wire.
     """
 
     def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
@@ -131,6 +133,12 @@ class ReportData:
         self.accuracy = draft.counter.counter.accuracy
         self.cut = cut
         self.details: Mapping[str, object] = draft.details
+        self.session: str | None = None
+
+    @property
+    def observed(self) -> bool:
+        """Whether the original was sent, and this is what would have been done (`mode="observe"`)."""
+        return self.details.get("mode") == "observe"
 
     @cached_property
     def tokens_before(self) -> int:
@@ -202,6 +210,7 @@ class ReportData:
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values. It holds no text of any artifact."""
         return {
+            **({} if self.session is None else {"session": self.session}),
             "ok": self.ok,
             "budget": self.budget,
             "tokens_before": self.tokens_before,

@@ -107,11 +107,12 @@ class Cutter:
     _traces: dict[int, Trace] = field(default_factory=dict)
     _steps: list[int] = field(default_factory=lambda: [0])
     _digests: dict[int, Artifact] = field(default_factory=dict)
+    _renamed: dict[int, Artifact] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
         """Return the state after a cut at an exchange, as small as what must stay allows, down to the goal."""
         ledger, history = self.ledger, self.ledger.history
-        base = replace(self._with_earlier_trail(state, number), cut_at=number, note=None)
+        base = replace(self._masked_again(self._with_earlier_trail(state, number), number), cut_at=number, note=None)
         base = replace(base, calibration=base.calibration.after_cut())
         # An earlier trail goes: the new one tells what it told.
         there = [n for n in state.numbers() if self._is_kept(n, number)]
@@ -165,21 +166,46 @@ class Cutter:
         record = records_in(self.ledger.history.members(earlier)[0].text)[0]
         return replace(state, earlier=read_trail(record.body, earlier) or Trail())
 
+    # -- names that became known
+
+    def _masked_again(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with the names masked that are known by now, in all that was written before."""
+        ledger, history = self.ledger, self.ledger.history
+        if not ledger.draft.remasks:
+            return state
+        at, count = history.members(number)[0], ledger.draft.counter.artifact
+        kept = {p: ledger.stays(n) for n in state.numbers() if n < number for p in ledger.positions(n)}
+        kept |= dict.fromkeys(history.authority[: state.authority], True)
+        shortened, fixed = dict(state.shortened), state.fixed
+        for position, is_fixed in kept.items():
+            before = ledger.artifact(state, position)
+            after = ledger.draft.mask_again(before, at)
+            if after is not before:
+                fixed += (count(after) - ledger.tokens_at(position, shortened)) if is_fixed else 0
+                shortened[position] = Deferred.of(after, count(after))
+                (self._digests if self.is_digest(before) else self._renamed)[id(after)] = after
+        return replace(state, shortened=shortened, fixed=fixed)
+
+    def is_renamed(self, artifact: Artifact) -> bool:
+        """Tell an artifact of which a cut made nothing smaller: it only masked names that had become known."""
+        return id(artifact) in self._renamed
+
     # -- smaller instead of gone
 
     def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
         """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
         shortened, saved = dict(state.shortened), 0
         # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
+        at = self.ledger.history.members(state.judged - 1)[0]
         for shorten in (self._digest_outputs, self._digest_arguments):
             for number in numbers:
                 if state.total - saved <= goal:
                     break
-                saved += shorten(number, shortened)
+                saved += shorten(number, shortened, at)
         return replace(state, shortened=shortened, tokens=state.tokens - saved)
 
-    def _digest_outputs(self, number: int, shortened: dict[int, Deferred]) -> int:
-        return sum(self._put(p, self._digest_of(p), shortened) for p in self._outputs(number))
+    def _digest_outputs(self, number: int, shortened: dict[int, Deferred], at: Artifact) -> int:
+        return sum(self._put(p, self._digest_of(p, at), shortened) for p in self._outputs(number))
 
     def _outputs(self, number: int) -> list[int]:
         artifacts, costs = self.ledger.history.artifacts, self.ledger.history.costs
@@ -196,7 +222,7 @@ class Cutter:
         shortened[position] = shorter
         return saved
 
-    def _digest_of(self, position: int) -> Deferred:
+    def _digest_of(self, position: int, at: Artifact) -> Deferred:
         draft, whole = self.ledger.draft, self.whole[position]
         artifact, count = self.ledger.history.artifacts[position], draft.counter
         # A handle is only named where something is stored behind it.
@@ -206,7 +232,7 @@ class Cutter:
 
         def made(max_tokens: int) -> Artifact:
             told = digest(whole.text, max_tokens, count=count.text)
-            return artifact.revised(content=draft.mask(f"{head} {told}".rstrip()))
+            return artifact.revised(content=draft.mask(f"{head} {told}".rstrip(), at=at))
 
         def make() -> Artifact:
             if self.settings.stores:
@@ -228,7 +254,7 @@ class Cutter:
         """Tell an artifact that a cut made a digest of, or of whose arguments."""
         return id(artifact) in self._digests
 
-    def _digest_arguments(self, number: int, shortened: dict[int, Deferred]) -> int:
+    def _digest_arguments(self, number: int, shortened: dict[int, Deferred], at: Artifact) -> int:
         position = self.ledger.positions(number)[0]
         artifact, draft = self.ledger.history.artifacts[position], self.ledger.draft
         count = draft.counter.text
@@ -239,12 +265,12 @@ class Cutter:
 
         def made(max_tokens: int) -> Artifact:
             calls = (
-                replace(call, arguments=draft.mask(digest_arguments(call.arguments, max_tokens, count=count)))
+                replace(call, arguments=draft.mask(digest_arguments(call.arguments, max_tokens, count=count), at=at))
                 if count(call.arguments) > _WORTH_IT
                 else call
                 for call in artifact.calls
             )
-            return artifact.revised(calls=tuple(calls))
+            return draft.mask_again(artifact.revised(calls=tuple(calls)), at)
 
         return self._put(position, Deferred(most, lambda: self._held_to(most, made)), shortened)
 
@@ -324,6 +350,7 @@ class Cutter:
     def _written(self, state: WindowState, most: int) -> Artifact:
         """Return the trail of what is not kept, in at most so many tokens."""
         draft, count, number = self.ledger.draft, self.ledger.draft.counter, state.judged - 1
+        at = self.ledger.history.members(number)[0]
         told = self._told(state)
         for old in [n for n in self._traces if n < told.start]:
             del self._traces[old]
@@ -335,7 +362,7 @@ class Cutter:
         limit = most - count.artifact(_NO_TRAIL)
         while True:
             text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._held(state))
-            note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text)))
+            note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             if count.artifact(note) <= most or limit <= 0:
                 return note
             limit -= limit // 8 + 1  # masking what a line brought together made it longer

@@ -30,8 +30,12 @@ class DropStaleThinking:
 
     Adapters mark such thinking as `Part.signed` and leave out what is blank here. `stabilize_native`, and with it every
     door, puts this stage behind the chain where a history holds any.
+
+    Attributes:
+        everything: Drop all of it, where nobody can tell what it was bound to.
     """
 
+    everything: bool = False
     name: ClassVar[str] = "DropStaleThinking"
 
     def __call__(self, draft: Draft, /) -> Draft:
@@ -39,6 +43,8 @@ class DropStaleThinking:
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
         stale = {key for change in draft.changes for key in _stale(draft, change)} | _before_late_authority(draft)
+        if self.everything:
+            stale = {id(artifact.root) for artifact in draft.artifacts}
         artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
         return draft.revise(artifacts, action="bounded", reason="its thinking belongs to a prompt from before a cut")
 

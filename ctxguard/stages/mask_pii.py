@@ -29,7 +29,8 @@ class MaskPII(FollowedStage):
 
     Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
     vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact
-    becomes depends on itself and on what came before it, so it never changes from turn to turn.
+    becomes depends on itself and on what came before it, so it never changes from turn to turn. With rules that make
+    names known (`ctxguard.pii.PEOPLE`) it changes at a cut, where names that became known since are masked in it.
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
@@ -71,11 +72,47 @@ class _Masking(EachFollower):
         session = masker.session()
         super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
         self._masker = masker
+        self._known = None if masker.echoing is None else _Known(session)
         self._mask = masker.mask if masker.is_stateless else session.drafted
+
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+        """Take in what comes next."""
+        if self._known is None:
+            super().take(artifacts, draft)
+            return
+        for artifact in artifacts:
+            self._known.take(artifact, draft)
+            super().take((artifact,), draft)
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with everything masked, and the rules noted for the stages and checks behind."""
-        return self.revised(_noted(draft, self._masker, self._mask))
+        return self.revised(_noted(draft, self._masker, self._mask, self._known))
+
+
+class _Known:
+    """Know the names that a history has made known, artifact by artifact."""
+
+    def __init__(self, session: MaskSession) -> None:
+        self._session = session
+        self._places: dict[int, int] = {}
+        self._counts: list[tuple[int, int]] = []
+
+    def take(self, artifact: Artifact, draft: Draft) -> None:
+        """Learn what the history says up to an artifact, what stages before this one left out among it."""
+        history = draft.history
+        for place in range(len(self._places), len(history)):
+            self._places[id(history[place])] = place
+        place = self._places.get(id(artifact.root), len(self._counts) - 1)
+        while len(self._counts) <= place:
+            for _, text in history[len(self._counts)].texts():
+                self._session.learn(text)
+            self._counts.append(self._session.known)
+
+    def again(self, text: str, at: Artifact) -> str:
+        """Return a masked text with the names masked that were known when an artifact came."""
+        place = self._places.get(id(at.root), -1)
+        known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
+        return self._session.again(text, known) if known[0] else text
 
 
 class _Anew:
@@ -89,13 +126,15 @@ class _Anew:
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with everything masked."""
-        session = self._masker.session()
-        masked = [_masked(artifact, session) for artifact in draft.artifacts]
-        return _noted(draft, self._masker, session.drafted).revise(masked, action="masked", reason=_REASON)
+        masking = _Masking(self._masker)
+        masking.take(draft.artifacts, draft)
+        return masking.result(draft)
 
 
-def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str]) -> Draft:
-    return replace(draft, masks=(*draft.masks, mask), detectors=(*draft.detectors, *masker.detectors))
+def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
+    detectors = (*draft.detectors, *masker.detectors)
+    remasks = draft.remasks if known is None else (*draft.remasks, known.again)
+    return replace(draft, masks=(*draft.masks, mask), remasks=remasks, detectors=detectors)
 
 
 def _wanted(masker: object) -> Masker:

@@ -157,12 +157,14 @@ class _Past:
     Attributes:
         failure: why the embedding could not be used when last asked; empty where it could.
         question: what was asked last.
+        asked: the message that asked it.
     """
 
     def __init__(self, embedding: Embedding | None) -> None:
         self._embedding = embedding
         self.failure = ""
         self.question = ""
+        self.asked: Artifact | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -180,7 +182,8 @@ class _Past:
     def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
         """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
         self._take(history, asked)
-        question = self.question = history.members(asked)[0].text
+        self.asked = history.members(asked)[0]
+        question = self.question = self.asked.text
         tokens = [min(each, most) for each in self.tokens]
         by_words = _discounted(with_neighbours(self.index.matches(question), _NEIGHBOR), history, asked)
         if self._embedding is None:
@@ -238,7 +241,7 @@ def _block(
             in_vain = 0
         if left < _LEAST_ROOM // 4 or in_vain == _MOST_IN_VAIN:
             break
-    return _fitted(draft, room, chosen)
+    return _fitted(draft, room, chosen, past.asked)
 
 
 def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
@@ -340,12 +343,12 @@ def _passages(text: str, size: int) -> list[str]:
     return passages
 
 
-def _fitted(draft: Draft, room: int, chosen: dict[int, str]) -> Artifact | None:
+def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact | None) -> Artifact | None:
     """Return the block of the chosen pieces; the least ones go where masking the whole has made it longer."""
     numbers = list(chosen)
     # the pieces were counted unmasked, and each by itself
     while numbers:
-        body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)))
+        body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)), at=at)
         block = Artifact(Kind.USER, write_record(RECALLED, body))
         if draft.counter.artifact(block) <= room:
             return block

@@ -215,7 +215,9 @@ class _Window:
         positions, artifacts = self._kept(state)
         reasons = {id(draft.artifacts[p]): self._why(d.artifact) for p, d in state.shortened.items()}
         actions: dict[int, Action] = {
-            id(draft.artifacts[p]): "digested" for p, d in state.shortened.items() if self._cutter.is_digest(d.artifact)
+            id(draft.artifacts[p]): "digested" if self._cutter.is_digest(d.artifact) else "masked"
+            for p, d in state.shortened.items()
+            if self._cutter.is_digest(d.artifact) or self._cutter.is_renamed(d.artifact)
         }
         note = None if state.note is None else state.note.artifact
         if note is not None:
@@ -251,13 +253,16 @@ class _Window:
         """Return the task and the last user message where they are sent in part."""
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
-        positions = sorted(p for n in numbers if (p := history.start(n)) in state.shortened)
+        shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)
+        positions = sorted(p for p, d in shown if d is not None and not self._cutter.is_renamed(d.artifact))
         return [
             {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p].artifact)}
             for p in positions
         ]
 
     def _why(self, artifact: Artifact) -> str:
+        if self._cutter.is_renamed(artifact):
+            return "holds a name that became known"
         return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"
 
     def _place_of_note(self, positions: Sequence[int]) -> int:

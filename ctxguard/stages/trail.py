@@ -33,6 +33,7 @@ _PRICED: Final = 800
 _USED: Final = 120
 """Characters of an argument whose names count as used by the model: paths, ids, commands, and no contents of files."""
 _LABELED: Final = 1.5
+_PEERS: Final = 0.25
 _VALUE: Final = 60
 _STEP: Final = 110
 _SAID: Final = 200
@@ -237,15 +238,16 @@ def _told_together(step: Step) -> object:
 
 
 class _Place(NamedTuple):
-    """Say where a name stood: number of the exchange, place among its names, its tool or speaker, and its label."""
+    """Say where a name stood: exchange, place among its names, tool or speaker, label, and how many have that label."""
 
     number: int
     order: int
     who: str
     label: str
+    peers: int
 
 
-_NOWHERE: Final = _Place(-1, 0, "", "")
+_NOWHERE: Final = _Place(-1, 0, "", "", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +281,10 @@ class Trail:
                 _enter(entries, number, step)
             who = trace.steps[0].who
             # A name stands where it was seen last: old lines merge first, and would take it along.
+            peers = Counter(label for label, _ in trace.names)
             for index, (label, name) in enumerate(trace.names):
                 if pool.get(name, _NOWHERE).number < number:
-                    pool[name] = _Place(number, index, who, label)
+                    pool[name] = _Place(number, index, who, label, peers[label])
         return Trail(steps, counts, entries, pool)
 
     def text(
@@ -331,9 +334,10 @@ def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
     entries[key] = _Entry(max(number, known.number), step if number >= known.number else known.step, times)
 
 
-def _worth(uses: int, age: int, label: str) -> float:
-    # A name with a label tells more than a bare one.
-    return (_LABELED if label else 1.0) * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
+def _worth(uses: int, age: int, place: _Place) -> float:
+    # A name with a label tells more than a bare one, and one of forty alike is seldom the one that is needed.
+    alike: float = place.peers**_PEERS
+    return (_LABELED if place.label else 1.0) / alike * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
 
 
 _BETWEEN: Final = re.compile(r"[/.:#@]+")
@@ -420,7 +424,7 @@ class _Writer:
         Tokens are counted only for names that are among the best by their length.
         """
         worth = (
-            (-_worth(uses.get(name, 0), now - place.number, place.label) / (len(name) + 3), -place.number, name)
+            (-_worth(uses.get(name, 0), now - place.number, place) / (len(name) + 3), -place.number, name)
             for name, place in self.trail.pool.items()
             if name not in told
         )
@@ -487,7 +491,7 @@ def read_trail(text: str, number: int) -> Trail | None:
             continue
         who = _read_counted(line, counts) or _read_line(line, number, entries)
         names = names_in(line, _NAMES)
-        pool.update((name, _Place(number, index, who, "")) for index, name in enumerate(names))
+        pool.update((name, _Place(number, index, who, "", 1)) for index, name in enumerate(names))
     return replace(trail, counts=counts, entries=entries, pool=pool)
 
 

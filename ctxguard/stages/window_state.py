@@ -55,7 +55,7 @@ class WindowState:
     Attributes:
         seen: exchanges that were taken in.
         kept: numbers of those that stayed at the last cut; all later ones stay.
-        shortened: artifacts that a cut made smaller, by their position: digests, and what was squeezed.
+        shortened: artifacts that a cut changed, by their position: digests, what was squeezed, what was masked again.
         cut_at: number of the exchange that hit the budget last; None before the first cut.
         cuts: numbers of the latest exchanges that hit the budget, at most `LATEST_CUTS`.
         fixed: tokens of what never leaves: overhead, system, task and pins so far.
@@ -165,7 +165,8 @@ class Ledger:
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
         """Return the state with fewer exchanges than it had, and its tokens counted anew."""
         numbers = tuple(kept)
-        positions = {p for n in numbers for p in self.positions(n)} if state.shortened else ()
+        staying = self.history.authority[: state.authority]
+        positions = {*staying, *(p for n in numbers for p in self.positions(n))} if state.shortened else ()
         shortened = {p: deferred for p, deferred in state.shortened.items() if p in positions}
         tokens = sum(self.tokens(n, shortened) for n in numbers if not self.stays(n))
         tokens += 0 if state.note is None else state.note.tokens

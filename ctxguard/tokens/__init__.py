@@ -2,7 +2,7 @@
 
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS, REPLY_TOKENS, ArtifactCounter
 from ctxguard.tokens.counters import EstimateCounter, FamilyCounter, TokenCounter, encoding_of, find_counter
-from ctxguard.tokens.provider_counter import anthropic_counter
+from ctxguard.tokens.provider_counter import anthropic_counter, google_counter
 from ctxguard.tokens.requests import RequestCount, count_request
 from ctxguard.tokens.vocabularies import TiktokenCounter, ToktokCounter
 
@@ -20,4 +20,5 @@ __all__ = [
     "count_request",
     "encoding_of",
     "find_counter",
+    "google_counter",
 ]

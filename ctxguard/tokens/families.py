@@ -228,6 +228,7 @@ FAMILIES: Final = (
     Family("llama-4", r"(meta-)?llama-?4", "o200k_base", _LLAMA_4),
     Family("llama-3", r"(meta-)?llama", "o200k_base", _LLAMA_3),
     Family("qwen", r"qw(en|q)", "o200k_base", _QWEN),
+    Family("nova", r"nova", "o200k_base", Costs(), scale=1.1, inherits="OpenAI"),
     Family("deepseek-4", r"deepseek-(v?[4-9])", "o200k_base", _DEEPSEEK_4),
     Family("deepseek", r"deepseek", "o200k_base", _DEEPSEEK),
     Family("glm-5", r"glm-[5-9]", "o200k_base", _GLM_5),
@@ -245,7 +246,7 @@ def plain_name(model: str) -> str:
 
 _MODEL_WORD: Final = re.compile(
     r"(?<![a-z])(chatgpt|gpt|o\d|claude|gemini|mistral|magistral|pixtral|codestral|devstral|ministral|open-mi|llama"
-    r"|qwen|qwq|deepseek|zai-glm|glm|computer-use|codex)"
+    r"|qwen|qwq|nova|deepseek|zai-glm|glm|computer-use|codex)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Let the provider count: Anthropic's `count_tokens`, asked for what is new only, and only by choice.
+"""Let the provider count: `count_tokens` of Anthropic and of Google, asked for what is new only, and only by choice.
 
 Nothing here does I/O by itself. The stabilizer asks `ProviderCounter.unknown` what it has not counted yet and has its
 driver call `fetch` before the first stage; from then on counts are looked up, so that stages stay pure.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxguard.tokens.costs import Costs
     from ctxguard.tokens.families import Family
 
-__all__ = ["ProviderCounter", "Unknown", "anthropic_counter"]
+__all__ = ["ProviderCounter", "Unknown", "anthropic_counter", "google_counter"]
 
 _AT_ONCE: Final = 8
 _PROBE: Final = "."
@@ -42,6 +42,27 @@ class Unknown:
         return len(self.texts) + bool(self.tools)
 
 
+@dataclass(frozen=True, slots=True)
+class _CountApi:
+    """Hold how a provider is asked to count, and how it answers.
+
+    Attributes:
+        question: makes the fields of a request of the model's name, a text, and tools.
+        tokens: name of the field of an answer that holds the count.
+        counts_tools: whether tools can be asked for.
+    """
+
+    question: Callable[[str, str, Sequence[Mapping[str, object]]], dict[str, object]]
+    tokens: str
+    counts_tools: bool
+
+    def read(self, answer: object) -> int:
+        tokens = getattr(answer, self.tokens, None)
+        if not isinstance(tokens, int):
+            raise ConfigError(f"count_tokens answered {type(answer).__name__} without {self.tokens}", setting="counter")
+        return tokens
+
+
 class ProviderCounter:
     """Count texts and tools by what the provider answered; by the estimate of the model's family until it has.
 
@@ -50,6 +71,7 @@ class ProviderCounter:
 
     Args:
         ask: takes the fields of a `count_tokens` request and returns its answer, or an awaitable of it.
+        api: whose `count_tokens` it is.
         is_async: whether `ask` returns an awaitable.
         model: name of the model; `Stabilizer(model=…)` names it too.
         timeout: seconds that all questions of one call may take together.
@@ -65,12 +87,14 @@ class ProviderCounter:
         self,
         ask: Callable[..., object],
         *,
+        api: _CountApi,
         is_async: bool,
         model: str | None = None,
         timeout: float = 10.0,
         least: int = 200,
     ) -> None:
         self._ask = ask
+        self._api = api
         self._is_async = is_async
         self.model = model
         self.timeout = timeout
@@ -80,9 +104,10 @@ class ProviderCounter:
         self._estimates: TextCache[int] = TextCache()
         self._probe: int | None = None
         self.name = f"count_tokens of {model or 'an unnamed model'}"
+        estimated = "framing" if api.counts_tools else "framing, tools"
         self.accuracy = (
             f"counted by the provider, whose count is an estimate by its own word; texts below {least} characters, "
-            "framing and whatever it did not answer in time are estimated"
+            f"{estimated} and whatever it did not answer in time are estimated"
         )
 
     def for_model(self, model: str) -> ProviderCounter:
@@ -91,7 +116,9 @@ class ProviderCounter:
             return self
         if self.model is not None:
             raise ConfigError(f"the counter is for {self.model}, not for {model}", setting="model")
-        return ProviderCounter(self._ask, is_async=self._is_async, model=model, timeout=self.timeout, least=self.least)
+        return ProviderCounter(
+            self._ask, api=self._api, is_async=self._is_async, model=model, timeout=self.timeout, least=self.least
+        )
 
     @property
     def family(self) -> Family | None:
@@ -122,7 +149,7 @@ class ProviderCounter:
     def unknown(self, artifacts: Iterable[Artifact], tools: Sequence[Mapping[str, object]] | None) -> Unknown:
         """Return what of a history the provider has not counted yet."""
         texts = {text: None for artifact in artifacts for _, text in artifact.texts() if self._is_new(text)}
-        is_new = bool(tools) and self.tool_tokens(tools or ()) is None
+        is_new = self._api.counts_tools and bool(tools) and self.tool_tokens(tools or ()) is None
         return Unknown(tuple(texts), tuple(tools or ()) if is_new else ())
 
     def _is_new(self, text: str) -> bool:
@@ -136,7 +163,7 @@ class ProviderCounter:
     def _fetch(self, unknown: Unknown) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._keep_probe(self._ask(**self._message(_PROBE)))
+        self._probe = self._api.read(self._ask(**self._question(_PROBE)))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ctxguard-count") as pool:
             jobs = list(self._questions(unknown))
             for (key, _), answer in zip(jobs, pool.map(lambda job: self._ask(**job[1]), jobs), strict=True):
@@ -145,7 +172,7 @@ class ProviderCounter:
     async def _afetch(self, unknown: Unknown) -> None:
         import asyncio
 
-        self._keep_probe(await self._awaited(self._message(_PROBE)))
+        self._probe = self._api.read(await self._awaited(self._question(_PROBE)))
         jobs = list(self._questions(unknown))
         for start in range(0, len(jobs), _AT_ONCE):
             batch = jobs[start : start + _AT_ONCE]
@@ -165,23 +192,20 @@ class ProviderCounter:
 
     def _questions(self, unknown: Unknown) -> Iterable[tuple[str, dict[str, object]]]:
         for text in unknown.texts:
-            yield text, self._message(text)
+            yield text, self._question(text)
         if unknown.tools:
-            yield _tools_key(unknown.tools), {**self._message(_PROBE), "tools": list(map(_as_anthropic, unknown.tools))}
+            yield _tools_key(unknown.tools), self._question(_PROBE, unknown.tools)
 
-    def _message(self, text: str) -> dict[str, object]:
+    def _question(self, text: str, tools: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
         if self.model is None:
             raise ConfigError("count_tokens needs the model's name; give model=…", setting="model")
-        return {"model": self.model, "messages": [{"role": "user", "content": text}]}
-
-    def _keep_probe(self, answer: object) -> None:
-        self._probe = _input_tokens(answer)
+        return self._api.question(self.model, text, tools)
 
     def _keep(self, key: str, answer: object) -> None:
         """Remember a count without the framing of the message that it was asked in; the first one stands."""
         if self._texts.get(key) is None:
             own = 0 if key.startswith(_TOOLS) else 1
-            self._texts.put(key, max(1, _input_tokens(answer) - (self._probe or 0) + own))
+            self._texts.put(key, max(1, self._api.read(answer) - (self._probe or 0) + own))
 
 
 _TOOLS: Final = "\0tools\0"
@@ -201,11 +225,17 @@ def _as_anthropic(tool: Mapping[str, object]) -> Mapping[str, object]:
     return {"name": function.name, "description": function.description, "input_schema": schema}
 
 
-def _input_tokens(answer: object) -> int:
-    tokens = getattr(answer, "input_tokens", None)
-    if not isinstance(tokens, int):
-        raise ConfigError(f"count_tokens answered {type(answer).__name__} without input_tokens", setting="counter")
-    return tokens
+def _anthropic_question(model: str, text: str, tools: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    given = {"tools": list(map(_as_anthropic, tools))} if tools else {}
+    return {"model": model, "messages": [{"role": "user", "content": text}], **given}
+
+
+def _google_question(model: str, text: str, _tools: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {"model": model, "contents": text}
+
+
+_ANTHROPIC: Final = _CountApi(_anthropic_question, "input_tokens", counts_tools=True)
+_GOOGLE: Final = _CountApi(_google_question, "total_tokens", counts_tools=False)
 
 
 def anthropic_counter(
@@ -226,9 +256,33 @@ def anthropic_counter(
         ConfigError: the client has no `messages.count_tokens`.
     """
     ask = getattr(getattr(client, "messages", None), "count_tokens", None)
+    return _counter(ask, _ANTHROPIC, client, "an anthropic.Anthropic or AsyncAnthropic", model, timeout, least)
+
+
+def google_counter(
+    client: object, *, model: str | None = None, timeout: float = 10.0, least: int = 200
+) -> ProviderCounter:
+    """Return a counter that asks Google's `count_tokens` for every text that it has not seen yet.
+
+    As `anthropic_counter`, but tools are estimated: the Gemini API counts none.
+
+    Args:
+        client: a `google.genai.Client`, or its `aio` for `astabilize`.
+        model: name of the model; None takes the one that the stabilizer names.
+        timeout: seconds that all questions of one call may take together.
+        least: characters from which on a text is asked for; shorter ones are estimated.
+
+    Raises:
+        ConfigError: the client has no `models.count_tokens`.
+    """
+    ask = getattr(getattr(client, "models", None), "count_tokens", None)
+    return _counter(ask, _GOOGLE, client, "a google.genai.Client or its aio", model, timeout, least)
+
+
+def _counter(
+    ask: object, api: _CountApi, client: object, expected: str, model: str | None, timeout: float, least: int
+) -> ProviderCounter:
     if not callable(ask):
-        raise ConfigError(
-            f"the client is an anthropic.Anthropic or AsyncAnthropic, not {type(client).__name__}", setting="counter"
-        )
+        raise ConfigError(f"the client is {expected}, not {type(client).__name__}", setting="counter")
     is_async = inspect.iscoroutinefunction(ask) or type(client).__name__.startswith("Async")
-    return ProviderCounter(ask, is_async=is_async, model=model, timeout=timeout, least=least)
+    return ProviderCounter(ask, api=api, is_async=is_async, model=model, timeout=timeout, least=least)

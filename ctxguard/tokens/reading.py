@@ -1,10 +1,11 @@
-"""Read the body of a request to any of the four APIs as what costs tokens: artifacts, tools, and what is beside them.
+"""Read the body of a request to any of the five APIs as what costs tokens: artifacts, tools, and what is beside them.
 
 This is a reader for counting alone: it needs no framework and writes nothing back.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from ctxguard.tokens.media import audio_media, document_part, image_media
 
 __all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
 
-Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
-APIS: Final[tuple[Api, ...]] = ("chat", "responses", "anthropic", "gemini")
+Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse"]
+APIS: Final[tuple[Api, ...]] = ("chat", "responses", "anthropic", "gemini", "converse")
 Native: TypeAlias = Mapping[str, object]
 
 
@@ -65,7 +66,7 @@ def detect_api(body: Native) -> Api:
     """Return the API that a request body is meant for, by its fields.
 
     Raises:
-        ConfigError: it is none of the four.
+        ConfigError: it is none of the five.
     """
     if isinstance(body.get("contents"), list):
         return "gemini"
@@ -73,7 +74,9 @@ def detect_api(body: Native) -> Api:
         return "responses"
     if not isinstance(body.get("messages"), list):
         raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
-    blocks = (block for message in _records(body["messages"]) for block in _records(message.get("content")))
+    blocks = [block for message in _records(body["messages"]) for block in _records(message.get("content"))]
+    if any(key in body for key in _CONVERSE) or any("toolUse" in block or "toolResult" in block for block in blocks):
+        return "converse"
     is_anthropic = (
         "system" in body
         or any("input_schema" in tool for tool in _tools(body))
@@ -81,6 +84,10 @@ def detect_api(body: Native) -> Api:
         or _text(body.get("model")).startswith("claude")
     )
     return "anthropic" if is_anthropic else "chat"
+
+
+_CONVERSE: Final = ("modelId", "toolConfig", "inferenceConfig")
+"""Fields that only requests of Bedrock Converse have."""
 
 
 def _chat(body: Native) -> Body:
@@ -363,11 +370,87 @@ def _gemini_blob(mime: str, data: str) -> Part:
     return document_part(url)
 
 
+def _converse(body: Native) -> Body:
+    system = _content(body.get("system"), _converse_part)
+    artifacts = [Artifact(Kind.SYSTEM, system)] if system else []
+    messages = _members(body, "messages")
+    for message in messages:
+        artifacts += _converse_message(message)
+    config = _mapping(body.get("toolConfig"))
+    tools = tuple(tool for tool in _records(config.get("tools")) if "cachePoint" not in tool)
+    choice = {"any": "required", "tool": "named"}.get(next(iter(_mapping(config.get("toolChoice"))), ""), "auto")
+    text = _mapping(_mapping(_mapping(body.get("outputConfig")).get("textFormat")).get("structure"))
+    schema = _text(_mapping(text.get("jsonSchema")).get("schema"))
+    return Body(tuple(artifacts), tools, choice, {"schema": schema} if schema else None)
+
+
+def _converse_message(message: Native) -> Iterator[Artifact]:
+    blocks = _records(message.get("content"))
+    for result in (_mapping(block.get("toolResult")) for block in blocks if "toolResult" in block):
+        yield Artifact(Kind.TOOL, _content(result.get("content"), _converse_part))
+    calls = [_mapping(block.get("toolUse")) for block in blocks if "toolUse" in block]
+    rest = [block for block in blocks if "toolResult" not in block and "toolUse" not in block]
+    if rest or calls or not blocks:
+        made = tuple(ToolCall(_text(call.get("name")), _json(call.get("input") or {})) for call in calls)
+        yield Artifact(_kind(_text(message.get("role"))), _content(rest, _converse_part), calls=made)
+
+
+def _converse_part(block: Native) -> Iterator[Part]:
+    for key in ("guardContent", "citationsContent", "searchResult"):
+        if key in block:
+            yield from (Part("text", text) for text in _texts_in(_mapping(block.get(key))))
+            return
+    thought = _mapping(block.get("reasoningContent"))
+    if thought:
+        said = _text(_mapping(thought.get("reasoningText")).get("text"))
+        yield Part("reasoning", said) if said else _sealed(_blob(thought.get("redactedContent")))
+    elif "image" in block:
+        yield Part("image", media=image_media(_converse_url(_mapping(block["image"]), "image/")))
+    elif "document" in block:
+        yield from _converse_document(_mapping(block["document"]))
+    elif "video" in block or "audio" in block:
+        kind: Literal["audio", "video"] = "video" if "video" in block else "audio"
+        data = _blob(_mapping(_mapping(block[kind]).get("source")).get("bytes"))
+        yield Part("audio", media=replace(audio_media(data), kind=kind))
+    elif "json" in block:
+        yield Part("text", _json(block["json"]))
+    elif "cachePoint" not in block:
+        yield _said(block)
+
+
+def _converse_document(document: Native) -> Iterator[Part]:
+    source = _mapping(document.get("source"))
+    if "text" in source or "content" in source:
+        yield from (Part("text", text) for text in _texts_in(source))
+    else:
+        yield document_part(_converse_url(document, "application/"))
+
+
+def _converse_url(medium: Native, kind: str) -> str:
+    data = _blob(_mapping(medium.get("source")).get("bytes"))
+    return f"data:{kind}{_text(medium.get('format'))};base64,{data}" if data else ""
+
+
+def _blob(value: object) -> str:
+    """Return a blob as it is sent: boto3 takes bytes, and the body has their base64."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else _text(value)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts under `text`, at any depth."""
+    for key, member in value.items() if isinstance(value, Mapping) else ():
+        if key == "text" and isinstance(member, str):
+            yield member
+        else:
+            yield from (text for one in (member if isinstance(member, list) else [member]) for text in _texts_in(one))
+
+
 _READERS: Final[Mapping[str, Callable[[Native], Body]]] = {
     "chat": _chat,
     "responses": _responses,
     "anthropic": _anthropic,
     "gemini": _gemini,
+    "converse": _converse,
 }
 
 

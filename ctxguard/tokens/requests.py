@@ -1,4 +1,4 @@
-"""Count the body of a request to any of the four APIs, with its breakdown. It needs no adapter and no network."""
+"""Count the body of a request to any of the five APIs, with its breakdown. It needs no adapter and no network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def count_request(
 
     Args:
         body: the request as it is sent, parsed from its JSON; not changed.
-        api: `chat` (OpenAI's Chat Completions and what is compatible with it), `responses`, `anthropic` or `gemini`.
+        api: `chat` (OpenAI's Chat Completions and what is compatible with it), `responses`, `anthropic`,
+            `gemini`, or Amazon's `converse`.
         model: name of the model; None takes the one that the body names.
         counter: see `ctxguard.tokens.find_counter`.
 
@@ -59,7 +60,7 @@ def count_request(
     """
     try:
         read = read_body(body, api=api)
-        named = body.get("model")
+        named = body.get("model", body.get("modelId"))
         count = ArtifactCounter(find_counter(counter, model=model or (named if isinstance(named, str) else None)))
         return _counted(body, read, count)
     except (RecursionError, ValueError) as error:  # JSON that is nested too deeply, or refers to itself

@@ -35,6 +35,8 @@ _PARAMETERS: Final = (
     "args_schema",
 )
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+_WRAPPED: Final = ("function", "toolSpec")
+"""Under which key a tool holds its function: in Chat Completions, and in Bedrock Converse."""
 _MOST_NESTED: Final = 8
 
 
@@ -98,18 +100,19 @@ def functions_of(tool: Native) -> Iterator[Function]:
         for function in declared:
             if isinstance(function, Mapping):
                 yield _function(function, is_flat=True)
-    elif isinstance(tool.get("function"), Mapping):
-        yield _function(tool["function"], is_flat=False)  # type: ignore[arg-type]  # the line above saw to it
+    elif inner := next((tool[key] for key in _WRAPPED if isinstance(tool.get(key), Mapping)), None):
+        yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
     elif server_tool_of(tool) is None and tool:
         yield _function(tool, is_flat=tool.get("type") in ("function", "tool_search"))
 
 
 def _function(native: Native, *, is_flat: bool) -> Function:
-    parameters = next((native[key] for key in _PARAMETERS if isinstance(native.get(key), Mapping)), {})
+    parameters = next((value for key in _PARAMETERS if isinstance(value := native.get(key), Mapping)), {})
+    inner = parameters.get("json")
     return Function(
         str(native.get("name") or native.get("type") or ""),
         str(native.get("description") or ""),
-        parameters,  # type: ignore[arg-type]  # a mapping, by the line above
+        inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has a level more
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
     )
@@ -122,7 +125,7 @@ def server_tool_of(tool: Native) -> str | None:
         return None
     if isinstance(kind, str) and kind not in ("function", "custom", "namespace", "object"):
         return kind
-    if "name" in tool or "function" in tool or any(key in tool for key in _DECLARATIONS):
+    if "name" in tool or any(key in tool for key in (*_WRAPPED, *_DECLARATIONS)):
         return None
     return next(iter(tool), None) if len(tool) == 1 and "type" not in tool else None
 

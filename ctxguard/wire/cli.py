@@ -36,6 +36,14 @@ def serve(
     max_body: Annotated[
         int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")
     ] = 50_000_000,
+    mode: Annotated[
+        Literal["enforce", "observe"] | None,
+        typer.Option(
+            "--mode",
+            help="observe reports what would be done and sends the original.",
+            show_default="that of the configuration, or enforce",
+        ),
+    ] = None,
     grace: Annotated[
         int,
         typer.Option(
@@ -56,7 +64,7 @@ def serve(
         import uvicorn
     except ImportError as error:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}") from error
-    stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET)
+    stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": mode})
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
     if host not in _LOOPBACK:

@@ -10,7 +10,7 @@ from ctxguard.errors import HistoryError
 
 __all__ = ["FORMATS", "Api", "Format", "format_of"]
 
-Api = Literal["chat", "responses", "anthropic"]
+Api = Literal["chat", "responses", "anthropic", "gemini", "converse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Format:
         api: Whose requests these are.
         adapter: Name of the adapter that reads the history.
         history: Key of the history in the body.
-        is_native_body: True where the adapter takes the whole body, False where it takes the history alone.
         endings: How the paths of such requests end.
         json_settings: Keys that ask for an answer in JSON, where they name a schema or a format.
+        system: Keys of the system prompt, where the adapter takes the whole body and not the history alone.
     """
 
     api: Api
@@ -31,12 +31,12 @@ class Format:
     history: str
     endings: tuple[str, ...]
     json_settings: tuple[str, ...]
-    is_native_body: bool = False
+    system: tuple[str, ...] = ()
 
     @property
     def read_by_adapter(self) -> frozenset[str]:
         """Keys of the body that the adapter reads."""
-        return frozenset({self.history, "system"}) if self.is_native_body else frozenset({self.history})
+        return frozenset({self.history, *self.system})
 
     def native(self, body: Mapping[str, object]) -> object:
         """Return what the adapter reads.
@@ -49,7 +49,7 @@ class Format:
             return [] if history is None else [{"role": "user", "content": history}]
         if not isinstance(history, list):
             raise HistoryError(f"the request has no list {self.history!r}, so it cannot be read as {self.api}")
-        return body if self.is_native_body else history
+        return body if self.system else history
 
     def written(self, body: Mapping[str, object], native: object) -> dict[str, object]:
         """Return the body with another history, in the form that it came in."""
@@ -76,8 +76,17 @@ FORMATS: Final = (
         "messages",
         ("/messages", "/messages/count_tokens"),
         ("output_config", "output_format"),
-        is_native_body=True,
+        system=("system",),
     ),
+    Format(
+        "gemini",
+        "google",
+        "contents",
+        (":generateContent", ":streamGenerateContent", ":countTokens"),
+        ("generationConfig", "generation_config"),
+        system=("systemInstruction", "system_instruction"),
+    ),
+    Format("converse", "bedrock", "messages", ("/converse", "/converse-stream"), ("outputConfig",), system=("system",)),
 )
 
 

@@ -14,23 +14,28 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.beside import Beside
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import place_name
+from ctxguard.adapting.per_run import OnReport, tell
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
-from ctxguard.artifacts import Artifact
-from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError, WireError
+from ctxguard.artifacts import Artifact, Field
+from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.report import Report
 from ctxguard.session import Stabilized
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-from ctxguard.wire.beside import Beside
+from ctxguard.stages.drop_stale_thinking import DropStaleThinking
+from ctxguard.tokens import ArtifactCounter
 from ctxguard.wire.checking import BodyCheck
-from ctxguard.wire.counting import request_tokens
+from ctxguard.wire.counting import Counters, request_tokens
 from ctxguard.wire.formats import Format, format_of
 from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
 from ctxguard.wire.masking import WireMasking
@@ -38,7 +43,7 @@ from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
 from ctxguard.wire.streams import EventStream
-from ctxguard.wire.texts import Use, Values
+from ctxguard.wire.texts import Use, Values, texts_of
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
@@ -46,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
 
 OnUnreadable = Literal["refuse", "pass"]
-OnReport = Callable[[Report], object]
 
 SESSION_HEADER: Final = "x-ctxguard-session"
 """The header by which a client names its session. It is not sent on."""
@@ -139,8 +143,8 @@ class _Run(NamedTuple):
 class Guard:
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
-    It reads Chat Completions, Responses and Anthropic Messages. Everything in the body is counted and masked, the
-    history is stabilized, and no body is sent in which a rule still matches.
+    It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and
+    masked, the history is stabilized, and no body is sent in which a rule still matches.
 
     Args:
         stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
@@ -151,7 +155,7 @@ class Guard:
         max_body: Bytes that the body of a request may have.
         vault: Where the placeholders of named sessions live; None means in this process.
         keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`.
-        on_report: Is given the report on each request.
+        on_report: Is called with the report on each request; `report.session` is the session that the client named.
 
     Attributes:
         metrics: Counts of what was done.
@@ -184,6 +188,7 @@ class Guard:
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
+        self._counters = Counters(stabilizer.counter)
         self._chains: dict[tuple[str, bool, bool], _Chain] = {}
         self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
         self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
@@ -208,7 +213,7 @@ class Guard:
             while True:
                 run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
-            return self._told(done.value)
+            return self._told(done.value, request.headers.get(SESSION_HEADER))
 
     async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
@@ -218,7 +223,7 @@ class Guard:
             while True:
                 run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
-            return self._told(done.value)
+            return self._told(done.value, request.headers.get(SESSION_HEADER))
 
     def smaller(self, prepared: Prepared, status: int, answer: bytes) -> int | None:
         """Return the budget for a second try where the provider says that a request was too long; else None.
@@ -228,12 +233,14 @@ class Guard:
             status: The status of the answer.
             answer: The body of the answer.
         """
+        if self.stabilizer.mode == "observe":
+            return None
         budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
         if budget is not None:
             self.metrics.add("retries_total")
         return budget
 
-    def _told(self, prepared: Prepared) -> Prepared:
+    def _told(self, prepared: Prepared, session: str | None) -> Prepared:
         report = prepared.report
         if report is None:
             self.metrics.add("passed_unread_total")
@@ -241,11 +248,20 @@ class Guard:
         self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
         self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
         self.metrics.add("cuts_total", count=int(report.cut is not None and report.cut.fresh))
-        if self.on_report is not None:
-            self.on_report(report)
+        tell(self.on_report, report, session)
         return prepared
 
     def _flow(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
+        try:
+            prepared = yield from self._enforced(request, budget)
+        except CtxguardError:
+            if self.stabilizer.mode == "enforce":
+                raise
+            return Prepared(request.body)
+        observes = self.stabilizer.mode == "observe"
+        return replace(prepared, body=request.body, reply=None) if observes else prepared
+
+    def _enforced(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
         kind = format_of(request.method, request.path)
         if len(request.body) > self.max_body:
             raise WireError(
@@ -287,28 +303,39 @@ class Guard:
     ) -> Generator[_Run, Stabilized, Prepared]:
         scope = credential_of(request.headers)
         chain = self._chain(kind, request, body, scope)
-        stabilizer = chain.stabilizer if budget is None else _with_budget(chain.stabilizer, budget)
+        stabilizer = _for_request(chain.stabilizer, self._counters.of(body), budget)
         allowed = stabilizer.budget_for()
         body = self._as_written(kind, body, scope)
-        beside = Beside.of(body, kind, lambda text: self._check.found(text, Use.TEXT))
-        history = chain.adapter.read(kind.native(body))
-        artifacts = history if beside.artifact is None else [beside.artifact, *history]
-        empty = {key: value for key, value in body.items() if key not in kind.read_by_adapter} | {kind.history: []}
-        overhead = beside.growth + request_tokens(empty, kind, stabilizer.counter)
+        rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
+        beside = self._beside(rest)
+        artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
+        overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
-            rest, kept = beside.restored(body, result.artifacts)
-            written = kind.written(rest, chain.adapter.write(kind.native(rest), kept))
+            if result.report.observed:
+                return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
+            done = beside.restored(result.artifacts)
+            changed = copy_with(body, done.changes)
+            written = kind.written(changed, chain.adapter.write(kind.native(changed), done.artifacts))
             sent = self._check.cleaned(written)
             tokens = result.report.tokens_after
             # counted as a whole where the chain did not see all of it, or where little room is left
-            if rest is not body or sent is not written or tokens > _COUNTED_FROM * allowed:
+            if done.changes or sent is not written or tokens > _COUNTED_FROM * allowed:
                 tokens = request_tokens(sent, kind, stabilizer.counter)
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, scope)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
+            stabilizer = _without_sealed_thinking(stabilizer)
         raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
+
+    def _beside(self, rest: Mapping[str, object]) -> Beside:
+        """Return what stands for the texts beside a history in which a rule matches."""
+        return Beside.of(
+            (path, Field(place_name(path), text, editable=True, is_identifier=False, tokens=0))
+            for path, text, use in texts_of(rest)
+            if use is Use.TEXT and self._check.found(text, Use.TEXT)
+        )
 
     def _reply(self, kind: Format, body: Mapping[str, object], report: Report, scope: str) -> Reply | None:
         session = next(filter(None, map(_session_of, report.masks)), None)
@@ -399,10 +426,22 @@ def _vault_of(session: MaskSession) -> SessionVault:
     return MemoryVault.of(session.pseudonyms)
 
 
-def _with_budget(stabilizer: Stabilizer, budget: int) -> Stabilizer:
-    smaller = copy.copy(stabilizer)
-    smaller.budget, smaller.reserve = budget, 0
-    return smaller
+def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
+    """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
+    own = copy.copy(stabilizer)
+    own.counter = counter
+    if budget is not None:
+        own.budget, own.reserve = budget, 0
+    return own
+
+
+def _without_sealed_thinking(stabilizer: Stabilizer) -> Stabilizer:
+    """Return a stabilizer for another round, whose decisions are not those under which the model wrote its thinking."""
+    own = copy.copy(stabilizer)
+    own.stages = tuple(
+        DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
+    )
+    return own
 
 
 def _replaced(item: object, texts: Mapping[str, str]) -> object:

@@ -34,7 +34,8 @@ def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> i
     if status not in TOO_LONG_STATUSES or _TOO_LONG.search(text) is None:
         return None
     share = _SHARE
-    numbers = sorted(int(found.replace(",", "")) for found in _NUMBER.findall(text))
+    found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
+    numbers = sorted(number for number in found if number != status)  # Google repeats the status in the body
     if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:
         share = _SAFETY * numbers[0] / numbers[-1]
     return max(1, int(share * min(tokens or budget, budget)))

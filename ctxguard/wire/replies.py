@@ -29,15 +29,20 @@ _KEPT: Final = frozenset(
         "model",
         "name",
         "reasoning",
+        "reasoningContent",
         "reasoning_content",
         "reasoning_details",
         "role",
         "signature",
         "thinking",
+        "thoughtSignature",
+        "toolUseId",
         "type",
     }
 )
 """Keys of what goes back to the provider as it came, or refers to something."""
+_OBJECTS: Final = ("input", "args")
+"""Keys of arguments that come as an object: those of Anthropic and Amazon, and of Gemini."""
 
 
 class Reply:
@@ -93,7 +98,7 @@ class Reply:
         return self._restored_record(value) if isinstance(value, dict) else value
 
     def _restored_record(self, record: dict[str, object]) -> dict[str, object]:
-        if record.get("type") in _KEPT_TYPES:
+        if record.get("type") in _KEPT_TYPES or record.get("thought") is True:
             return record
         fields = {key: value if key in _KEPT else self._restored_field(key, value) for key, value in record.items()}
         if all(fields[key] is record[key] for key in fields):
@@ -106,7 +111,7 @@ class Reply:
     def _restored_field(self, key: str, value: object) -> object:
         if key == "arguments" and isinstance(value, str):
             return self.arguments(value)
-        if key == "input" and isinstance(value, dict):
+        if key in _OBJECTS and isinstance(value, dict):
             written = json.dumps(value, ensure_ascii=False)
             restored = self.arguments(written)
             return value if restored is written else json.loads(restored)

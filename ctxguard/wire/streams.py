@@ -78,7 +78,7 @@ class EventStream:
         self._reply = reply
         self._splitter = EventSplitter(MOST_EVENT)
         self._channels: dict[tuple[Hashable, ...], _Channel] = {}
-        self._deltas, self._ends = _READERS[reply.api]
+        self._deltas, self._ends, self._wholes = _READERS[reply.api]
         self._added = 0
 
     def feed(self, chunk: bytes) -> bytes:
@@ -111,6 +111,10 @@ class EventStream:
                 text += self._channels.pop(delta.channel).unmask.close()
             if text != delta.text:
                 changes[delta.path] = text
+        for path, member in self._wholes(event):
+            restored = self._reply.restored(member)
+            if restored is not member:
+                changes[path] = restored
         return self._ended(event) + self._written(raw, event, copy_with(event, changes))
 
     def _channel(self, raw: bytes, delta: Delta) -> _Channel:
@@ -286,8 +290,63 @@ def _responses_ends(event: Event) -> Ends | None:
     return lambda channel: channel[2] == index
 
 
-_READERS: Final[Mapping[Api, tuple[Callable[[Event], Iterator[Delta]], Callable[[Event], Ends | None]]]] = {
-    "chat": (_chat_deltas, _chat_ends),
-    "anthropic": (_anthropic_deltas, _anthropic_ends),
-    "responses": (_responses_deltas, _responses_ends),
+def _gemini_parts(event: Event) -> Iterator[tuple[Path, Mapping[str, object], Mapping[str, object]]]:
+    """Walk the parts of an event with their places and candidates."""
+    candidates = event.get("candidates")
+    for number, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
+        content = candidate.get("content") if isinstance(candidate, dict) else None
+        parts = content.get("parts") if isinstance(content, dict) else None
+        for place, part in enumerate(parts if isinstance(parts, list) else ()):
+            if isinstance(part, dict):
+                yield ("candidates", number, "content", "parts", place), candidate, part
+
+
+def _gemini_deltas(event: Event) -> Iterator[Delta]:
+    for path, candidate, part in _gemini_parts(event):
+        text = part.get("text")
+        if isinstance(text, str) and not part.get("thought"):
+            alone = partial(_gemini_alone, candidate)
+            yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
+
+
+def _gemini_alone(candidate: Mapping[str, object], text: str) -> Event:
+    content = {"role": "model", "parts": [{"text": text}]}
+    return {"candidates": [{"content": content, "index": candidate.get("index", 0)}]}
+
+
+def _gemini_ends(event: Event) -> Ends | None:
+    candidates = event.get("candidates")
+    over = [
+        candidate.get("index", 0)
+        for candidate in (candidates if isinstance(candidates, list) else ())
+        if isinstance(candidate, dict) and candidate.get("finishReason") is not None
+    ]
+    return (lambda channel: channel[0] in over) if over else None
+
+
+def _gemini_wholes(event: Event) -> Iterator[tuple[Path, object]]:
+    """Walk the function calls of an event, which come whole and may stand beside pieces of text."""
+    for path, _, part in _gemini_parts(event):
+        if part.get("text") is None:
+            yield path, part
+
+
+def _no_wholes(event: Event) -> Iterator[tuple[Path, object]]:  # noqa: ARG001 - the signature of every reader
+    """Yield nothing: what comes beside pieces of text is a piece itself."""
+    yield from ()
+
+
+class _Readers(NamedTuple):
+    """Hold how the events of one API are read: pieces of texts, which of them end, and what comes whole beside them."""
+
+    deltas: Callable[[Event], Iterator[Delta]]
+    ends: Callable[[Event], Ends | None]
+    wholes: Callable[[Event], Iterator[tuple[Path, object]]] = _no_wholes
+
+
+_READERS: Final[Mapping[Api, _Readers]] = {
+    "chat": _Readers(_chat_deltas, _chat_ends),
+    "anthropic": _Readers(_anthropic_deltas, _anthropic_ends),
+    "responses": _Readers(_responses_deltas, _responses_ends),
+    "gemini": _Readers(_gemini_deltas, _gemini_ends, _gemini_wholes),
 }

@@ -61,6 +61,20 @@ _FIXED: Final = frozenset(
         "tool_use_id",
         "type",
         "url",
+        # as Google and Amazon spell them
+        "allowedFunctionNames",
+        "bytes",
+        "cachedContent",
+        "fileUri",
+        "file_uri",
+        "guardrailIdentifier",
+        "mimeType",
+        "modelId",
+        "redactedContent",
+        "responseMimeType",
+        "thoughtSignature",
+        "toolUseId",
+        "uri",
     }
 )
 _CREDENTIALS: Final = frozenset({"authorization", "authorization_token", "headers"})

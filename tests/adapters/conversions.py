@@ -176,6 +176,57 @@ def _with_ids(messages):
             yield message
 
 
+def gemini_of(messages):
+    """Return chat messages as a Gemini request: results together in one content, each with the name of its function."""
+    request, names = {"contents": []}, {}
+    out = request["contents"]
+    for message in _with_ids(messages):
+        role, text = message["role"], _text(message.get("content"))
+        if role == "system" and not out and "systemInstruction" not in request:
+            request["systemInstruction"] = {"parts": [{"text": text}]}
+        elif role == "tool":
+            identity = message["tool_call_id"]
+            response = {"id": identity, "name": names.get(identity, "tool"), "response": {"output": text}}
+            if out and out[-1]["role"] == "user" and "functionResponse" in out[-1]["parts"][0]:
+                out[-1]["parts"].append({"functionResponse": response})
+            else:
+                out.append({"role": "user", "parts": [{"functionResponse": response}]})
+        elif role == "assistant":
+            parts = [{"text": text}] if text or not message.get("tool_calls") else []
+            for call in message.get("tool_calls") or ():
+                names[call["id"]] = call["function"]["name"]
+                parts.append(
+                    {"functionCall": {"id": call["id"], "name": names[call["id"]], "args": _input(call["function"])}}
+                )
+            out.append({"role": "model", "parts": parts})
+        else:
+            out.append({"role": "user", "parts": [{"text": text}]})
+    return request
+
+
+def converse_of(messages):
+    """Return chat messages as a Bedrock Converse request; messages of the same role in a row become one."""
+    request = {"messages": []}
+    out = request["messages"]
+    for message in _with_ids(messages):
+        role, text = message["role"], _text(message.get("content"))
+        if role == "system" and not out and "system" not in request:
+            request["system"] = [{"text": text}]
+            continue
+        blocks = [{"text": text}] if text or not message.get("tool_calls") else []
+        if role == "tool":
+            blocks = [{"toolResult": {"toolUseId": message["tool_call_id"], "content": [{"text": text}]}}]
+        for call in message.get("tool_calls") or () if role == "assistant" else ():
+            function = call["function"]
+            blocks.append({"toolUse": {"toolUseId": call["id"], "name": function["name"], "input": _input(function)}})
+        wire_role = "assistant" if role == "assistant" else "user"
+        if out and out[-1]["role"] == wire_role:
+            out[-1]["content"] += blocks
+        else:
+            out.append({"role": wire_role, "content": blocks})
+    return request
+
+
 def pydantic_ai_of(messages):
     """Return chat messages as PydanticAI's: what stands between two replies is one request."""
     from pydantic_ai.messages import (

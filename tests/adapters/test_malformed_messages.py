@@ -209,6 +209,7 @@ def test_arguments_that_are_no_text_are_masked_as_json():
 CHAT = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
 RESPONSES = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
 ANTHROPIC = "Anthropic's Messages; use ctxguard_anthropic.stabilize_request (adapter 'anthropic')"
+GEMINI = "Gemini; use ctxguard_google.stabilize_request (adapter 'google')"
 CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 LEGACY = {"role": "assistant", "content": None, "function_call": FUNCTION}
 RESULT = {"type": "tool_result", "tool_use_id": "1", "content": MAIL}
@@ -261,8 +262,9 @@ def test_texts_of_input_items_are_refused_among_the_blocks_of_anthropic(kind):
     "adapter", [OpenAIAdapter(), ResponsesAdapter(), AnthropicAdapter()], ids=lambda adapter: adapter.name
 )
 def test_messages_that_hold_parts_beside_a_content_are_refused(adapter):
-    fault = "message 0: 'parts' is of Gemini or of a user interface, which no adapter reads; convert it first"
-    refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], fault)
+    refused(adapter, [{"role": "user", "parts": [{"text": MAIL}]}], f"message 0: 'parts' is of {GEMINI}")
+    fault = "message 0: 'parts' is of a user interface, which no adapter reads; convert it first"
+    refused(adapter, [{"role": "user", "parts": [{"type": "text", "text": MAIL}]}], fault)
 
 
 @pytest.mark.parametrize("block", [{"type": "thinking", "thinking": "so", "signature": "c2ln"}, {"type": "hologram"}])

@@ -215,7 +215,7 @@ def test_requests_of_anthropic_come_back_with_masked_tools():
     assert report.ok, findings(report)
     assert MAIL not in json.dumps(done)
     done, report = stabilize_request({**request, "metadata": {"user_id": MAIL}}, Stabilizer(4_000))
-    assert findings(report) == [f"EMAIL was found @ artifacts[0].metadata.user_id[0:{len(MAIL)}]"]
+    assert findings(report) == [f"EMAIL was found @ artifacts[0].settings.metadata.user_id[0:{len(MAIL)}]"]
 
 
 @pytest.mark.parametrize("door", ["tools", "instructions"])

@@ -16,7 +16,7 @@ from ctxguard.harness import parse_session, replay
 from ctxguard.harness.baseline import compare, load_baseline
 from ctxguard.harness.document import ReplayReport, schema_json
 from ctxguard.harness.pricing import PlainTrim, price_model
-from ctxguard.harness.recordings import MAX_LINE, Recording, recordings
+from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.settings import parse_sweep
 from ctxguard.stabilizer import Stabilizer
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_is_done(tmp_pat
     assert found["line3.jsonl"] == (3, "not valid JSON: Expecting property name enclosed in double quotes (column 2)")
     assert found["first.jsonl"][0] == 1
     assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14)")
-    assert "'messages', 'input' or 'artifacts'" in found["shape.json"][1]
+    assert "'messages', 'input', 'contents' or 'artifacts'" in found["shape.json"][1]
     assert found["empty.json"][1] == "the file is empty; a session is a list of messages"
     assert found["none.json"][1].startswith("no model call")
     assert "it has no 'role'" in found["role.json"][1]
@@ -89,7 +89,7 @@ def test_a_line_that_is_too_long_is_read_past(tmp_path):
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.write(lines({"messages": TALK}) + b"\n")
-        for _ in range(2 * (MAX_LINE >> 20) + 8):
+        for _ in range(200):
             file.write(b"x" * (1 << 20))
         file.write(b"\n" + lines({"messages": TALK}))
     found = list(recordings([str(path)]))
@@ -245,6 +245,26 @@ def test_prices_are_those_of_the_users_table_or_of_the_library(tmp_path):
     assert 0 < known.cached < known.input < known.written
     with pytest.raises(ConfigError, match="knows no model 'nobody-1'"):
         price_model("nobody-1")
+
+
+@pytest.mark.parametrize(
+    ("times", "colder"),
+    [
+        (["2026-01-01T10:00:00Z", "2026-01-01T10:04:00Z", "2026-01-01T10:08:00+00:00"], 0),
+        (["2026-01-01T10:00:00Z", "2026-01-01T10:06:00Z", "2026-01-01T10:07:00Z"], 1),
+        ([1_767_260_000, 1_767_260_400, 1_767_260_800], 2),
+        ([1_767_260_000_000, 1_767_260_400_000, 1_767_260_401_000], 1),
+        (["soon", None, True], 0),
+    ],
+)
+def test_a_prefix_that_has_expired_costs_its_full_price(times, colder):
+    told = [{"role": "system", "content": "word " * 3_000}]
+    for at in times:
+        told += [{"role": "user", "content": "And?", "timestamp": at}, {"role": "assistant", "content": "So."}]
+    played = replay(parse_session(told), Stabilizer(20_000))
+    full = [call.bill > call.after / 2 for call in played.calls]
+    assert sum(full) == 1 + colder
+    assert played.figures.bill_unmanaged >= played.figures.bill * 0.99
 
 
 def test_plain_trimming_keeps_a_tail_that_fits_and_loses_its_prefix_when_it_moves():

@@ -86,6 +86,12 @@ class WireProvider(Provider):
         answer["choices"][0]["finish_reason"] = "tool_calls" if message.get("tool_calls") else "stop"
         return answer
 
+    def responses(self, body):
+        return {
+            **super().responses(body),
+            "id": f"resp_{len(self.bodies)}",
+        }  # LangGraph takes messages of one id for one
+
     def output(self, items):
         made = super().output(items)
         for item in made:

@@ -13,9 +13,10 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone, worth
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
@@ -24,7 +25,7 @@ from ctxguard.pii.spans import Span, resolve
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["WINDOW", "Engine", "engine_of", "joined"]
+__all__ = ["PERSON", "WINDOW", "Engine", "engine_of", "joined"]
 
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
@@ -36,7 +37,11 @@ _RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
 _AROUND: Final = 4
 # A longer run is a row of a table, which does not come again.
 _LONG_RUN: Final = 300
+PERSON: Final = "PERSON"
+"""Label of a name, which is looked for elsewhere once it is known."""
 _FAR: Final = 1 << 30
+# How sure it is that a known name is one where nothing says so.
+_ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
@@ -77,6 +82,7 @@ class Engine:
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(_MEMO)(self._fitting)
+        self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
     def is_joinable(self) -> bool:
@@ -98,7 +104,29 @@ class Engine:
             more = self._found_in(view, candidates)
             if more:
                 spans = joined(first, spans, more)
-        return spans
+        if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
+            return spans
+        # a text is decided as a whole: what it says at its end holds for its beginning, too
+        return resolve((*spans, *self._named(Names(values), (first, *others))))
+
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known, whatever other rules find beside them."""
+        if not self._echoes:
+            return ()
+        spans: list[Span] = []
+        for view in views_of(text, self._can_write):
+            candidates = (((one,), start, end) for one in self._echoes for start, end in one.everywhere(view.text))
+            spans += view.originals(span for _, span in self._judged(view.text, candidates))
+        return [text[span.start : span.end] for span in resolve(spans)]
+
+    def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
+        """Return where known names stand in a text, see `Names.find`."""
+        return resolve(self._named(names, views_of(text, self._can_write), until=until))
+
+    def _named(self, names: Names, views: Iterable[View], *, until: int | None = None) -> Iterator[Span]:
+        for view in views:
+            places = (Span(*place, PERSON, _ECHO) for place in names.find(view.text, until=until))
+            yield from view.originals(one for one in places if not self._allows(view.text[one.start : one.end].lower()))
 
     def _found_in(self, view: View, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
         found = self._judged(view.text, candidates(view))
@@ -108,9 +136,9 @@ class Engine:
 
     def _candidates(self, view: View) -> Iterator[Candidate]:
         # rules that differ in their words alone share an expression, which is matched once
-        shared: dict[str, list[Matcher]] = {}
+        shared: dict[object, list[Matcher]] = {}
         for one in self._opened(view):
-            shared.setdefault(one.rule.pattern, []).append(one)
+            shared.setdefault((one.rule.pattern, one.rule.walk), []).append(one)
         for matchers in shared.values():
             yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
         if not self._numbers:
@@ -192,7 +220,8 @@ class Matcher:
         self.is_number = is_number(rule.pattern)
         self.words = rule.context or rule.behind
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
-        self._validate, self._arguments = _function(rule)
+        self._validate, self._arguments = _function(rule, "validate")
+        self._walk, _ = _function(rule, "walk")
 
     @cached_property
     def anchor(self) -> Anchor:
@@ -202,6 +231,8 @@ class Matcher:
     @cached_property
     def evidence(self) -> Anchor:
         """What a text must hold to be searched: a literal of the expression, or a context word if that tells more."""
+        if self._walk is not None:
+            return self.anchor
         words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
         return max([self.anchor, *words], key=worth)
 
@@ -214,7 +245,7 @@ class Matcher:
 
     def places(self, view: View) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
-        if self.anchor.most is None:
+        if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
             return
         match_at, done = self._pattern.match, 0
@@ -226,7 +257,9 @@ class Matcher:
                 done = max(match.end(), start + 1)
 
     def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
-        """Walk where the expression matches in a text or a shape."""
+        """Walk where the expression matches in a text or a shape, or what the rule walks itself."""
+        if self._walk is not None:
+            return iter(self._walk(text))
         return map(self._place, self._pattern.finditer(text))
 
     def stands_after(self, before: str) -> bool:
@@ -296,17 +329,17 @@ def _verdict(validate: Verdict, value: str, *arguments: str) -> bool | int:
     return validate(value, *arguments)
 
 
-def _function(rule: Rule) -> tuple[Verdict | None, list[str]]:
-    """Return the validator and what it is asked with beside the value; one given by name is imported."""
-    if not isinstance(rule.validate, str):
-        return rule.validate, []
-    module, name, *arguments = rule.validate.split(":")
+def _function(rule: Rule, setting: str) -> tuple[Callable[..., Any] | None, list[str]]:
+    """Return a function of a rule and what it is asked with beside the text; one given by name is imported."""
+    given = getattr(rule, setting)
+    if not isinstance(given, str):
+        return given, []
+    module, name, *arguments = given.split(":")
     try:
         return getattr(import_module(module), name), arguments
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"validate of rule {rule.name} names {rule.validate!r}, which cannot be imported: {error}",
-            setting="validate",
+            f"{setting} of rule {rule.name} names {given!r}, which cannot be imported: {error}", setting=setting
         ) from error
 
 

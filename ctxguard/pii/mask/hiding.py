@@ -36,7 +36,9 @@ class Hiding:
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         self.strategy = known_strategies(strategy)
-        self.is_stateless = "pseudonymize" not in _chosen(self.strategy)
+        self.is_reversible = "pseudonymize" in _chosen(self.strategy)
+        self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
+        self.is_stateless = not self.is_reversible and self.echoing is None
         self.vault = session_vault(vault)
         self.escape = escape
         self._key = _hash_key(key, strategy)
@@ -64,6 +66,10 @@ class Hiding:
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+
+    def names(self, text: str) -> Sequence[str]:
+        """Return the names that a text makes known."""
+        return () if self.echoing is None else self.echoing.names(text)
 
     def warm(self, texts: Sequence[str]) -> None:
         """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""

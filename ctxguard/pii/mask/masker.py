@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.session import MaskSession
+from ctxguard.pii.mask.vault import SessionVault, session_vault
 
 __all__ = ["Masker"]
 
@@ -25,6 +28,8 @@ class Masker(Hiding):
 
     Attributes:
         is_stateless: True where what a text becomes does not depend on other texts.
+        is_reversible: True where some values get placeholders that can be given back.
+        echoing: the rule set that makes names known, such as `PEOPLE`; None where there is none.
         is_joinable: True where many texts can be searched in one go (see `RuleSet.is_joinable`).
 
     Raises:
@@ -38,6 +43,21 @@ class Masker(Hiding):
     def session(self) -> MaskSession:
         """Begin with the texts of one conversation, from its first on."""
         return MaskSession(self)
+
+    def with_vault(self, vault: SessionVault) -> Masker:
+        """Return a masker with the same rules whose placeholders live in a vault; redacting becomes pseudonymizing.
+
+        Args:
+            vault: of one session.
+
+        Raises:
+            ConfigError: it is not the vault of a session.
+        """
+        chosen = copy.copy(self)
+        chosen.vault = session_vault(vault)
+        if self.strategy == "redact":
+            chosen.strategy, chosen.is_stateless = "pseudonymize", False
+        return chosen
 
     def mask(self, text: str) -> str:
         """Return one text masked, as the only one of its conversation."""

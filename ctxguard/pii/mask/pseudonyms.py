@@ -80,6 +80,7 @@ class MemoryPseudonyms:
         self._given: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], str] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._originals: dict[str, Original] = {}
 
     def __repr__(self) -> str:
@@ -95,13 +96,20 @@ class MemoryPseudonyms:
             new._give(key, placeholder, original)
         return new
 
-    def given(self, otherwise: Callable[[str], str]) -> Pseudonyms:
-        """Return what knows the placeholders that were given and gives no more: `otherwise` tells what a label gets."""
-        return _Given(self, otherwise)
+    def given(self, otherwise: Callable[[str], str], *, until: int | None = None) -> Pseudonyms:
+        """Return what knows the placeholders that were given and gives no more: `otherwise` tells what a label gets.
 
-    def known(self, label: str, original: Original) -> str | None:
-        """Return the placeholder that a value has; None where it has none yet."""
-        return self._placeholders.get((label, normalized(label, original.value)))
+        Args:
+            otherwise: returns what stands for a value of a label that has none.
+            until: how many placeholders count, the first ones; None means all.
+        """
+        return _Given(self, otherwise, until)
+
+    def known(self, label: str, original: Original, *, until: int | None = None) -> str | None:
+        """Return the placeholder that a value has; None where it has none among the first `until`."""
+        key = (label, normalized(label, original.value))
+        number = self._numbers.get(key)
+        return None if number is None or (until is not None and number >= until) else self._placeholders[key]
 
     def placeholder(self, label: str, original: Original) -> str:
         """Return the placeholder of a value; a new one where it has none."""
@@ -121,11 +129,12 @@ class MemoryPseudonyms:
         while len(self) > count:
             key, placeholder, _ = self._given.pop()
             self._counts[key[0]] -= 1
-            del self._placeholders[key], self._originals[placeholder]
+            del self._placeholders[key], self._numbers[key], self._originals[placeholder]
 
     def _give(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
         self._counts[key[0]] += 1
         self._placeholders[key] = placeholder
+        self._numbers[key] = len(self._given)
         self._originals[placeholder] = original
         self._given.append((key, placeholder, original))
 
@@ -136,9 +145,10 @@ class _Given:
 
     names: MemoryPseudonyms
     otherwise: Callable[[str], str]
+    until: int | None = None
 
     def placeholder(self, label: str, original: Original) -> str:
-        return self.names.known(label, original) or self.otherwise(label)
+        return self.names.known(label, original, until=self.until) or self.otherwise(label)
 
     def original(self, placeholder: str) -> Original | None:
         return self.names.original(placeholder)

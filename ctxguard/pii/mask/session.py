@@ -11,6 +11,8 @@ from typing import Final
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import DetectorError
+from ctxguard.pii.detect.echo import Names
+from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
 from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.json_text import (
@@ -26,10 +28,11 @@ from ctxguard.pii.mask.json_text import (
     touching,
 )
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
+from ctxguard.pii.mask.strategies import strategy_of
 from ctxguard.pii.mask.unmask import Restored, UnmaskStream, restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.settings import check_text
-from ctxguard.pii.spans import Span
+from ctxguard.pii.spans import Span, resolve
 
 __all__ = ["MaskSession"]
 
@@ -46,9 +49,12 @@ class MaskSession:
         self._masker = masker
         self._memory = MemoryPseudonyms(is_found=masker.is_found)
         self._gives = True
-        self._may_escape = self._escapes = masker.escape and not masker.is_stateless
+        self._may_escape = self._escapes = masker.escape and masker.is_reversible
         self._literals: frozenset[str] = frozenset()
         self._spelled: set[str] = set()
+        self._names = Names()
+        self._until: int | None = None
+        self._given: int | None = None
 
     def __repr__(self) -> str:
         return f"MaskSession({len(self._memory)} placeholders)"
@@ -82,6 +88,40 @@ class MaskSession:
         """
         return self._become(text, escapes=False)
 
+    @property
+    def known(self) -> tuple[int, int]:
+        """How many forms of names are known and how many placeholders were given by now, for `again`."""
+        return len(self._names), len(self._memory)
+
+    def learn(self, text: str) -> None:
+        """Take in the names that a text makes known, without masking it: they are masked in what comes from here on.
+
+        Raises:
+            DetectorError: see `text`.
+        """
+        for form in self._names.learn(self._masker.names(text)):
+            # numbered here and not where it is met first: what is masked again at a cut finds its number given
+            if strategy_of(self._masker.strategy, PERSON) == "pseudonymize":
+                self._pseudonyms.placeholder(PERSON, Original(form))
+
+    def again(self, text: str, known: tuple[int, int]) -> str:
+        """Return a text that was masked before with the names masked that have become known since.
+
+        Args:
+            text: what masking made of it.
+            known: what was known at the point where it is decided anew, see `known`; nothing later counts.
+
+        Raises:
+            DetectorError: see `text`.
+        """
+        literals, self._literals = self._literals, frozenset()
+        self._gives = self._masker.vault is not None
+        self._until, self._given = known
+        try:
+            return self._made(text, escapes=False)
+        finally:
+            self._literals, self._gives, self._until, self._given = literals, True, None, None
+
     def drafted(self, text: str) -> str:
         """Return a text masked that is no part of the conversation: a summary, a note of a stage.
 
@@ -92,13 +132,13 @@ class MaskSession:
             DetectorError: see `text`.
         """
         if self._masker.vault is not None:
-            return self.own(text)
+            return self._become(text, escapes=False, learns=False)
         check_text(text)
-        self._gives = False
+        self._gives, self._until = False, 0
         try:
             return self._made(text, escapes=False)
         finally:
-            self._gives = True
+            self._gives, self._until = True, None
 
     def arguments(self, text: str) -> str:
         """Return tool-call arguments masked inside their JSON strings; what is no JSON is masked as text."""
@@ -148,12 +188,33 @@ class MaskSession:
     def _pseudonyms(self) -> Pseudonyms:
         return self._memory if self._masker.vault is None else self._masker.vault
 
-    def _become(self, text: str, *, escapes: bool) -> str:
+    def _become(self, text: str, *, escapes: bool, learns: bool = True) -> str:
         check_text(text)
         self._spelled = set()
-        masked = self._made(text, escapes=escapes)
+        known = len(self._names)
+        try:
+            if learns:
+                self.learn(text)
+            masked = self._made(text, escapes=escapes)
+        except BaseException:
+            self._names.back_to(known)
+            raise
         self._literals |= self._spelled
         return masked
+
+    def _find(self, text: str) -> Sequence[Span]:
+        """Return what is found in a text, known names among it."""
+        return self._with_known(text, self._masker.find(text))
+
+    def _find_joined(self, text: str) -> Sequence[Span]:
+        return self._with_known(text, self._masker.find_joined(text))
+
+    def _with_known(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+        rules = self._masker.echoing
+        if rules is None or not len(self._names):
+            return spans
+        known = rules.known(text, self._names, until=self._until)
+        return resolve((*spans, *known)) if known else spans
 
     def _made(self, text: str, *, escapes: bool) -> str:
         """Mask a text; where that fails, take back the placeholders that were given for it."""
@@ -168,7 +229,7 @@ class MaskSession:
             self._escapes = self._may_escape
 
     def _masked(self, text: str) -> str:
-        spans = self._masker.find(text)
+        spans = self._find(text)
         if not spans and "\\" not in text and not self._holds_placeholder(text):
             return text
         return self._masked_json(text, spans) if is_json(text) else self._masked_plain(text, spans)
@@ -213,13 +274,13 @@ class MaskSession:
 
     def _found(self, text: str, key: str) -> Sequence[Span]:
         """Find in a text; where nothing is, with the JSON key before it as its context."""
-        spans = self._masker.find(text)
+        spans = self._find(text)
         if spans or not key or not text:
             return spans
         before = f"{key}: "
         return [
             Span(span.start - len(before), span.end - len(before), span.label, span.score)
-            for span in self._masker.find(before + text)
+            for span in self._find(before + text)
             if span.start >= len(before)
         ]
 
@@ -230,7 +291,7 @@ class MaskSession:
             value = way(value, self._pseudonyms).text
         pseudonyms = self._pseudonyms
         if not self._gives:
-            pseudonyms = self._memory.given(self._masker.redaction)
+            pseudonyms = self._memory.given(self._masker.redaction, until=self._given)
         return self._masker.hidden(label, Original(value, is_number), pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
@@ -239,7 +300,7 @@ class MaskSession:
         if masked is None:
             masked = self._masked_tokens(text, spans)
         for _ in range(_ROUNDS):
-            spans = self._masker.find(masked)
+            spans = self._find(masked)
             if not spans:
                 return masked
             masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)), json_tokens(masked))
@@ -260,7 +321,7 @@ class MaskSession:
             if "\\" in text or not all_in_strings(text, spans):
                 return None
             text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
-            spans = self._masker.find(text)
+            spans = self._find(text)
         return None
 
     def _hidden_in_json(self, label: str, value: str, *, in_full: bool) -> str:
@@ -281,7 +342,7 @@ class MaskSession:
 
     def _asked(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
         """Return the tokens in which something may be found, placeholders stand or JSON does: the others stay."""
-        find, spelled = self._masker.find_joined, self._escapes or bool(self._literals)
+        find, spelled = self._find_joined, self._escapes or bool(self._literals)
         known = {
             token.start
             for token in tokens
@@ -299,7 +360,7 @@ class MaskSession:
     def _token(self, token: JsonToken) -> str:
         value = token.value
         if not token.is_number and holds_json(value):
-            return self._masked_json(value, self._masker.find(value))
+            return self._masked_json(value, self._find(value))
         spans = self._found(value, token.key)
         if token.is_number:
             return self._hidden(spans[0].label, value, is_number=True) if spans else value

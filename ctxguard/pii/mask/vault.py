@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.mask.json_text import is_json
 from ctxguard.pii.mask.pseudonyms import Original, normalized, pseudonym
+from ctxguard.pii.mask.unmask import restore
 from ctxguard.pii.placeholders import PSEUDONYM
-from ctxguard.pii.settings import seconds
+from ctxguard.pii.settings import check_text, seconds
 from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
@@ -281,6 +283,15 @@ class SessionVault:
             if placeholder in self._damaged:
                 raise self._damaged[placeholder]
             return self._originals.get(placeholder)
+
+    def unmask(self, text: str) -> str:
+        """Return what a model wrote with the values back; invented placeholders stay as they are.
+
+        Raises:
+            VaultError: a record of the session cannot be opened.
+        """
+        check_text(text)
+        return restore(text, self, escaped=is_json(text)).text
 
     def forget(self, value: str) -> int:
         """Erase a value; its placeholders stay given but stand for nothing. Return how many there were."""

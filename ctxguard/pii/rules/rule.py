@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Final, ParamSpec
 
@@ -39,6 +39,10 @@ class Rule:
         tail: regular expression of what belongs to a finding if it follows (an extension).
         score: confidence in a finding, 0 to 1.
         placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
+        walk: `module:function` or a function that walks where candidates stand in a text, as pairs of offsets, in
+            texts that hold what `pattern` asks for; None where the candidates are the matches of `pattern`.
+        echo: whether a finding, which has the label `PERSON`, makes a name known: its words are looked for in the rest
+            of the text, and in what follows of its conversation.
 
     Raises:
         ConfigError: a field has the wrong type, or an expression does not compile; rule and field are named.
@@ -54,6 +58,8 @@ class Rule:
     tail: str = field(default="", kw_only=True)
     score: float = field(default=1.0, kw_only=True)
     placeholder: str | None = field(default=None, kw_only=True)
+    walk: str | Callable[[str], Iterable[tuple[int, int]]] | None = field(default=None, kw_only=True)
+    echo: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         for setting, message in _faults(self):

@@ -318,7 +318,7 @@ class TestGraphs:
 
     def test_the_hook_is_a_node_and_the_state_stays_raw(self):
         model, reports = ScriptedChatModel(reply=lambda _: AIMessage("answer " * 20)), []
-        hook = pre_model_hook(Stabilizer(500), on_report=lambda report, session: reports.append((report.ok, session)))
+        hook = pre_model_hook(Stabilizer(500), on_report=lambda report: reports.append((report.ok, report.session)))
         messages = self.turns(self.graph(hook, model))
         assert len(messages) == 50
         assert MAIL in messages[0].content

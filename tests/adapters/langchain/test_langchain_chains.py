@@ -80,7 +80,7 @@ def test_a_budget_that_cannot_hold_is_an_error_of_the_chain():
 
 def test_the_model_sees_the_stabilized_messages():
     model, reports = ScriptedChatModel(reply=echo), []
-    guard = ContextGuard(Stabilizer(600), on_report=lambda report, session: reports.append((report, session)))
+    guard = ContextGuard(Stabilizer(600), on_report=lambda report: reports.append((report, report.session)))
     chain = PROMPT | guard | model | StrOutputParser()
     answer = chain.invoke({"history": long_history(), "question": f"I am {MAIL}"})
     assert answer.startswith("Answer to: I am [REDACTED_EMAIL]")
@@ -164,13 +164,13 @@ class TestWindowsAndTools:
     def test_a_share_takes_the_window_of_the_models_profile(self):
         model = ScriptedChatModel(reply=echo, profile={"max_input_tokens": 1_000})
         reports = []
-        guard = ContextGuard(Stabilizer("80%"), model=model.bind(stop=["x"]), on_report=lambda r, _: reports.append(r))
+        guard = ContextGuard(Stabilizer("80%"), model=model.bind(stop=["x"]), on_report=reports.append)
         guard.invoke("hello")
         assert reports[0].budget == 800
 
     def test_a_window_that_is_given_goes_before_the_profile(self):
         reports = []
-        ContextGuard(Stabilizer("50%"), window=300, on_report=lambda r, _: reports.append(r)).invoke("hello")
+        ContextGuard(Stabilizer("50%"), window=300, on_report=reports.append).invoke("hello")
         assert reports[0].budget == 150
 
     def test_an_unknown_window_says_how_to_give_one(self):
@@ -179,7 +179,7 @@ class TestWindowsAndTools:
 
     def test_bound_tools_are_counted(self):
         model, reports = ScriptedChatModel(reply=echo), []
-        told = lambda report, _: reports.append(report.tokens_after)  # noqa: E731
+        told = lambda report: reports.append(report.tokens_after)  # noqa: E731
         stabilizer = Stabilizer(1_000)
         ContextGuard(stabilizer, on_report=told).invoke("hello")
         ContextGuard(stabilizer, model=model.bind_tools([lookup]).with_config(tags=["t"]), on_report=told).invoke(
@@ -239,7 +239,7 @@ class TestMessageHistory:
             PROMPT | model.bind_tools([lookup]).with_retry().with_fallbacks([model]) | StrOutputParser(),
             lambda session_id: stored,
             Stabilizer("80%"),
-            on_report=lambda report, session: reports.append((report.budget, session)),
+            on_report=lambda report: reports.append((report.budget, report.session)),
             input_messages_key="question",
             history_messages_key="history",
         )

@@ -10,7 +10,6 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_histories import ScriptedChatModel
-from langgraph.checkpoint.memory import InMemorySaver
 
 from ctxguard import Stabilizer
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
@@ -64,8 +63,8 @@ def test_each_thread_has_a_vault_of_its_own():
         return "sent"
 
     for name, session in vaults.items():
-        _, guard = guarded(session, vault=vaults.__getitem__)
-        agent = create_agent(scripted(), [send_mail], middleware=[guard], checkpointer=InMemorySaver())
+        _, guard = guarded(session, vault=lambda runtime: vaults[runtime.context])
+        agent = create_agent(scripted(), [send_mail], middleware=[guard], context_schema=str)
         given = {"messages": [HumanMessage(f"Write to {name}.{MAIL}.")]}
-        agent.invoke(given, {"configurable": {"thread_id": name}})
+        agent.invoke(given, context=name)
     assert sent == [f"one.{MAIL}", f"two.{MAIL}"]

@@ -1,0 +1,146 @@
+"""A client of boto3 for `bedrock-runtime` whose every conversation is guarded as it is sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from ctxguard.errors import BudgetExceededError, ConfigError, WireError
+from ctxguard_bedrock.streams import GuardedStream
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.guard import Guard, GuardSettings, Prepared
+
+__all__ = ["GuardedClient", "guarded"]
+
+_BLOBS: Final = ("bytes", "redactedContent")
+
+
+class GuardedClient:
+    """Send the conversations of a client guarded; all else is the client's own.
+
+    Operations that send content to a model and that the guard cannot read, such as `invoke_model`, are refused unless
+    the guard has `on_unreadable="pass"`.
+
+    Args:
+        client: What sends the requests.
+        guard: Guards them.
+    """
+
+    def __init__(self, client: Any, guard: Guard) -> None:  # noqa: ANN401 - boto3 makes the classes of its clients
+        self._client = client
+        self._guard = guard
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if name in self._client.meta.method_to_api_mapping and self._guard.on_unreadable != "pass":
+            raise WireError(
+                f"the guard cannot read {name}; on_unreadable='pass' sends such requests on unread", status=403
+            )
+        return getattr(self._client, name)
+
+    def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Send a conversation guarded, and return the answer with the values back.
+
+        Raises:
+            CtxguardError: The request cannot be sent.
+        """
+        prepared, answer = self._sent("converse", request)
+        return answer if prepared.reply is None else prepared.reply.restored(answer)  # type: ignore[return-value]
+
+    def converse_stream(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Send a conversation guarded, and return the answer with a stream that has the values back.
+
+        Raises:
+            CtxguardError: The request cannot be sent.
+        """
+        prepared, answer = self._sent("converse_stream", request)
+        if prepared.reply is None:
+            return answer
+        return {**answer, "stream": GuardedStream(answer["stream"], prepared.reply)}
+
+    def _sent(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
+        from botocore.exceptions import ClientError
+
+        from ctxguard.wire.guard import WireRequest
+
+        blobs: dict[str, bytes] = {}
+        body = {key: _as_sent(value, blobs) for key, value in request.items() if key != "modelId"}
+        path = f"/model/{request.get('modelId')}/{operation.replace('_', '-')}"
+        asked = WireRequest("POST", path, {}, _as_json(body))
+        send = getattr(self._client, operation)
+        prepared = self._guard.prepare(asked)
+        try:
+            return prepared, send(**_arguments(request, prepared, blobs))
+        except ClientError as error:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            is_too_long = prepared.may_be_too_long(status)
+            budget = self._guard.smaller(prepared, status, str(error).encode()) if is_too_long else None
+            if budget is None:
+                raise
+            try:
+                prepared = self._guard.prepare(asked, budget=budget)
+            except BudgetExceededError:
+                raise error from None
+        return prepared, send(**_arguments(request, prepared, blobs))
+
+
+def _as_json(body: Mapping[str, object]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"the request cannot be written as JSON: {error}", setting="request") from None
+
+
+def _as_sent(value: object, blobs: dict[str, bytes]) -> object:
+    """Return a value as boto3 writes it into the body of a request, with blobs as base64.
+
+    Args:
+        value: The value.
+        blobs: Is told which text stands for which blob.
+    """
+    if isinstance(value, (bytes, bytearray)):
+        text = base64.b64encode(value).decode()
+        blobs[text] = bytes(value)
+        return text
+    if isinstance(value, Mapping):
+        return {key: _as_sent(member, blobs) for key, member in value.items()}
+    return [_as_sent(member, blobs) for member in value] if isinstance(value, (list, tuple)) else value
+
+
+def _as_given(value: object, blobs: Mapping[str, bytes]) -> object:
+    """Return a value of a body as boto3 takes it."""
+    if isinstance(value, dict):
+        return dict(_members(value, blobs))
+    return [_as_given(member, blobs) for member in value] if isinstance(value, list) else value
+
+
+def _members(record: Mapping[str, object], blobs: Mapping[str, bytes]) -> Iterator[tuple[str, object]]:
+    for key, member in record.items():
+        is_blob = key in _BLOBS and isinstance(member, str)
+        yield key, blobs.get(str(member), member) if is_blob else _as_given(member, blobs)
+
+
+def _arguments(request: Mapping[str, Any], prepared: Prepared, blobs: Mapping[str, bytes]) -> dict[str, Any]:
+    model = {"modelId": request["modelId"]} if "modelId" in request else {}
+    return {**model, **_as_given(json.loads(prepared.body), blobs)}  # type: ignore[dict-item]  # a dict of texts
+
+
+def guarded(client: Any, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> GuardedClient:  # noqa: ANN401
+    """Return a client that sends guarded; the one that was given stays as it is.
+
+    Args:
+        client: `boto3.client("bedrock-runtime")`.
+        guard: A stabilizer, or a guard to share between clients.
+        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+
+    Raises:
+        ConfigError: A setting cannot be used, or the client is of another kind.
+    """
+    from ctxguard.wire.transport import as_guard
+
+    if not callable(getattr(client, "converse", None)) or not hasattr(client, "meta"):
+        raise ConfigError(f"expected boto3.client('bedrock-runtime'), got {type(client).__name__}", setting="client")
+    return GuardedClient(client, as_guard(guard, settings))

@@ -1,0 +1,131 @@
+"""Stabilize what goes to `client.converse` and `client.converse_stream`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from ctxguard.adapting import adapter as core
+from ctxguard.adapting.editing import are_same_objects, copy_with
+from ctxguard.adapting.fields import get
+from ctxguard.adapting.request import Request
+from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.errors import HistoryError
+from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard_bedrock.adapter import BedrockAdapter, Message, Native
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
+
+_RECALL: Final = {
+    "toolSpec": {
+        "name": RECALL_SCHEMA["name"],
+        "description": RECALL_SCHEMA["description"],
+        "inputSchema": {"json": RECALL_SCHEMA["parameters"]},
+    }
+}
+_TAKEN: Final = ("messages", "system", "toolConfig", "modelId")
+_BILLED: Final = ("outputConfig",)
+"""Settings that the model is shown, and that cannot be changed without changing what comes back."""
+recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
+"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a use."""
+
+
+def stabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[dict[str, object], Report]:
+    """Return the stabilized request and the report. The request and all in it are not changed.
+
+    Descriptions of tools are masked as the messages are. A rule that matches in anything that cannot be changed (names,
+    schemas, metadata) fails the check `NoPII`.
+
+    Args:
+        request: The arguments of `client.converse`: `messages`, and `system` and `toolConfig` where there are any.
+        stabilizer: Does the work.
+        window: The model's context window in tokens, where the budget is a share of it.
+        keep_thinking: Keep signed reasoning from before a cut, see `DropStaleThinking`.
+
+    Raises:
+        HistoryError: It is no request with messages, or a message cannot be read.
+        BudgetExceededError: What must stay does not fit.
+    """
+    done, report = core.stabilize_request(
+        stabilizer, BedrockAdapter(), _request(request), window=window, keep_thinking=keep_thinking
+    )
+    return _written(request, done), report
+
+
+async def astabilize_request(
+    request: Mapping[str, object],
+    stabilizer: Stabilizer,
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[dict[str, object], Report]:
+    """Do what `stabilize_request` does where summarizers or stores are async."""
+    done, report = await core.astabilize_request(
+        stabilizer, BedrockAdapter(), _request(request), window=window, keep_thinking=keep_thinking
+    )
+    return _written(request, done), report
+
+
+def stabilize_messages(
+    messages: Sequence[Message],
+    stabilizer: Stabilizer,
+    *,
+    system: Sequence[Mapping[str, object]] | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
+    window: int | None = None,
+    keep_thinking: bool = False,
+) -> tuple[list[Mapping[str, object]] | None, list[Message], Report]:
+    """Return the system prompt, the stabilized messages and the report; see `stabilize_request`.
+
+    The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
+    """
+    request: dict[str, object] = {"messages": messages}
+    if system is not None:
+        request["system"] = system
+    native, report = core.stabilize_native(
+        stabilizer,
+        BedrockAdapter(),
+        cast("Native", request),
+        tools=tools,
+        window=window,
+        keep_thinking=keep_thinking,
+    )
+    done = cast("Mapping[str, object]", native)
+    prompt = cast("list[Mapping[str, object]] | None", done.get("system"))
+    return prompt, cast("list[Message]", done["messages"]), report
+
+
+def _tools(request: Mapping[str, object]) -> list[Mapping[str, object]]:
+    tools = get(request.get("toolConfig"), "tools")
+    return list(tools) if isinstance(tools, (list, tuple)) else []
+
+
+def _request(request: Mapping[str, object]) -> Request[Native]:
+    """Return what has to be a request, taken apart."""
+    if not isinstance(request, Mapping):
+        raise HistoryError(
+            f"expected a request, a dict with 'messages', got {type(request).__name__}; "
+            "a list of messages goes to stabilize_messages"
+        )
+    rest = {key: value for key, value in request.items() if key not in _TAKEN and value is not None}
+    schemas: list[Mapping[str, object]] = [{key: rest.pop(key)} for key in _BILLED if key in rest]
+    choice = get(request.get("toolConfig"), "toolChoice")
+    settings = rest if choice is None else {**rest, "toolChoice": choice}
+    return Request(cast("Native", request), tools=_tools(request), schemas=schemas, settings=settings)
+
+
+def _written(request: Mapping[str, object], done: Request[Native]) -> dict[str, object]:
+    """Return the stabilized request, with the very tools it had where none was changed."""
+    written = dict(cast("Mapping[str, object]", done.messages))
+    is_same = are_same_objects(done.tools, _tools(request))
+    return written if is_same else copy_with(written, {("toolConfig", "tools"): list(done.tools)})

@@ -1,0 +1,16 @@
+"""ctxguard for google-genai: contents as dicts or SDK objects. It needs no package of Google's."""
+
+from __future__ import annotations
+
+from ctxguard_google.adapter import GoogleAdapter
+from ctxguard_google.clients import guarded
+from ctxguard_google.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
+
+__all__ = [
+    "GoogleAdapter",
+    "astabilize_request",
+    "guarded",
+    "recall_tool",
+    "stabilize_messages",
+    "stabilize_request",
+]

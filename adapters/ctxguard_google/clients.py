@@ -1,0 +1,68 @@
+"""A client of google-genai whose every request is guarded as it is sent."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
+
+from ctxguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.guard import Guard, GuardSettings
+
+__all__ = ["guarded"]
+
+Client = TypeVar("Client")
+
+_LAZY: Final = "google.genai._gaos"
+"""Where the parts of a client live that it makes when they are first used."""
+
+
+def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
+    """Return a client that sends guarded, by the same connections; the one that was given stays as it is.
+
+    It guards `generate_content` and `generate_content_stream` of `client.models` and `client.aio.models`, and what is
+    built on them: chats, and the calls that the SDK makes itself to run Python functions among the tools.
+
+    Args:
+        client: A `google.genai.Client`.
+        guard: A stabilizer, or a guard to share between clients.
+        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+
+    Raises:
+        ConfigError: A setting cannot be used, or the client is of another kind.
+    """
+    from ctxguard.wire.transport import as_guard, guarded_http_client
+
+    given = cast("Any", client)
+    api: Any = getattr(given, "_api_client", None)
+    http_clients = (getattr(api, "_httpx_client", None), getattr(api, "_async_httpx_client", None))
+    if None in http_clients:
+        raise ConfigError(
+            f"expected a google.genai.Client that sends by httpx, got {type(client).__name__}", setting="client"
+        )
+    shared = as_guard(guard, settings)
+    # the SDK has no public way to a client's HTTP clients, and takes new ones only for a client that is made anew
+    own = copy.copy(api)
+    own._httpx_client = guarded_http_client(http_clients[0], shared)  # noqa: SLF001
+    own._async_httpx_client = guarded_http_client(http_clients[1], shared)  # noqa: SLF001
+    own._guarded = given  # noqa: SLF001 - a client that is gone closes its connections
+    # naming the client also keeps the SDK from sending by aiohttp, which the guard does not see
+    own._http_options = api._http_options.model_copy(  # noqa: SLF001
+        update={"httpx_client": own._httpx_client, "httpx_async_client": own._async_httpx_client}  # noqa: SLF001
+    )
+    return cast("Client", _with_api(given, own))
+
+
+def _with_api(client: Any, api: Any) -> Any:  # noqa: ANN401 - what the SDK's parts have in common is one field
+    """Return a copy of a client, and of each part of it, that sends by another API client."""
+    copied = copy.copy(client)
+    for name, part in vars(client).items():
+        if name == "_api_client":
+            copied._api_client = api  # noqa: SLF001
+        elif part is not client and hasattr(part, "_api_client"):
+            setattr(copied, name, _with_api(part, api))
+        elif type(part).__module__.startswith(_LAZY):
+            setattr(copied, name, None)  # made anew on first use, of the new API client
+    return copied

@@ -1,0 +1,230 @@
+"""One part of a Gemini content: its texts, media, function call or response.
+
+A part is a `google.genai.types.Part`, or a dict in either spelling (`function_call`, as the SDK, or `functionCall`, as
+the REST API has it). Parts have no type: the field that is set says what they are.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ctxguard.adapting.content_format import ContentFormat, audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_text,
+    fields_of,
+    get,
+    is_record,
+    parse_json,
+    place_name,
+    require_text,
+    text_of,
+    unreadable,
+)
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
+from ctxguard.artifacts import Media, Part, PartKind, ToolCall
+from ctxguard.errors import HistoryError
+
+__all__ = [
+    "NO_ID",
+    "PARTS",
+    "function_call",
+    "function_response",
+    "is_part",
+    "part_fields",
+    "place_call",
+    "response_changes",
+    "response_parts",
+    "set_field",
+    "tool_response",
+]
+
+NO_ID: Final = "no id: "
+"""How ids begin that stand for missing ones. They are never written: Vertex AI refuses ids."""
+_CAMEL: Final = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "thought_signature": "thoughtSignature",
+    "mime_type": "mimeType",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+}
+_CODE: Final = {"executable_code": "code", "code_execution_result": "output"}
+_READ: Final = frozenset(
+    {"text", "thought", "function_call", "functionCall", "function_response", "functionResponse", "data"}
+    | {"thought_signature", "thoughtSignature"}
+)
+_READ_INSIDE: Final = frozenset({"id", "name", "args", "response", "parts", "role"})
+_BILLED: Final = "E"
+"""How signatures of the Gemini API begin in base64; those of Vertex AI are not billed."""
+
+
+def set_field(record: object, name: str) -> tuple[str, object]:
+    """Return how a field is spelled in a record, and its value; None where it is not set."""
+    value = get(record, name)
+    if value is not None or name not in _CAMEL:
+        return name, value
+    return _CAMEL[name], get(record, _CAMEL[name])
+
+
+def function_call(part: object) -> object:
+    """Return the function call of a part, or None."""
+    return set_field(part, "function_call")[1]
+
+
+def function_response(part: object) -> object:
+    """Return the function response of a part, or None."""
+    return set_field(part, "function_response")[1]
+
+
+def is_part(value: object) -> bool:
+    """Tell a part from a content."""
+    if isinstance(value, str) or any(set_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
+        return True
+    return text_of(value, "uri") is not None  # what `client.files.upload` returned
+
+
+def _read_part(part: object, path: Path) -> list[PlacedPart]:
+    return [*_said(part, path), *_signature(part)]
+
+
+def _said(part: object, path: Path) -> list[PlacedPart]:
+    if function_call(part) is not None or function_response(part) is not None:
+        return []  # artifacts have a place of their own for these
+    if get(part, "text") is not None:
+        kind: PartKind = "reasoning" if get(part, "thought") else "text"
+        return [((*path, "text"), Part(kind, require_text(part, "text", path)))]
+    for name, inner in _CODE.items():
+        spelled, record = set_field(part, name)
+        if record is not None:
+            text = text_of(record, inner)
+            return [] if text is None else [((*path, spelled, inner), Part("text", text))]
+    media = _media(part)
+    if media is not None:
+        return [((), media)]
+    return _unknown(part, path)
+
+
+def _unknown(part: object, path: Path) -> list[PlacedPart]:
+    """Read a part of which no field is known; one that is empty but for its signature says nothing."""
+    if get(part, "type") is not None:
+        raise HistoryError(f"{place_name(path)} has a 'type', which no part of Gemini's has; convert the message first")
+    refuse_foreign_part(part, path, own=GEMINI)
+    if all(value is None or name in _READ for name, value in fields_of(part).items()) and is_record(part):
+        return []
+    return [((), opaque(part))]
+
+
+def _signature(part: object) -> list[PlacedPart]:
+    """Return what a thought signature costs: it is billed as the thought that it stands for."""
+    value = set_field(part, "thought_signature")[1]
+    sealed = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    if not isinstance(sealed, str) or not sealed.startswith(_BILLED):
+        return []
+    return [((), Part("reasoning", tokens=encrypted_tokens(sealed), media=Media("sealed", length=len(sealed))))]
+
+
+def _media(part: object) -> Part | None:
+    for name in ("inline_data", "file_data"):
+        blob = set_field(part, name)[1]
+        if blob is not None:
+            return _medium(blob)
+    return _medium(part) if text_of(part, "uri") is not None else None
+
+
+def _medium(blob: object) -> Part:
+    mime, data = str(set_field(blob, "mime_type")[1] or ""), get(blob, "data")
+    known = base64.b64encode(data).decode() if isinstance(data, bytes) else data if isinstance(data, str) else None
+    if mime.startswith("image/"):
+        return image(None if known is None else f"data:{mime};base64,{known}")
+    if not mime.startswith(("audio/", "video/")):
+        return file(known)
+    part = audio(known)
+    is_video = mime.startswith("video/") and part.media is not None
+    return replace(part, media=replace(part.media, kind="video")) if is_video else part  # type: ignore[type-var]
+
+
+PARTS: Final = ContentFormat({None: _read_part}, unknown=_unknown)
+
+
+def part_fields(part: object, path: Path) -> Iterator[PlacedField]:
+    """Walk what a part holds beside what is read of it: names of files, links, unknown keys."""
+    yield from PARTS.part_fields(part, path, own=_READ)
+    if isinstance(part, str):
+        return
+    for name in ("function_call", "function_response"):
+        spelled, inner = set_field(part, name)
+        if inner is not None:
+            yield from extra_fields(inner, (*path, spelled), own=_READ_INSIDE)
+            for number, member in enumerate(_members(inner)):
+                yield from PARTS.part_fields(member, (*path, spelled, "parts", number), own=_READ)
+
+
+def _members(response: object) -> list[object]:
+    found = get(response, "parts")
+    return list(found) if isinstance(found, (list, tuple)) else []
+
+
+def place_call(part: object, path: Path, number: int) -> PlacedCall:
+    """Return the function call of a part.
+
+    Args:
+        part: The part.
+        path: Its place.
+        number: How many calls of the same function stand before it in the content; calls without an id pair by it.
+    """
+    spelled, inner = set_field(part, "function_call")
+    if not is_record(inner):
+        raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)
+    name, identity = str(get(inner, "name") or ""), text_of(inner, "id")
+    # an empty object and none are the same call
+    call = ToolCall(name, arguments_as_text(get(inner, "args") or {}), identity or f"{NO_ID}{name} {number}")
+    place = (*path, spelled)
+    return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), tool_arguments)
+
+
+def tool_arguments(arguments: str) -> dict[str, object]:
+    """Return arguments as the object that a call needs; what is not a JSON object is wrapped in one."""
+    value = parse_json(arguments or "{}")
+    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
+
+
+def response_parts(part: object, path: Path) -> list[PlacedPart]:
+    """Return what a function response holds: its text, or the JSON of an object with several fields, and media."""
+    spelled, inner = set_field(part, "function_response")
+    if not is_record(inner):
+        raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)
+    response, place = get(inner, "response"), (*path, spelled, "response")
+    if response is not None and not isinstance(response, Mapping):
+        raise unreadable(place, "a dict", response)
+    key = _text_key(response or {})
+    text = "" if not response else str(response[key]) if key is not None else arguments_as_text(response)
+    at = place if key is None else (*place, key)
+    return [(at, Part("text", text)), *PARTS.read(_members(inner), (*path, spelled, "parts"))]
+
+
+def _text_key(response: Mapping[str, object]) -> str | None:
+    """Return the key of a response that is one text, such as `output`, `result` or `error`."""
+    is_text = len(response) == 1 and all(isinstance(value, str) for value in response.values())
+    return next(iter(response)) if is_text else None
+
+
+def response_changes(changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
+    """Walk the changes of a part, with a new text for a whole response as the object that it must be."""
+    for path, new in changes.items():
+        yield path, tool_response(new) if path[-1:] == ("response",) and isinstance(new, str) else new
+
+
+def tool_response(text: str) -> dict[str, object]:
+    """Return a text as a function response: the object it is the JSON of, else under `output`, as Google documents."""
+    value = parse_json(text)
+    return value if isinstance(value, dict) else {"output": text}

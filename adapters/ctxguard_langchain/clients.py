@@ -1,0 +1,124 @@
+"""A chat model whose every request is guarded as it is sent, whoever calls the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
+
+from ctxguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.guard import Guard, GuardSettings
+
+__all__ = ["guarded"]
+
+Model = TypeVar("Model", bound="Runnable[Any, Any]")
+_MOST_LAYERS: Final = 32
+
+
+def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Model:
+    """Return a chat model that sends guarded, by the same connections; the one that was given stays as it is.
+
+    Every call of the model is guarded: those of agents, and those of summarizers, subagents and middleware.
+
+    Args:
+        model: A chat model of `langchain-openai` or `langchain-anthropic`, or of another package that uses the clients
+            of OpenAI or Anthropic; with tools bound, retries, fallbacks or a parser behind it, too.
+        guard: A stabilizer, or a guard to share between models.
+        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+
+    Raises:
+        ConfigError: No client was found that can be guarded, or a setting cannot be used.
+    """
+    from ctxguard.wire.transport import as_guard, guarded_http_client
+
+    shared = as_guard(guard, settings)
+
+    def guarded_client(client: Any) -> Any:  # noqa: ANN401 - a client of either SDK
+        # the SDKs have no public way to a client's HTTP client
+        return client.with_options(http_client=guarded_http_client(client._client, shared))  # noqa: SLF001
+
+    changed = _changed(model, guarded_client, _MOST_LAYERS)
+    if changed is None:
+        raise ConfigError(f"expected a chat model, got {type(model).__name__}", setting="model")
+    return cast("Model", changed)
+
+
+def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object:
+    """Return a copy of a chat model with its clients changed.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    changes = _clients(model, change)
+    if not changes:
+        raise ConfigError(
+            f"{type(model).__name__} has no client of OpenAI's or Anthropic's SDK to guard; put ContextGuard before "
+            "it, or ContextGuardMiddleware into its agent",
+            setting="model",
+        )
+    return _copied(model, changes)
+
+
+def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the clients of a model changed, and the parts of clients (`client.chat.completions`), by name."""
+    changed: dict[int, Any] = {}
+
+    def once(client: Any) -> Any:  # noqa: ANN401 - a client of either SDK
+        if id(client) not in changed:
+            changed[id(client)] = change(client)
+        return changed[id(client)]
+
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys([*vars(model), *_lazy_clients(model)]):
+        value = getattr(model, name)
+        if _is_client(value):
+            found[name] = once(value)
+        elif _is_client(owner := getattr(value, "_client", None)):
+            found[name] = type(value)(once(owner))
+    return found
+
+
+def _lazy_clients(model: BaseChatModel) -> Iterator[str]:
+    """Walk the names of clients that a model makes when they are first used."""
+    for kind in type(model).__mro__:
+        for name, value in vars(kind).items():
+            if isinstance(value, cached_property) and name.endswith("_client"):
+                yield name
+
+
+def _is_client(value: object) -> bool:
+    return hasattr(value, "with_options") and hasattr(getattr(value, "_client", None), "_transport")
+
+
+def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
+    """Return a chat model, or what is built around one, with its clients changed; None where there is no model."""
+    if layers == 0:
+        return None
+    if isinstance(part, BaseChatModel):
+        return _guarded_model(part, change)
+    if isinstance(part, (list, tuple)):
+        inside = _changed_members(dict(enumerate(part)), change, layers)
+        return type(part)(inside.get(number, member) for number, member in enumerate(part)) if inside else None
+    if isinstance(part, Mapping):
+        inside = _changed_members(part, change, layers)
+        return {**part, **inside} if inside else None
+    inside = _changed_members(vars(part), change, layers) if isinstance(part, Runnable) else {}
+    return _copied(part, inside) if inside else None
+
+
+def _changed_members(members: Mapping[Any, object], change: Callable[[Any], Any], layers: int) -> dict[Any, object]:
+    changed = {key: _changed(member, change, layers - 1) for key, member in members.items()}
+    return {key: now for key, now in changed.items() if now is not None}
+
+
+def _copied(model: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what was given
+    """Return a copy of a pydantic object; what it works out when first asked for is replaced, too."""
+    copied = model.model_copy()
+    vars(copied).update(changes)
+    return copied

@@ -1,0 +1,12 @@
+"""ctxguard for LiteLLM's proxy: a guardrail that stabilizes and masks requests, and gives values back in answers."""
+
+from __future__ import annotations
+
+try:
+    import litellm as _framework  # noqa: F401 - named here so that a missing one is said in one sentence
+except ImportError as error:
+    raise ImportError("ctxguard_litellm needs LiteLLM's proxy: pip install 'litellm[proxy]'") from error
+
+from ctxguard_litellm.guard import Guard
+
+__all__ = ["Guard"]

@@ -1,0 +1,138 @@
+"""The guard as a guardrail of LiteLLM's proxy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from litellm.integrations.custom_guardrail import CustomGuardrail
+from litellm.types.guardrails import GuardrailEventHooks
+
+from ctxguard import wire
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.refusals import ERROR_HEADER, status_of
+from ctxguard.wire.sessions import Recent
+from ctxguard_litellm.answers import restored_answer, restored_stream
+from ctxguard_litellm.requests import asked, changed_data
+
+if TYPE_CHECKING:
+    from ctxguard.adapting.per_run import OnReport
+    from ctxguard.pii import Vault
+    from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.wire.guard import OnUnreadable, Prepared
+
+__all__ = ["Guard"]
+
+_ANSWERS: Final = 16_384
+"""Requests whose answers have not come yet."""
+
+
+class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed where types are checked
+    """Stabilize and mask what LiteLLM's proxy sends, and give values back in what comes.
+
+    In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
+    It does what `ctxguard serve` does, as `ctxguard.wire.Guard`: Chat Completions, Responses and Anthropic Messages are
+    read, everything else is refused. Its modes are `pre_call` and `post_call`; it needs both.
+
+    Args:
+        stabilizer: Does the work; None makes one of the settings below.
+        budget: Tokens that the body of a request may take.
+        policy: The name of a chain, see `ctxguard.policies`.
+        counter: What counts tokens, see `ctxguard.tokens.find_counter`.
+        strategy: See `ctxguard.wire.Guard`.
+        on_unreadable: See `ctxguard.wire.Guard`.
+        vault: See `ctxguard.wire.Guard`.
+        keep_thinking: See `ctxguard.wire.Guard`.
+        on_report: See `ctxguard.wire.Guard`.
+        settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+
+    def __init__(
+        self,
+        stabilizer: Stabilizer | None = None,
+        *,
+        budget: int = 32_000,
+        policy: str = "agent",
+        counter: str = "auto",
+        strategy: Strategies = "pseudonymize",
+        on_unreadable: OnUnreadable = "refuse",
+        vault: Vault | None = None,
+        keep_thinking: bool = False,
+        on_report: OnReport | None = None,
+        **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
+    ) -> None:
+        hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
+        super().__init__(supported_event_hooks=hooks, **settings)
+        if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):
+            raise ConfigError("mode must be [pre_call, post_call]: nothing is masked behind the call", setting="mode")
+        self.wire = wire.Guard(
+            Stabilizer.from_policy(policy, budget=budget, counter=counter) if stabilizer is None else stabilizer,
+            strategy=strategy,
+            on_unreadable=on_unreadable,
+            vault=vault,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+        )
+        self._prepared: Recent[str, Prepared] = Recent(_ANSWERS)
+
+    async def async_pre_call_hook(
+        self,
+        user_api_key_dict: Any,  # noqa: ANN401 - LiteLLM's signature
+        cache: Any,  # noqa: ANN401, ARG002
+        data: dict[str, Any],
+        call_type: str,
+    ) -> dict[str, Any]:
+        """Return the request as it is to be sent.
+
+        Raises:
+            HTTPException: It cannot be read, does not fit, or holds what may not be sent.
+        """
+        if not self.should_run_guardrail(data=data, event_type=GuardrailEventHooks.pre_call):
+            return data
+        try:
+            prepared = await self.wire.aprepare(asked(data, call_type, getattr(user_api_key_dict, "api_key", None)))
+        except CtxguardError as error:
+            raise self._refusal(error) from None
+        if prepared.report is None:
+            return data
+        if prepared.reply is not None and (name := data.get("litellm_call_id")):
+            self._prepared.put(str(name), prepared)
+        return changed_data(data, prepared.body)
+
+    async def async_post_call_success_hook(
+        self,
+        data: dict[str, Any],
+        user_api_key_dict: Any,  # noqa: ANN401, ARG002 - LiteLLM's signature
+        response: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Return an answer with the values back."""
+        prepared = self._of(data)
+        return response if prepared is None or prepared.reply is None else restored_answer(response, prepared.reply)
+
+    async def async_post_call_streaming_iterator_hook(
+        self,
+        user_api_key_dict: Any,  # noqa: ANN401, ARG002 - LiteLLM's signature
+        response: AsyncIterable[Any],
+        request_data: dict[str, Any],
+    ) -> AsyncIterator[Any]:
+        """Walk a streamed answer with the values back."""
+        prepared = self._of(request_data)
+        chunks = response if prepared is None else restored_stream(response, prepared)
+        async for chunk in chunks:
+            yield chunk
+
+    def _of(self, data: dict[str, Any]) -> Prepared | None:
+        return self._prepared.get(str(data.get("litellm_call_id")))
+
+    def _refusal(self, error: CtxguardError) -> Exception:
+        from fastapi import HTTPException
+
+        name = type(error).__name__
+        self.wire.metrics.add("refused_total", "error", name)
+        told = {"error": {"message": str(error), "type": "invalid_request_error", "code": name}}
+        refusal: Exception = HTTPException(status_of(error), detail=told, headers={ERROR_HEADER: name})
+        return refusal

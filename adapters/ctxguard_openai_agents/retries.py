@@ -1,0 +1,166 @@
+"""Repeat a model call once with a smaller budget where the provider says that the context overflowed.
+
+The SDK's filter runs before a model call and never learns how the call ended. A wrapped model does, and asks the filter
+that prepared its input for a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from agents import Model, ModelProvider
+from agents.run import ModelInputData
+
+from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.wire.limits import smaller_budget
+
+__all__ = ["Sent", "remember", "with_overflow_retry"]
+
+Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Hold what a filter prepared for one model call.
+
+    Attributes:
+        data: The input of the call.
+        again: Prepares it with a smaller budget.
+    """
+
+    data: ModelInputData
+    again: Callable[[], Awaitable[ModelInputData]]
+
+    def is_for(self, instructions: str | None, given: object) -> bool:
+        """Tell whether a call sends what was prepared: an agent that runs inside of another may have no filter."""
+        known = set(map(id, self.data.input))  # the SDK removes items that are there twice
+        return self.data.instructions == instructions and isinstance(given, list) and known >= set(map(id, given))
+
+
+_LATEST: Final[ContextVar[Sent | None]] = ContextVar("ctxguard_latest_model_input", default=None)
+
+
+def remember(sent: Sent) -> None:
+    """Note what the next model call of this task sends."""
+    _LATEST.set(sent)
+
+
+def with_overflow_retry(model: Wrapped) -> Wrapped:
+    """Return a model, or a provider of models, that repeats a call once where its input was too long.
+
+    The second input is prepared by the run's `call_model_input_filter`, with six tenths of its budget.
+
+    Args:
+        model: For `Agent(model=…)`, or a provider such as `MultiProvider()` for `RunConfig(model_provider=…)`.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if isinstance(model, ModelProvider):
+        return cast("Wrapped", _Provider(model))
+    if isinstance(model, Model):
+        return cast("Wrapped", _Retrying(model))
+    raise ConfigError(
+        f"expected a Model or a ModelProvider, got {type(model).__name__}; for the name of a model, write "
+        "RunConfig(model_provider=with_overflow_retry(MultiProvider()))",
+        setting="model",
+    )
+
+
+class _Provider(ModelProvider):
+    """Give models that retry."""
+
+    def __init__(self, provider: ModelProvider) -> None:
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the provider's own
+        return getattr(self._provider, name)
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Return a model by its name."""
+        return with_overflow_retry(self._provider.get_model(model_name))
+
+    async def aclose(self) -> None:
+        """Close the provider."""
+        await self._provider.aclose()
+
+
+class _Retrying(Model):
+    """Repeat a call once where its input was too long. Everything else is the model's own."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the model's own
+        return getattr(self._model, name)
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+    def get_retry_advice(self, request: Any) -> Any:  # noqa: ANN401 - the SDK's signature, newer than the oldest version
+        """Return what the model advises."""
+        return self._model.get_retry_advice(request)
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002, ANN401 - the SDK's signature
+        *args: Any,  # noqa: ANN401
+        **settings: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Return the model's response."""
+        try:
+            return await self._model.get_response(system_instructions, input, *args, **settings)
+        except Exception as error:
+            smaller = await _smaller(error, system_instructions, input)
+            if smaller is None:
+                raise
+        return await self._model.get_response(smaller.instructions, smaller.input, *args, **settings)
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002, ANN401 - the SDK's signature
+        *args: Any,  # noqa: ANN401
+        **settings: Any,  # noqa: ANN401
+    ) -> AsyncIterator[Any]:
+        """Walk the model's events; once the first one is out nothing is repeated."""
+        events = self._model.stream_response(system_instructions, input, *args, **settings)
+        has_begun = False
+        try:
+            async with aclosing(cast("Any", events)) as running:
+                async for event in running:
+                    has_begun = True
+                    yield event
+        except Exception as error:
+            smaller = None if has_begun else await _smaller(error, system_instructions, input)
+            if smaller is None:
+                raise
+        else:
+            return
+        events = self._model.stream_response(smaller.instructions, smaller.input, *args, **settings)
+        async with aclosing(cast("Any", events)) as running:
+            async for event in running:
+                yield event
+
+
+async def _smaller(error: Exception, instructions: str | None, given: object) -> ModelInputData | None:
+    """Return a smaller input where an error says that this one was too long; else None."""
+    sent = _LATEST.get()
+    if sent is None or not _says_too_long(error) or not sent.is_for(instructions, given):
+        return None
+    try:
+        return await sent.again()
+    except BudgetExceededError:  # the provider's error says more
+        return None
+
+
+def _says_too_long(error: Exception) -> bool:
+    told = f"{getattr(error, 'code', '')} {error}".encode()
+    status = getattr(error, "status_code", None)
+    return smaller_budget(status if isinstance(status, int) else 400, told, tokens=1, budget=1) is not None

@@ -1,0 +1,148 @@
+"""Choose the stabilizer and the vault of one run, so that one agent serves many conversations.
+
+A guard takes either of them as it is, or as a function of the framework's own run context: LangChain's `Runtime`,
+PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
+
+from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.tools import require_vault, tool_output_stabilizer
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages import MaskPII
+
+if TYPE_CHECKING:
+    from ctxguard.pii import SessionVault
+    from ctxguard.report import Report
+
+__all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tell"]
+
+Context = TypeVar("Context")
+OnReport: TypeAlias = "Callable[[Report], object]"
+"""What every guard calls with the report of each model call; `report.session` names the conversation."""
+
+_REMEMBERED: Final = 256
+"""Runs whose stabilizer is remembered, with what it worked out for its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForRun:
+    """Hold what one run uses.
+
+    Attributes:
+        stabilizer: Does the work; its `MaskPII` masks into the vault.
+        outputs: Masks and bounds the output of one tool.
+        vault: Gives values back to tools; None where no vault was given.
+    """
+
+    stabilizer: Stabilizer
+    outputs: Stabilizer
+    vault: SessionVault | None
+
+
+class PerRun(Generic[Context]):
+    """Give each run its stabilizer and its vault. Safe for many threads; what it remembers is bounded.
+
+    Args:
+        stabilizer: A stabilizer, or a function from the run context to one.
+        vault: The vault of a session, or a function from the run context to one; None for none.
+
+    Raises:
+        ConfigError: Either is something else.
+    """
+
+    def __init__(
+        self,
+        stabilizer: Stabilizer | Callable[[Context], Stabilizer],
+        vault: SessionVault | Callable[[Context], SessionVault] | None = None,
+    ) -> None:
+        self._stabilizer = require_choice(stabilizer)
+        self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
+        self._known: OrderedDict[tuple[int, int], tuple[Stabilizer, ForRun]] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def depends_on_run(self) -> bool:
+        """Whether a run context decides."""
+        return is_function(self._stabilizer) or is_function(self._vault)
+
+    def of(self, context: Context) -> ForRun:
+        """Return what a run uses.
+
+        Args:
+            context: The framework's own run context.
+
+        Raises:
+            ConfigError: A function gave something else than a stabilizer or the vault of a session.
+        """
+        chosen, vault = self._stabilizer, self._vault
+        if not isinstance(chosen, Stabilizer):
+            chosen = require_stabilizer(chosen(context))
+        if is_function(vault):
+            vault = require_vault(cast("Callable[[Context], SessionVault]", vault)(context))
+        return self._remembered(chosen, cast("SessionVault | None", vault))
+
+    def _remembered(self, chosen: Stabilizer, vault: SessionVault | None) -> ForRun:
+        key = id(chosen), id(vault)
+        with self._lock:
+            if key not in self._known:  # both are kept alive, so that an id means one object
+                stabilizer = chosen if vault is None else _masking_into(chosen, vault)
+                self._known[key] = chosen, ForRun(stabilizer, tool_output_stabilizer(stabilizer), vault)
+            self._known.move_to_end(key)
+            found = self._known[key][1]
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+
+def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
+    """Return a stabilizer whose placeholders live in a vault."""
+    stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
+    if stages == stabilizer.stages:
+        return stabilizer
+    chain = copy.copy(stabilizer)
+    chain.stages = stages
+    return chain
+
+
+def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
+    own = stage.masker
+    if own.vault is vault:
+        return stage
+    return MaskPII(masker=own.with_vault(vault))
+
+
+def is_function(given: object) -> bool:
+    """Tell a function of the run context from a stabilizer, a vault or a class."""
+    return callable(given) and not isinstance(given, type)
+
+
+def require_choice(
+    given: Stabilizer | Callable[[Context], Stabilizer],
+) -> Stabilizer | Callable[[Context], Stabilizer]:
+    """Return a stabilizer, or a function that gives one.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    return given if is_function(given) else require_stabilizer(given)
+
+
+def tell(on_report: OnReport | None, report: Report, session: object = None) -> None:
+    """Name the conversation of a report, and hand the report to the application.
+
+    Args:
+        on_report: The application's function; None for none.
+        report: The report.
+        session: The name that the framework has for the conversation.
+    """
+    report.session = None if session is None else str(session)
+    if on_report is not None:
+        on_report(report)

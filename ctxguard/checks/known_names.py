@@ -1,0 +1,65 @@
+"""Judge texts by the names that were known when they were last decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ctxguard.artifacts import Artifact
+from ctxguard.draft import Draft
+from ctxguard.pii.detect.echo import Names
+from ctxguard.tokens.text_cache import TextCache
+
+if TYPE_CHECKING:
+    from ctxguard.pii import RuleSet, Span
+
+__all__ = ["KnownNames"]
+
+
+class KnownNames:
+    """Find the names that a history made known in what is sent of it.
+
+    A text was decided when it came, and again at the last cut if it came before. So it is judged by the names that the
+    history had made known by the later of the two; what a stage wrote itself, by those known at the cut. The names are
+    worked out here, from the history as it came in, and not taken from the stage that masked.
+
+    Args:
+        rules: the rules that make names known.
+        read: what texts were found to make known, by text.
+        clean: texts in which no known name stands, with the names that were looked for.
+        draft: the finished draft.
+    """
+
+    def __init__(
+        self, rules: RuleSet, read: TextCache[Sequence[str]], clean: TextCache[tuple[str, ...]], draft: Draft
+    ) -> None:
+        self._rules = rules
+        self._clean = clean
+        self._names = Names()
+        self._forms: list[str] = []
+        self._counts: list[int] = []
+        self._signs: dict[int, tuple[str, ...]] = {}
+        self._places = {id(artifact): place for place, artifact in enumerate(draft.history)}
+        for artifact in draft.history:
+            for _, text in artifact.texts():
+                values = read.get(text)
+                if values is None:
+                    values = rules.names(text)
+                    read.put(text, values)
+                self._forms += self._names.learn(values)
+            self._counts.append(len(self._forms))
+        self._cut_at = -1 if draft.cut_at is None else draft.cut_at
+
+    def find(self, artifact: Artifact, text: str) -> Sequence[Span]:
+        """Return where names stand in a text of an artifact that should not."""
+        place = max(self._places.get(id(artifact.root), -1), self._cut_at)
+        known = self._counts[place] if 0 <= place < len(self._counts) else 0
+        if not known:
+            return ()
+        sign = self._signs.setdefault(known, tuple(self._forms[:known]))
+        if self._clean.get(text) == sign:
+            return ()
+        spans = self._rules.known(text, self._names, until=known)
+        if not spans:
+            self._clean.put(text, sign)
+        return spans

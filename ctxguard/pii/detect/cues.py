@@ -1,0 +1,301 @@
+"""Find where a text itself says that a name or an address stands: behind a label, a phrase, a title, around a letter.
+
+The text is read word by word. The phrases of `rules.people_words` are a tree of words; where a path through it ends,
+a *frame* says what may stand between the phrase and the value, and who judges the value. One pass reads all phrases of
+all languages, so that time does not depend on their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from typing import Final
+
+from ctxguard.pii.detect import people
+from ctxguard.pii.detect.people import Place
+from ctxguard.pii.detect.tables import columns
+from ctxguard.pii.rules import people_words as words
+
+__all__ = ["addresses", "names", "words_of"]
+
+PERSON: Final = "PERSON"
+ADDRESS: Final = "ADDRESS"
+_WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
+# The same in the small letters of our languages, and a table that leaves those of ASCII alone.
+_SPACED: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+_WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
+# Between the words of a phrase, and between those of a key.
+_GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
+_BEHIND: Final = 60
+# What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
+_JOINT: Final = (
+    r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est"
+    r"|es|è|é|to|jest)(?=[ \t]))"
+    r"[ \t]{0,12}(?:\n[ \t]{0,4})?[\"'“‘*_`(\[\\]{0,5}[ \t]{0,4}"
+)
+_SPACE: Final = r"[ \t,:+]{1,3}[\"'“*]{0,3}"
+_REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
+_LINES: Final = r"(?P<value>[^\W_][^\"<>{}\[\]|;\n]{2,100}(?:\n[ \t]{0,8}[^\W_,][^\"<>{}\[\]|;\n]{1,60}){0,5})"
+_CODE: Final = (
+    r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
+    r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
+)
+# Behind a label that heads a column.
+_COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|\Z)")
+_BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Say what stands behind a phrase.
+
+    Attributes:
+        label: what the value is.
+        behind: expression of what follows the phrase; its group `value` is judged.
+        judge: returns where in a value the finding stands; None where it holds none.
+        how: see `people.name` and `people.address`.
+        begins: whether the phrase must begin a line, a sentence, or a string.
+        beside: labels one of which must stand near; None where none needs to.
+        is_capital: whether a capital begins the phrase; None where either may.
+        is_label: whether the phrase may head a column of a table.
+    """
+
+    label: str
+    behind: re.Pattern[str]
+    judge: Callable[[str, str], Place | None]
+    how: str
+    begins: bool = False
+    beside: re.Pattern[str] | None = None
+    is_capital: bool | None = None
+    is_label: bool = False
+
+
+@dataclass(slots=True)
+class Node:
+    """Hold what may follow a word of a phrase."""
+
+    following: dict[str, Node] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+
+
+def names(text: str) -> Sequence[Place]:
+    """Return where names stand, by what is said around them."""
+    return _read(text)[0]
+
+
+def addresses(text: str) -> Sequence[Place]:
+    """Return where addresses stand, by what is said around them."""
+    return _read(text)[1]
+
+
+@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
+def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
+    found: dict[str, list[Place]] = {PERSON: [], ADDRESS: []}
+    tables: list[int] = [0]
+    for frame, start, end in _phrases(text):
+        place = _framed(text, frame, start, end)
+        if place is not None:
+            found[frame.label].append(place)
+        elif frame.is_label and start >= tables[-1] and _COLUMN.match(text, end):
+            for label, cell in columns(text, start, tables, _heading):
+                found[label].append(cell)
+    return tuple(found[PERSON]), tuple(found[ADDRESS])
+
+
+def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
+    """Walk the phrases of a text in their order, the longest first where several begin with the same word."""
+    tree = _tree().following
+    lowered = _lowered(text)
+    # most words begin no phrase: the few that do are looked for again, at memory speed
+    there = words_of(text)
+    beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
+    starts = sorted(place for word in beginning for place in _places(word, lowered))
+    for start, end in starts:
+        for frame, behind in _paths(lowered, tree[lowered[start:end]], end):
+            yield frame, start, behind
+
+
+@lru_cache(maxsize=8)
+def words_of(text: str) -> set[str]:
+    """Return the words of a text in small letters."""
+    lowered = _lowered(text)
+    # by way of bytes where it can be, which takes a third of the time
+    if not lowered.isascii():
+        return set(_WORDS.findall(lowered))
+    return set(lowered.encode().translate(_SPACED).decode().split())
+
+
+def _may_go_on(node: Node, there: set[str]) -> bool:
+    return bool(node.frames) or not node.following.keys().isdisjoint(there)
+
+
+def _places(word: str, lowered: str) -> Iterator[tuple[int, int]]:
+    size = len(word)
+    start = lowered.find(word)
+    while start >= 0:
+        end = start + size
+        if not (lowered[end : end + 1].isalpha() or (start and lowered[start - 1].isalpha())):
+            yield start, end
+        start = lowered.find(word, end)
+
+
+def _paths(lowered: str, node: Node, end: int) -> Sequence[tuple[Frame, int]]:
+    ends: list[tuple[Frame, int]] = []
+    while True:
+        ends += ((frame, end) for frame in node.frames)
+        if not node.following:
+            break
+        gap = _GAP.match(lowered, end)
+        word = _WORD.match(lowered, gap.end() if gap else end)
+        following = node.following.get(word[0]) if word else None
+        if word is None or following is None:
+            break
+        node, end = following, word.end()
+    return ends[::-1]
+
+
+def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
+    """Return where the value of a phrase stands; None where there is none."""
+    if frame.is_capital is not None and frame.is_capital != text[start].isupper():
+        return None
+    # `file_name`, `restaurant name`: a label of its own says whose name it is
+    if frame.beside is not None and (
+        (text[start - 1 : start] in "_-." and start) or text[max(0, start - 2) : start - 1].isalnum()
+    ):
+        return None
+    if frame.begins and not _is_beginning(text, start):
+        return None
+    match = frame.behind.match(text, end)
+    if match is None:
+        return None
+    # in an object with a `gender`, one word under `name` may be a product's
+    is_quoted = frame.beside is not None and text[start - 1 : start] in ('"', "'") and start > 0
+    place = frame.judge(match["value"], "full" if is_quoted else frame.how)
+    if place is None:
+        return None
+    begin = match.start("value")
+    value = begin + place[0], begin + place[1]
+    return value if frame.beside is None or _stands_beside(text, start, value[1], frame.beside) else None
+
+
+def _is_beginning(text: str, start: int) -> bool:
+    before = text[max(0, start - 3) : start]
+    bare = before.rstrip(" ")
+    return not before or before.endswith("  ") or (bare[-1:] in _BEGINS if bare else start < 3)
+
+
+_NEAR: Final = 200
+
+
+def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
+    """Tell whether one of some labels stands near, in the same object or paragraph."""
+    before = text[max(0, start - _NEAR) : start]
+    behind = text[end : end + _NEAR]
+    if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
+        before, behind = before[before.rfind("{") + 1 :], behind.partition("}")[0]
+    before = before.rpartition("\n\n")[2]
+    behind = behind.partition("\n\n")[0]
+    return beside.search(before) is not None or beside.search(behind) is not None
+
+
+def _lowered(text: str) -> str:
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+@lru_cache(maxsize=256)
+def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
+    """Return what the cells of a column hold, by its heading, and what judges them."""
+    lowered = _lowered(cell.strip(" \t\"'*_`"))
+    match = _WORD.search(lowered)
+    node = _tree().following.get(match[0]) if match is not None else None
+    if match is None or node is None:
+        return None
+    for frame, end in _paths(lowered, node, match.end()):
+        stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
+        if frame.is_label and end == len(lowered) and stands:
+            how = "full" if frame.beside is not None and frame.label == PERSON else frame.how
+            return frame.label, _judging(frame, how)
+    return None
+
+
+def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
+    return lambda value: frame.judge(value, how)
+
+
+# -- the tree
+
+
+def _spelled(listed: str) -> Iterator[str]:
+    """Walk the phrases of a list: `(first|last) name;surname`."""
+    for one in listed.split(";"):
+        pieces = (piece.split("|") if number % 2 else [piece] for number, piece in enumerate(re.split(r"[()]", one)))
+        yield from (" ".join("".join(chosen).split()) for chosen in product(*pieces))
+
+
+def _labels(listed: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(_spelled(listed))})s?(?![^\W\d_])")
+
+
+@lru_cache(maxsize=1)
+def _tree() -> Node:
+    root = Node()
+    joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
+    lines, spaced = re.compile(_JOINT + _LINES, re.IGNORECASE), re.compile(r"[ \t:]{1,3}" + _LINES)
+    calling = re.compile(
+        rf" (?P<value>[^\W\d_]\S{{1,20}}(?: [^\W\d_]\S{{0,20}}){{0,3}}?)(?=,? (?i:{words.CALLING})(?![^\W_]))"
+    )
+    closing = re.compile(
+        r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
+    )
+    channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
+    title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
+    part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
+    code = re.compile(_JOINT + _CODE, re.IGNORECASE)
+    person = [
+        (words.NAME_LABELS, Frame(PERSON, joint, people.name, "field", is_label=True)),
+        (
+            words.PLAIN_LABELS,
+            Frame(PERSON, joint, people.name, "words", beside=_labels(words.BESIDE_NAMES), is_label=True),
+        ),
+        (
+            words.PLAIN_LABELS,
+            Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels(words.BESIDE_CONTACTS)),
+        ),
+        (words.INTRODUCTIONS, Frame(PERSON, space, people.name, "said")),
+        (words.NAMED, Frame(PERSON, space, people.name, "words")),
+        (words.SELVES, Frame(PERSON, space, people.name, "full", begins=True)),
+        (words.CALLERS, Frame(PERSON, calling, people.name, "words")),
+        (words.RELATIVES, Frame(PERSON, space, people.name, "words")),
+        (words.CHANNELS, Frame(PERSON, channel, people.name, "closed")),
+        (words.ROLES, Frame(PERSON, space, people.name, "full", is_capital=False)),
+        (words.TITLES, Frame(PERSON, title, people.name, "words", is_capital=True)),
+        (words.GREETINGS, Frame(PERSON, space, people.name, "closed", begins=True)),
+        (words.CLOSINGS, Frame(PERSON, closing, people.name, "line", begins=True)),
+    ]
+    address = [
+        (words.ADDRESS_LABELS, Frame(ADDRESS, lines, people.address, "field", is_label=True)),
+        (words.ADDRESS_PARTS, Frame(ADDRESS, part, people.address, "part", is_label=True)),
+        (words.ADDRESS_PHRASES, Frame(ADDRESS, spaced, people.address, "said")),
+        (words.CODES, Frame(ADDRESS, code, people.code, "field", is_label=True)),
+        (words.CITIES, Frame(ADDRESS, joint, people.city, "field", beside=_labels(words.BESIDE_CITIES), is_label=True)),
+    ]
+    for listed, frame in (*person, *address):
+        for phrase in _spelled(listed):
+            _put(root, phrase.split(), frame)
+            if frame.is_label and " " in phrase:
+                _put(root, [phrase.replace(" ", "")], frame)
+    return root
+
+
+def _put(root: Node, phrase: Sequence[str], frame: Frame) -> None:
+    node = root
+    for word in phrase:
+        node = node.following.setdefault(word, Node())
+    if frame not in node.frames:
+        node.frames.append(frame)

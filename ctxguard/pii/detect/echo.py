@@ -1,0 +1,130 @@
+"""Look for names that are known, wherever they stand.
+
+A name is known once a text has said whose it is. It is then looked for as it was written, in capitals, and by each of
+its words that is no word of the language, too: `Roe` where somebody was introduced as `Jane Roe`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from ctxguard.pii.detect.normalize import view_of
+from ctxguard.pii.rules import people_words as words
+
+__all__ = ["Names"]
+
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
+_SHORTEST: Final = 3
+# So many words are looked for one by one, faster than all words of a text are read.
+_FEW: Final = 40
+_NEVER_ALONE: Final = frozenset(
+    f"{words.ORDINARY}|{words.NO_NAME}|{words.PARTICLES}|{words.ORGANIZATIONS}|{words.TITLES.replace(';', '|')}".split(
+        "|"
+    )
+)
+
+
+class Names:
+    """Hold names in the order in which they became known.
+
+    Args:
+        values: names as they were written.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._forms: dict[tuple[str, ...], int] = {}
+        self._beginning: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+        self.learn(values)
+
+    def __len__(self) -> int:
+        """Return how many forms of names are known."""
+        return len(self._forms)
+
+    def learn(self, values: Iterable[str]) -> Sequence[str]:
+        """Take in names, and return the forms that are new: the whole name first, then its words."""
+        new: list[str] = []
+        for value in values:
+            for form in _forms(view_of(value).text):
+                if form not in self._forms:
+                    self._put(form)
+                    new.append(" ".join(form))
+        return new
+
+    def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
+        """Walk where names stand in a text, the longest first where several begin.
+
+        Args:
+            text: the text.
+            until: how many of the forms that are known are looked for; None means all.
+        """
+        for word in self._there(text):
+            forms = [form for number, form in self._beginning[word] if until is None or number < until]
+            start = text.find(word) if forms else -1
+            while start >= 0:
+                end = max((_end(text, start, form) for form in forms), default=0)
+                if end and not _is_glued(text, start):
+                    yield start, end
+                start = text.find(word, start + len(word))
+
+    def _there(self, text: str) -> Iterable[str]:
+        """Return the words that begin a known name and may stand in a text."""
+        if len(self._beginning) <= _FEW:
+            return [word for word in self._beginning if word in text]
+        return self._beginning.keys() & set(_WORD.findall(text))
+
+    def back_to(self, count: int) -> None:
+        """Forget all but the first `count` forms."""
+        while len(self._forms) > count:
+            form, number = self._forms.popitem()
+            for spelled in _spellings(form):
+                self._beginning[spelled[0]] = [one for one in self._beginning[spelled[0]] if one[0] != number]
+
+    def _put(self, form: tuple[str, ...]) -> None:
+        number = self._forms[form] = len(self._forms)
+        for spelled in _spellings(form):
+            self._beginning.setdefault(spelled[0], []).append((number, spelled))
+
+
+def _end(text: str, start: int, form: tuple[str, ...]) -> int:
+    """Return where a form that begins at a place ends; 0 where it does not stand there."""
+    end = start
+    for number, word in enumerate(form):
+        gap = _BETWEEN.match(text, end) if number else None
+        if number and gap is None:
+            return 0
+        end = end if gap is None else gap.end()
+        if not text.startswith(word, end):
+            return 0
+        end += len(word)
+    behind = text[end : end + 1]
+    return 0 if behind.isalnum() or behind == "_" else end
+
+
+def _forms(value: str) -> Iterator[tuple[str, ...]]:
+    """Walk what is looked for of a name: the whole of it, and its words that say enough alone."""
+    parts = tuple(_WORD.findall(value))
+    if len(parts) > 1:
+        yield tuple(map(_capital, parts))
+    for part in parts:
+        if len(part) >= _SHORTEST and part.lower() not in _NEVER_ALONE:
+            yield (_capital(part),)
+
+
+def _capital(word: str) -> str:
+    return word if word[0].isupper() and not (word.isupper() and len(word) > 1) else word[:1].upper() + word[1:].lower()
+
+
+def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return how a form may be written: with capitals, all in capitals; several words also all in small letters."""
+    spelled = {form, tuple(word.upper() for word in form)}
+    if len(form) > 1:
+        spelled.add(tuple(word.lower() for word in form))
+    return spelled
+
+
+def _is_glued(text: str, start: int) -> bool:
+    before = text[start - 1 : start] if start else ""
+    return before.isalnum() or before == "_"

@@ -1,0 +1,207 @@
+"""Judge whether a text that follows a label or a phrase is a name or a postal address, and how much of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from ctxguard.pii.rules import people_words as words
+
+__all__ = ["Place", "address", "city", "code", "lines", "name"]
+
+Place: TypeAlias = tuple[int, int]
+"""Where something begins and ends in a text."""
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\.?\+(?=[^\W\d_])")
+_ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
+_GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
+_NO_NAME: Final = frozenset(words.NO_NAME.split("|"))
+_PARTICLES: Final = frozenset(words.PARTICLES.split("|"))
+_ORGANIZATIONS: Final = frozenset(words.ORGANIZATIONS.split("|"))
+_TITLES: Final = re.compile(rf"(?:(?:{words.TITLES.replace(';', '|')})\.?[ \t]{{1,2}}){{1,3}}", re.IGNORECASE)
+_CONNECTING: Final = frozenset(
+    ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
+)
+_ABBREVIATIONS: Final = frozenset(("st", "jr", "sr", "mc", "wm", "geo", "chas", "jos", "thos", "ma", "fco", "ph"))
+_MOST_WORDS: Final = 6
+
+
+def name(value: str, how: str) -> Place | None:
+    """Return where a person's name stands at the beginning of a text, behind titles; None where there is none.
+
+    Args:
+        value: what stands behind a label or a phrase, up to the end of its line or field.
+        how: what the label or the phrase leaves open. `field`: the value is a name, however it is written. `said`: so
+            are its first words. `words`: it begins with words in capitals. `full`: with several. `closed`: with words
+            in capitals, behind which a sign ends the phrase. `line`: behind which the line ends.
+    """
+    title = _TITLES.match(value)
+    start = title.end() if title else 0
+    found, end, is_lower = _words(value, start, takes_lower=how in ("field", "said"))
+    if not found or len(found) > _MOST_WORDS or (how == "full" and len(found) < 2) or sum(map(len, found)) < 2:
+        return None
+    if (how != "field" or len(found) > 1) and not _ORGANIZATIONS.isdisjoint(word.lower() for word in found):
+        return None
+    if _GLUE.match(value, end) or not _ends_well(value[end:], how, is_lower=is_lower):
+        return None
+    # `HR`, `USA`
+    is_short = len(found) == 1 and how != "field" and len(found[0]) < 4 and found[0].isupper()
+    return None if is_short else (start, end)
+
+
+def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
+    """Tell whether what stands behind a name may stand there."""
+    if how == "line":
+        return not rest.strip(" \t\r.,*_)”’»'`")
+    bare = rest.lstrip(" \t")
+    if not bare or bare[0] in _ENDS:
+        return True
+    following = _WORD.match(bare)
+    if how == "said" and is_lower:
+        return following is not None and following[0] in _CONNECTING
+    # `Smith Family Practice` is no name, and `Mia Last name: Li` begins with one
+    if how == "field" and following is not None and following[0][0].isupper():
+        return ":" in bare or "=" in bare
+    return how != "closed" and not is_lower
+
+
+def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int, bool]:
+    """Return the words of a name from a place on, where they end, and whether small letters begin them."""
+    found: list[str] = []
+    end = 0
+    is_lower = False
+    while match := _WORD.match(value, place):
+        word = match[0]
+        folded = word.lower()
+        is_particle = folded in _PARTICLES and not word[0].isupper()
+        if not is_particle:
+            if folded in _NO_NAME or (word[0].islower() and not takes_lower) or _is_mixed(word):
+                break
+            if word[0].islower() and (found and not is_lower):
+                break
+            is_lower = word[0].islower()
+            found.append(word)
+            end = match.end() + (len(word) == 1 and value[match.end() : match.end() + 1] == ".")
+        gap = _BETWEEN.match(value, match.end())
+        if (
+            gap is None
+            or ("." in gap[0] and len(word) > 1 and folded not in _ABBREVIATIONS)
+            or len(found) > _MOST_WORDS
+        ):
+            break
+        if "," in gap[0] and len(found) > 1:
+            break
+        place = gap.end()
+    if is_lower and len(found) > 3:
+        return [], 0, True
+    return found, end, is_lower
+
+
+def _is_mixed(word: str) -> bool:
+    """Tell the names of programs (`camelCase`) and `NºCol` from those of people (`McNeil`, `DeVito`)."""
+    inner = word[1:]
+    return (word[0].islower() and inner != inner.lower()) or "º" in word
+
+
+_FAR: Final = 24
+_LONGEST_LINE: Final = 50
+_LINE_SIGNS: Final = " \t.,;*_'\")"
+_TOWN: Final = re.compile(r"[A-ZÀ-ÞĀ-Ž][^\W\d_]*(?:[ .'’-]{1,2}[^\W\d_]+){0,4}")
+_TOWNS: Final = re.compile(
+    r"(?:[A-ZÀ-ÞĀ-ŽΑ-Ω][\w'’.-]*(?: (?:de|del|la|of|and|di|do|am|an|der|nad|u|\(|\))?)?[ )]?){1,4}"
+)
+_CODE: Final = re.compile(r"[A-Za-z0-9]{1,5}(?:[ -][A-Za-z0-9]{2,4}){0,2}")
+_DIGIT: Final = re.compile(r"\d")
+_STREET: Final = re.compile(
+    rf"(?<![^\W_])(?:{words.STREET_WORDS}|{words.HOUSE_FIRST}|{words.HOUSE_LAST})(?![^\W_])"
+    rf"|[^\W\d_](?:{words.STREET_ENDINGS})(?![^\W_])",
+    re.IGNORECASE,
+)
+_NUMBER_FIRST: Final = re.compile(r"\d{1,6}[A-Za-z]?(?:[-/ ]\d{1,6})?,? (?:[^\W\d_]{1,4}\.? )?[A-ZÀ-ÞĀ-Ž]")
+_NUMBERED: Final = re.compile(
+    rf"{_NUMBER_FIRST.pattern}|[A-ZÀ-ÞĀ-Ž][^\W\d_]*[.,]? (?:[^\W\d_]+[.,]? ){{0,4}}(?:n[.ºo°]{{1,2}} ?)?\d"
+)
+_CODE_LINE: Final = re.compile(r"(?=.*\d{4})[^\n:=]{4,50}")
+_NO_ADDRESS: Final = re.compile(
+    r"https?:|www\.|0x|[\w.+-]+@|(?:\d{1,3}\.){3}\d|[0-9a-f]{2}(?::[0-9a-f]{2}){2}", re.IGNORECASE
+)
+# A sentence or a string ends, or another label follows.
+_ENDING: Final = re.compile(
+    r"[.!?](?=\s+[A-Z]|\s*\Z)|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
+    r"|(?<=[\w,]) (?:and|but|so|with|for|please|which|where|or|as|because|und|et|y|e|en) (?=[a-zß-ÿ])"
+)
+_ABBREVIATED: Final = re.compile(
+    r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.IGNORECASE
+)
+
+
+def address(value: str, how: str) -> Place | None:
+    """Return where a postal address stands at the beginning of a text; None where there is none.
+
+    Args:
+        value: what stands behind a label or a phrase, several lines at most.
+        how: `field` where a label says that it is an address, `part` where it names a part of one, `said` where a
+            phrase says so.
+    """
+    first, *more = value.split("\n")
+    end = _line_end(first)
+    line = first[:end]
+    if not line or _NO_ADDRESS.match(line):
+        return None
+    if how == "part":
+        return (0, end) if any(map(str.isalnum, line)) else None
+    numbered = _NUMBERED.search(line) if _STREET.search(line) else _NUMBER_FIRST.search(line)
+    start = numbered.start() if how == "said" and numbered else 0
+    if start > _FAR or not (numbered if how == "said" else _is_address(line, more)):
+        return None
+    return start, end if end < len(first.rstrip(_LINE_SIGNS)) else len(first) + lines(more, end - len(first))
+
+
+def lines(more: Sequence[str], end: int = 0) -> int:
+    """Return how far an address goes on in the lines behind its first.
+
+    It ends with the last of a few short lines that holds a number, or with lines of a few words in capitals: a town, a
+    country.
+
+    Args:
+        more: the lines.
+        end: where it ends if it does not go on, counted from the end of the first line.
+    """
+    total = 0
+    for following in more[:5]:
+        stop = _line_end(following)
+        line = following[:stop].lstrip(" >\t,")
+        if not line or ":" in following or stop > _LONGEST_LINE:
+            break
+        if _DIGIT.search(line) or _TOWNS.fullmatch(line):
+            end = total + 1 + stop
+        total += 1 + len(following)
+        if stop < len(following.rstrip(_LINE_SIGNS)):
+            break
+    return end
+
+
+def _is_address(line: str, more: list[str]) -> bool:
+    """Tell whether what a label calls an address is a postal one."""
+    is_numbered = _DIGIT.search(line) is not None and any(map(str.isalpha, line)) and " " in line
+    return is_numbered or _STREET.search(line) is not None or any(_CODE_LINE.fullmatch(one.strip()) for one in more[:2])
+
+
+def _line_end(line: str) -> int:
+    """Return where an address ends in its line: before another label, at the end of a sentence or of a string."""
+    ends = (match.start() for match in _ENDING.finditer(line))
+    end = next((one for one in ends if not _ABBREVIATED.search(line[:one])), len(line))
+    return len(line[:end].rstrip(_LINE_SIGNS))
+
+
+def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
+    """Return where the name of a town may stand at the beginning of a text: words in capitals."""
+    match = _TOWN.match(value)
+    return match.span() if match is not None and match[0].lower() not in _NO_NAME else None
+
+
+def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
+    """Return where a postal code may stand at the beginning of a text: two digits or more."""
+    match = _CODE.match(value)
+    return match.span() if match is not None and sum(map(str.isdigit, match[0])) > 1 else None

@@ -1,0 +1,188 @@
+"""Find addresses by their parts, in either order, and names that stand before an e-mail address.
+
+A street has a number and a word for streets: `12 Elm Street`, `12, rue Verte`, `Calle Mayor, 12`, `Hauptstraße 12`. The
+number is looked for, then what stands around it. Postal code and city belong to it where they follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Final
+
+from ctxguard.pii.detect.cues import words_of
+from ctxguard.pii.detect.people import lines, name
+from ctxguard.pii.rules import people_words as words
+
+__all__ = ["owners", "streets"]
+
+_UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
+_NAME: Final = rf"{_UP}[\w'’.-]{{0,24}}"
+_END: Final = r"(?![^\W_])"
+_OF: Final = (
+    "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der"
+    "|am|y|e|i|św|gen)"
+)
+_ENGLISH: Final = re.compile(
+    rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}"
+    rf"|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?"
+    rf"(?:{'|'.join(one.capitalize() for one in words.STREET_WORDS.split('|'))}"
+    rf"|{words.STREET_WORDS}){_END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){_END})?"
+)
+_FRENCH: Final = re.compile(
+    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{_OF}|l'|l’"
+    rf"|d'|d’)[ ]?){{0,3}}"
+    rf"{_NAME}(?:[ -](?:{_OF} ){{0,2}}{_NAME}){{0,4}}"
+)
+# The number behind the street, and what stands before it.
+_NUMBER: Final = re.compile(
+    rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{_END}| s/n{_END}"
+)
+_BEFORE: Final = 90
+_SIGNS: Final = re.compile(r"[^\w]")
+_ENDINGS: Final = tuple(words.STREET_ENDINGS.split("|"))
+_FIRST_WORDS: Final = frozenset(
+    f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
+)
+_COMPOUND: Final = re.compile(
+    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})"
+    rf"|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
+)
+_SOUTHERN: Final = re.compile(
+    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c"
+    rf"|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
+    rf"(?:[ ./]{{1,3}})(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?:"
+    rf" ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
+)
+_BOX: Final = re.compile(
+    r"(?<![^\W_])(?:(?i:p\.? ?o\.? ?box|post office box|postfach|postbus|apartado(?: de correos)?"
+    r"|casella postale|caixa postal"
+    r"|skrytka pocztowa|boîte postale)|PSC|BP)(?: [nN]?[º°])?\Z"
+)
+_FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|UITE)\.? #?\d[\w-]{0,5}(?![^\W_])")
+_BEFORE_FLAT: Final = re.compile(
+    rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z"
+)
+# Characters behind an address in which its further lines are looked for.
+_LINES: Final = 200
+_CODE: Final = (
+    r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}"
+    r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
+    rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
+)
+_CITY: Final = rf"{_UP}[\w'’.-]{{1,25}}(?:[ -](?:{_OF}[ -]){{0,2}}{_UP}[\w'’.-]{{1,25}}){{0,3}}"
+_UNIT: Final = (
+    rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
+    rf"|scala|box|esc|puerta"
+    rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{_END}|# ?\w{{1,6}}|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?[A-Z]{{0,2}}{_END})"
+)
+_SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
+_TAIL: Final = re.compile(
+    rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{_CODE}(?:[ \t,]{{1,2}}{_CITY})?"
+    rf"|{_CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{_CODE}|{_CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {_CODE}))?"
+)
+_MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
+_LIVING: Final = frozenset(
+    (
+        "lives",
+        "lived",
+        "resides",
+        "resided",
+        "wohnt",
+        "wohnte",
+        "habite",
+        "vive",
+        "reside",
+        "abita",
+        "woont",
+        "mora",
+        "mieszka",
+    )
+)
+_LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
+_NAME_SIZE: Final = 60
+# An address on an envelope stands under a name.
+_LINE_ABOVE: Final = re.compile(
+    rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
+)
+_NAME_BEFORE: Final = re.compile(
+    rf"(?:{_NAME}[ ](?:{words.PARTICLES.replace('|', ' |')} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
+)
+
+
+def streets(text: str) -> Sequence[tuple[int, int]]:
+    """Return where addresses stand, by their parts."""
+    return _streets(text)
+
+
+@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
+def _streets(text: str) -> Sequence[tuple[int, int]]:
+    return tuple(_walked(text))
+
+
+def _walked(text: str) -> Iterator[tuple[int, int]]:
+    for start, end in chain(_number_first(text), _number_last(text), _units(text)):
+        tail = _TAIL.match(text, end)
+        behind = end if tail is None else tail.end()
+        if text[behind : behind + 1] == "\n":
+            behind += lines(text[behind + 1 : behind + _LINES].split("\n"))
+        yield start, behind
+
+
+def _number_first(text: str) -> Iterator[tuple[int, int]]:
+    for expression in (_ENGLISH, _FRENCH):
+        yield from (match.span() for match in expression.finditer(text))
+
+
+def _number_last(text: str) -> Iterator[tuple[int, int]]:
+    for match in _NUMBER.finditer(text):
+        begin = max(0, match.start() - _BEFORE)
+        before = text[text.rfind("\n", begin, match.start()) + 1 or begin : match.start()]
+        lowered = _SIGNS.sub(" ", before.lower()).split()
+        found = _COMPOUND.search(before) if lowered and lowered[-1].endswith(_ENDINGS) else None
+        if found is None and not _FIRST_WORDS.isdisjoint(lowered):
+            found = _SOUTHERN.search(before) or _BOX.search(before)
+        if found is not None:
+            yield match.start() - len(before) + found.start(), match.end()
+
+
+def _units(text: str) -> Iterator[tuple[int, int]]:
+    """Walk addresses that are told by the number of a flat in them, whatever their street is called."""
+    for match in _FLAT.finditer(text):
+        begin = max(0, match.start() - _BEFORE)
+        found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
+        if found is not None and any(map(str.isdigit, found[0])):
+            yield begin + found.start(), match.end()
+
+
+def owners(text: str) -> Iterator[tuple[int, int]]:
+    """Walk where names stand by what follows: an e-mail address in brackets, where somebody lives, an address."""
+    for start in chain(_mails(text), _homes(text)):
+        found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
+        if found is not None:
+            yield from _owner(found[0].rstrip("\"' \t"), start - len(found[0]))
+    for start, _ in _streets(text):
+        found = _LINE_ABOVE.search(text, max(0, start - _NAME_SIZE), start)
+        if found is not None:
+            yield from _owner(found[1], found.start(1))
+
+
+def _mails(text: str) -> Iterator[int]:
+    return (match.start() for match in _MAIL.finditer(text)) if "@" in text else iter(())
+
+
+def _homes(text: str) -> Iterator[int]:
+    return iter(()) if _LIVING.isdisjoint(words_of(text)) else (match.start() for match in _LIVES.finditer(text))
+
+
+def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
+    """Walk the name that a text ends with: `Contact Jane Roe`."""
+    while value.count(" "):
+        place = name(value, "full")
+        if place is not None and place[1] == len(value):
+            yield start + place[0], start + place[1]
+            return
+        first, _, value = value.partition(" ")
+        start += len(first) + 1

@@ -1,0 +1,117 @@
+"""Tell operators what was done: a log without any content, and OpenTelemetry where the application uses it.
+
+OpenTelemetry is never imported here. Where the application has imported it, each stabilization is a span
+`ctxguard.stabilize` and counts in metrics. Names that the GenAI conventions define are used as they define them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ctxguard.errors import CtxguardError
+
+if TYPE_CHECKING:
+    from ctxguard.report import Report
+
+__all__ = ["Watch"]
+
+_LOG: Final = logging.getLogger("ctxguard")
+_LOG.addHandler(logging.NullHandler())  # applications decide what is shown
+_SCOPE: Final = "ctxguard"
+_POSITION: Final = re.compile(r"artifacts\[\d+\]")
+
+
+class Watch:
+    """Take the time of one stabilization, and tell how it ended."""
+
+    def __init__(self) -> None:
+        self._began = time.time_ns()
+
+    def ended(self, report: Report) -> None:
+        """Tell the result."""
+        _log(report)
+        attributes = _attributes(report)
+        self._span(attributes)
+        if "opentelemetry.metrics" in sys.modules:
+            _instruments().add(report, self._seconds())
+
+    def failed(self, error: CtxguardError) -> None:
+        """Tell that nothing was sent."""
+        name = type(error).__name__
+        _LOG.warning("stabilization failed: %s", name)
+        self._span({"error.type": name})
+
+    def _seconds(self) -> float:
+        return (time.time_ns() - self._began) / 1e9
+
+    def _span(self, attributes: dict[str, Any]) -> None:
+        trace = sys.modules.get("opentelemetry.trace")
+        if trace is None:
+            return
+        span = trace.get_tracer(_SCOPE).start_span("ctxguard.stabilize", start_time=self._began, attributes=attributes)
+        if "error.type" in attributes:
+            span.set_status(trace.StatusCode.ERROR)
+        span.end()
+
+
+def _log(report: Report) -> None:
+    mode = " (observed only)" if report.observed else ""
+    if report.cut is not None and report.cut.fresh and _LOG.isEnabledFor(logging.INFO):
+        _LOG.info(
+            "cut at artifact %d: %d of %d tokens are sent, the budget is %d%s",
+            *(report.cut.at, report.tokens_after, report.tokens_before, report.budget, mode),
+        )
+    for check in report.checks:
+        if check.findings:
+            found = (_POSITION.match(finding.path) for finding in check.findings[:5])
+            places = ", ".join(dict.fromkeys(match[0] if match else "the context" for match in found))
+            _LOG.warning("%s: %d findings @ %s%s", check.name, len(check.findings), places, mode)
+
+
+def _attributes(report: Report) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "gen_ai.usage.input_tokens": report.tokens_before if report.observed else report.tokens_after,
+        "ctxguard.tokens.before": report.tokens_before,
+        "ctxguard.tokens.after": report.tokens_after,
+        "ctxguard.budget": report.budget,
+        "ctxguard.cut": report.cut is not None and report.cut.fresh,
+        "ctxguard.ok": report.ok,
+        "ctxguard.observed": report.observed,
+    }
+    if not report.ok:
+        attributes["ctxguard.failed_checks"] = [check.name for check in report.checks if check.findings]
+    return attributes
+
+
+class _Instruments:
+    """Hold the instruments of one process."""
+
+    def __init__(self) -> None:
+        meter = sys.modules["opentelemetry.metrics"].get_meter(_SCOPE)
+        self._calls = meter.create_counter("ctxguard.stabilizations", unit="{call}")
+        self._cuts = meter.create_counter("ctxguard.cuts", unit="{cut}")
+        self._findings = meter.create_counter("ctxguard.findings", unit="{finding}")
+        self._tokens = meter.create_histogram("ctxguard.tokens", unit="{token}")
+        self._seconds = meter.create_histogram("ctxguard.duration", unit="s")
+
+    def add(self, report: Report, seconds: float) -> None:
+        """Count one stabilization."""
+        self._calls.add(1, {"ok": report.ok, "observed": report.observed})
+        self._cuts.add(int(report.cut is not None and report.cut.fresh))
+        for check in report.checks:
+            if check.findings:
+                self._findings.add(len(check.findings), {"check": check.name})
+        self._tokens.record(report.tokens_before, {"side": "before"})
+        self._tokens.record(report.tokens_after, {"side": "after"})
+        self._seconds.record(seconds)
+
+
+# the SDK warns where an instrument is made twice
+@lru_cache(maxsize=1)
+def _instruments() -> _Instruments:
+    return _Instruments()

@@ -1,0 +1,56 @@
+"""The guard warns of middleware that stands behind it, by name, once."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+
+from ctxguard import Stabilizer
+from ctxguard_langchain import ContextGuardMiddleware
+
+
+class AddsRules(AgentMiddleware):
+    def wrap_model_call(self, request, handler):
+        return handler(request)
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(request)
+
+
+class AddsMemory(AddsRules):
+    pass
+
+
+def agent(*middleware):
+    return create_agent(GenericFakeChatModel(messages=iter([AIMessage("hi")] * 4)), middleware=middleware)
+
+
+@pytest.mark.parametrize("runs_async", [False, True])
+async def test_what_stands_behind_is_named_once(runs_async):
+    made = agent(ContextGuardMiddleware(Stabilizer(1_000)), AddsRules(), AddsMemory())
+    given = {"messages": [("user", "hello")]}
+    with pytest.warns(UserWarning, match="does not see what AddsRules, AddsMemory adds behind it; put the guard last"):
+        await made.ainvoke(given) if runs_async else made.invoke(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await made.ainvoke(given) if runs_async else made.invoke(given)
+
+
+@pytest.mark.parametrize(
+    "middleware",
+    [
+        [ContextGuardMiddleware(Stabilizer(1_000))],
+        [AddsRules(), ContextGuardMiddleware(Stabilizer(1_000))],
+        [ContextGuardMiddleware(Stabilizer(1_000)), ModelRetryMiddleware(max_retries=1)],
+    ],
+    ids=["alone", "last", "before a retry"],
+)
+def test_no_warning_where_nothing_is_added(middleware):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent(*middleware).invoke({"messages": [("user", "hello")]})

@@ -1,0 +1,342 @@
+"""Names and postal addresses where the text itself says so, and known names wherever they stand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_for_text import pieces
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii import PEOPLE, SSN, STANDARD, Masker, Rule, RuleSet, mask_pii
+from ctxguard.pii.rule_sets import named_rules
+
+BOTH = STANDARD | PEOPLE
+
+
+def found(text, label=None):
+    return [text[span.start : span.end] for span in PEOPLE.find(text) if label in (None, span.label)]
+
+
+SAID = [
+    "My name is {}.",
+    "my full name is {}, thanks",
+    "Her name's {} and she waits.",
+    "This is {} calling about my order.",
+    "I'm {}, a member since May.",
+    "Dear Ms. {},",
+    "Hi {},\n\nyour parcel is here.",
+    "Thank you, {}!",
+    "See you.\n\nBest regards,\n{}\nSales",
+    "Cheers,\n{}",
+    "I will bring my wife {}.",
+    "A man named {} called.",
+    "the passenger {} wants a seat",
+    "{} <post@mail.example>",
+    "{} lives in a red house.",
+    "Mein Name ist {}.",
+    "Ich heiße {}.",
+    "Sehr geehrte Frau {},",
+    "Mit freundlichen Grüßen\n{}",
+    "Je m'appelle {}.",
+    "Chère Madame {},",
+    "Cordialement,\n{}",
+    "Me llamo {}.",
+    "Estimado señor {}:",
+    "Un saludo,\n{}",
+    "Mi chiamo {}.",
+    "Gentile Signora {},",
+    "Cordiali saluti,\n{}",
+    "Ik heet {}.",
+    "Geachte mevrouw {},",
+    "Met vriendelijke groet,\n{}",
+    "Meu nome é {}.",
+    "Prezado Senhor {},",
+    "Atenciosamente,\n{}",
+    "Nazywam się {}.",
+    "Szanowna Pani {},",
+    "Z poważaniem\n{}",
+]
+LABELS = [
+    "first_name",
+    "lastName",
+    "customer_name",
+    "passenger name",
+    "Full Name",
+    "billing_first_name",
+    "Vorname",
+    "nachname",
+    "prénom",
+    "nom_de_famille",
+    "apellidos",
+    "cognome",
+    "achternaam",
+    "sobrenome",
+    "imię i nazwisko",
+]
+ADDRESSES = [
+    "12 Elm Street, Springfield, IL 62704",
+    "350 5th Ave, New York, NY 10118",
+    "221B Baker Street, London NW1 6XE",
+    "Hauptstraße 12, 10115 Berlin",
+    "Unter den Linden Platz 5a, 80331 München",
+    "12 bis, rue de la Paix, 75002 Paris",
+    "Calle de Alcalá 45, 28014 Madrid",
+    "C/ Mayor, 12, 3º B",
+    "Via Garibaldi 7, 20121 Milano",
+    "Keizersgracht 123, 1015 CJ Amsterdam",
+    "Rua Augusta 1500, 01304-001 São Paulo",
+    "ul. Długa 15, 00-238 Warszawa",
+    "P.O. Box 123, Denver, CO 80202",
+    "Postfach 12 34",
+]
+NOBODYS = [
+    "Hello World!",
+    "Hi there, how are you?",
+    "Dear Customer,",
+    "Dear Hiring Manager,",
+    "Thanks, team!",
+    "I am Happy to help. I'm Sorry.",
+    "This is Great from here.",
+    "Best,\nThe Team",
+    '{"name": "Water Bottle", "product_id": "68"}',
+    '{"name": "Perfume", "gender": "women", "price": 3}',
+    '{"restaurant_name": "Golden Dragon", "phone": "x"}',
+    '{"file_name": "Annual Report", "email": "a@b.example"}',
+    "name: build-and-test\non: push",
+    "my name is not important",
+    "first_name: null, last_name: None",
+    '{"first_name": {"type": "string"}, "last_name": "required"}',
+    "email address: post@mail.example",
+    "ip address: 203.0.113.9, MAC address: 3c:22:fb:0a:9e:41",
+    "The address is 0x7ffe12 and the street is long.",
+    "Chapter 12 Road Safety",
+    "There are 3 ways to go in 2024.",
+    "id,name,price\n1,Coffee Maker,20\n2,Tea Pot,10\n",
+    "octocat full_name: octocat/Hello-World",
+    "customer Service, user Guide",
+    "call me later",
+]
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("who", ["Wanda Xerxesova", "Jörg O'Quillfeather", "Ann-Marie de Zzyzx"])
+def test_a_name_is_found_where_it_is_said_whose_it_is(said, who):
+    text = said.format(who)
+    assert found(text, "PERSON") == [who]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(
+    "shape", ['{{"{}": "{}"}}', "{}: {}\n", "{}={}&x=1", "**{}:** {}", "<b>{}</b>: {}<br>", "{{'{}': '{}', 'n': 1}}"]
+)
+def test_a_label_says_that_its_value_is_a_name(label, shape):
+    assert found(shape.format(label, "Wanda Xerxesova"), "PERSON") == ["Wanda Xerxesova"]
+
+
+def test_a_label_that_may_be_a_thing_s_needs_company():
+    assert found('{"name": "Wanda Xerxesova", "email": "w@mail.example"}') == ["Wanda Xerxesova"]
+    assert found("Nombre: Wanda.\nApellidos: Xerxesova Paz.") == ["Wanda", "Xerxesova Paz"]
+    assert found("Name: Wanda Xerxesova\nPhone: 12") == ["Wanda Xerxesova"]
+    assert not found('{"name": "Wanda Xerxesova"}')
+
+
+@pytest.mark.parametrize("text", NOBODYS)
+def test_what_names_nobody_stays(text):
+    assert not found(text)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize(
+    "frame", ["{}", "Please ship to {} today.", "See {}.", '{{"note": "{}"}}', "Address: {}\nPhone: 1"]
+)
+def test_an_address_is_told_by_its_parts(address, frame):
+    text = frame.format(address)
+    masked = mask_pii(text, PEOPLE)
+    assert "[REDACTED_ADDRESS]" in masked
+    assert not any(char.isdigit() for char in masked.replace("Phone: 1", ""))
+
+
+def test_parts_of_an_address_in_fields():
+    text = '{"street": "Elm Rd", "city": "Springfield", "zip": "62704", "weather": {"city": "Paris"}}'
+    masked = json.loads(mask_pii(text, PEOPLE))
+    assert masked["street"] == masked["city"] == masked["zip"] == "[REDACTED_ADDRESS]"
+    assert masked["weather"] == {"city": "Paris"}
+
+
+words = st.text("bcdfgklmnprstvwxz", min_size=4, max_size=9).map(str.capitalize)
+people = st.tuples(words, words).map(" ".join)
+tables = st.lists(st.tuples(people, words, st.integers(1, 99)), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables, st.sampled_from(",;\t"), st.sampled_from(["customer_name", "Vorname", "Full Name"]))
+def test_a_column_says_that_its_cells_are_names(rows, separator, heading):
+    shown = io.StringIO()
+    csv.writer(shown, delimiter=separator).writerows([(heading, "product", "count"), *rows])
+    masked = mask_pii(shown.getvalue(), PEOPLE)
+    for who, product, _ in rows:
+        assert who not in masked
+        assert product in masked or product in {part for other, _, _ in rows for part in other.split()}
+
+
+def test_a_table_of_markdown_and_what_stands_behind_it():
+    text = "| Name | E-mail | City |\n|---|---|---|\n| Wanda Xerx | w@x.example | Rome |\n\nName | of a thing\n"
+    assert found(text) == ["Wanda Xerx"]
+
+
+def test_a_known_name_is_found_wherever_it_stands_in_the_text():
+    text = "Xerx came first. My name is Wanda Xerx; WANDA XERX, wanda xerx, Wanda's, not wandering Xerxes or WandaXerx."
+    masked = mask_pii(text, PEOPLE)
+    assert masked.count("[REDACTED_PERSON]") == 5
+    assert masked.endswith("not wandering Xerxes or WandaXerx.")
+
+
+def test_a_name_that_is_a_word_is_not_looked_for_alone():
+    masked = mask_pii("My name is Will Xerx. Will you come? Xerx will.", PEOPLE)
+    assert masked == "My name is [REDACTED_PERSON]. Will you come? [REDACTED_PERSON] will."
+
+
+def test_a_conversation_knows_a_name_from_there_on():
+    session = Masker(BOTH).session()
+    assert session.text("Did Xerx call?") == "Did Xerx call?"
+    session.text('{"customer_name": "Wanda Xerx"}')
+    assert session.text("Did Xerx call?") == "Did [REDACTED_PERSON] call?"
+    assert session.own("Yes, Wanda did.") == "Yes, [REDACTED_PERSON] did."
+    assert session.arguments('{"to": ["Wanda", {"cc": "Xerx, W."}]}').count("PERSON") == 2
+
+
+def test_placeholders_of_known_names_can_be_undone():
+    session = Masker(BOTH, strategy="pseudonymize").session()
+    for text in ("I'm Wanda Xerx.", "Wanda and Xerx, Wanda Xerx", '{"first_name": "Olga", "of": "Olga Xerx"}'):
+        masked = session.text(text)
+        assert "Xerx" not in masked
+        assert "Wanda" not in masked
+        assert "Olga" not in masked
+        assert session.unmask(masked) == text
+
+
+def test_a_text_that_could_not_be_masked_makes_no_name_known():
+    def choosy(text):
+        if "bad" in text:
+            raise ValueError(text)
+        return []
+
+    session = Masker([PEOPLE, choosy]).session()
+    with pytest.raises(Exception, match="choosy"):
+        session.text("My name is Wanda Xerx. bad")
+    assert session.text("Wanda") == "Wanda"
+
+
+def test_people_allowed_are_not_known():
+    rules = PEOPLE.allowing(["Wanda Xerx"])
+    assert mask_pii("My name is Wanda Xerx. Wanda!", rules) == "My name is Wanda Xerx. Wanda!"
+
+
+def test_without_people_nothing_is_known():
+    masker = Masker(STANDARD)
+    assert masker.echoing is None
+    assert masker.is_stateless
+    session = masker.session()
+    session.text("My name is Wanda Xerx.")
+    assert session.text("Wanda Xerx") == "Wanda Xerx"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            pieces,
+            st.sampled_from(SAID).map(lambda said: said.format("Wanda Xerx")),
+            st.sampled_from(ADDRESSES),
+            st.sampled_from(["\n", "name,", "| first_name |", '"address": "']),
+        ),
+        max_size=10,
+    ).map("".join)
+)
+def test_finding_agrees_with_scanning_and_masking_twice_changes_nothing(text):
+    assert PEOPLE.find(text) == PEOPLE.scan(text)
+    once = mask_pii(text, BOTH)
+    assert not BOTH.scan(once)
+    assert mask_pii(once, BOTH) == once
+
+
+json_values = st.recursive(
+    st.one_of(
+        st.sampled_from(SAID).map(lambda said: said.format("Wanda Xerx")),
+        st.sampled_from(ADDRESSES),
+        st.integers(),
+        st.none(),
+        st.text(max_size=8),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["first_name", "name", "address", "zip", "note", "x"]), inner, max_size=3),
+        st.dictionaries(st.sampled_from(["first_name", "note"]), inner, min_size=1, max_size=2).map(json.dumps),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(json_values)
+def test_json_stays_json_and_holds_no_name(value):
+    masked = mask_pii(json.dumps(value, ensure_ascii=False), BOTH)
+    json.loads(masked)
+    assert "Xerx" not in masked or "Wanda Xerx" not in json.dumps(value)
+    assert not BOTH.find(masked)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "name: ",
+        "name,address\n",
+        "| name |",
+        "my name is ",
+        "Dear Wanda Xerx, ",
+        "12 Elm Street ",
+        "Elm 12 ",
+        "a, Apt 5",
+        '"city": "Rome", "zip": ',
+        "A b ",
+        "my my my ",
+        "Best,\n",
+        "<a@",
+        "1 A ",
+        "name\n\n",
+        "Via A ",
+    ],
+)
+def test_time_is_linear(piece):
+    calls = itertools.count()
+
+    def seconds(size):
+        # a text of its own each time: what is known of one is remembered
+        text = f"{piece * (size // len(piece) + 1)} {next(calls)}"
+        began = time.process_time()
+        PEOPLE.find(text)
+        return time.process_time() - began
+
+    small = max(0.004, min(seconds(20_000) for _ in range(3)))
+    assert min(seconds(80_000) for _ in range(2)) < 10 * small
+
+
+def test_rule_sets_by_name():
+    assert named_rules("standard", "people").rules == BOTH.rules
+    assert named_rules("ssn") is SSN
+    with pytest.raises(ConfigError, match="no rule set 'persons'"):
+        named_rules("persons")
+
+
+def test_a_rule_may_walk_by_itself_and_make_names_known():
+    rules = RuleSet(
+        "tags", (Rule("tag", "PERSON", "@", walk=lambda text: [(1, 5)] if text[1:5] == "Olga" else [], echo=True),)
+    )
+    assert mask_pii("@Olga and Olga", rules) == "@[REDACTED_PERSON] and [REDACTED_PERSON]"

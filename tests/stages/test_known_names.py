@@ -1,0 +1,213 @@
+"""Names that become known: masked from there on, and in what came before at the next cut; a function of the history."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, Stabilizer
+from ctxguard.checks import NoPII
+from ctxguard.pii import PEOPLE, STANDARD, Masker, Span, Vault, new_key
+from ctxguard.policies import agent_stages
+from ctxguard.stages import MaskPII
+from ctxguard.stores import MemoryStore
+from ctxguard.wire.guard import Guard, WireRequest
+
+BOTH = STANDARD | PEOPLE
+NAMES = ["Wanda Xerx", "Hans Zzyzx", "Mia Quolb", "Luis Vrang", "Ada Plimth"]
+POLICIES = ["agent", "chat", "browser", "recall"]
+slow = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def history_of(seed, steps=30):
+    """Return a conversation that speaks of people before and after it says who they are."""
+    rng = random.Random(seed)
+    history = [Artifact("system", "Be kind to Quolb."), Artifact("user", "Find Zzyzx and Plimth for me.")]
+    for step in range(steps):
+        who = rng.choice(NAMES)
+        first, last = who.split()
+        said = [
+            f"My name is {who}.",
+            f"{who} went out",
+            f"And {first}?",
+            json.dumps({"last_name": last}),
+            f"Ask {last}.",
+        ]
+        history.append(Artifact("assistant", f"Looking at {last}, step {step}. " + "words here " * rng.randint(1, 30)))
+        history.append(Artifact("user", f"{rng.choice(said)} " + "more text " * rng.randint(1, 20)))
+    return history
+
+
+def stabilizer(strategy="redact", policy="agent", **given):
+    return Stabilizer.from_policy(policy, budget=600, masker=Masker(BOTH, strategy=strategy, **given))
+
+
+def texts(result):
+    return [artifact.text for artifact in result.artifacts]
+
+
+@slow
+@given(st.integers(0, 10_000), st.sampled_from(["redact", "pseudonymize"]), st.sampled_from(POLICIES))
+def test_memory_changes_no_result_and_old_texts_change_at_cuts_alone(seed, strategy, policy):
+    history, grown = history_of(seed), stabilizer(strategy, policy)
+    before = []
+    for end in range(2, len(history) + 1):
+        result = grown.stabilize(history[:end])
+        assert result.report.ok, [str(one) for check in result.report.checks for one in check.findings]
+        now = texts(result)
+        if end % 7 == 0:
+            assert now == texts(stabilizer(strategy, policy).stabilize(history[:end]))
+        if policy != "recall" and history[end - 1].kind.value == "user" and now[: len(before)] != before:
+            assert result.report.cut is not None
+            assert result.report.cut.fresh
+        before = now if history[end - 1].kind.value == "user" else before
+
+
+def test_what_came_before_is_masked_at_the_next_cut_and_not_sooner():
+    history = [Artifact("system", "Mind Xerx."), Artifact("user", "Who is Xerx?"), Artifact("assistant", "Xerx who?")]
+    history.append(Artifact("user", "My name is Wanda Xerx."))
+    guard = Stabilizer.from_policy("agent", budget=400, rules=BOTH, target=0.9)
+    first = guard.stabilize(history)
+    assert texts(first)[:3] == ["Mind Xerx.", "Who is Xerx?", "Xerx who?"]
+    assert texts(first)[3] == "My name is [REDACTED_PERSON]."
+    while first.report.cut is None or not first.report.cut.fresh:
+        history += [Artifact("assistant", "Well. " * 20), Artifact("user", "Xerx! " * 10)]
+        first = guard.stabilize(history)
+    assert first.report.ok
+    assert not any("Xerx" in text for text in texts(first))
+    decision = first.report.decisions[0]
+    assert (decision.action, decision.reason) == ("masked", "holds a name that became known")
+
+
+def test_a_session_gives_the_same_as_a_whole_list():
+    history, guard = history_of(5), stabilizer("pseudonymize")
+    session = guard.session()
+    for end, artifact in enumerate(history, 1):
+        session.append(artifact)
+        if artifact.kind.value == "user":
+            assert [a.text for a in session.context().artifacts] == texts(
+                stabilizer("pseudonymize").stabilize(history[:end])
+            )
+
+
+def test_a_vault_gives_known_names_back():
+    vault = Vault(MemoryStore(), key=new_key()).session("one")
+    masker = Masker(BOTH, strategy="pseudonymize", vault=vault)
+    guard = Stabilizer(600, stages=agent_stages(masker=masker))
+    history = history_of(3)
+    for end in range(2, len(history), 2):
+        result = guard.stabilize(history[:end])
+        assert result.report.ok
+    session = masker.session()
+    shown = "\n".join(session.unmask(text) for text in texts(result)[3:])
+    assert "PERSON" not in shown
+    assert history[end - 1].text in shown
+
+
+def test_the_check_finds_a_known_name_that_was_not_masked():
+    masker = Masker(BOTH)
+    history = [
+        Artifact("user", "My name is Wanda Xerx."),
+        Artifact("assistant", "Fine."),
+        Artifact("user", "Ask Xerx."),
+    ]
+
+    def unmask_last(draft):
+        last = draft.artifacts[-1]
+        return draft.revise((*draft.artifacts[:-1], last.revised(content="Ask Xerx.")))
+
+    guard = Stabilizer(600, stages=[MaskPII(masker=masker), unmask_last])
+    report = guard.stabilize(history).report
+    assert [str(one) for check in report.checks for one in check.findings] == [
+        "PERSON was found @ artifacts[2].content[4:8]"
+    ]
+    # a text of before was decided when nobody was known
+    assert (
+        Stabilizer(600, stages=[MaskPII(masker=masker)]).stabilize([Artifact("user", "Ask Xerx."), *history]).report.ok
+    )
+
+
+def test_the_check_says_what_it_looked_for_and_survives_pickling():
+    guard = Stabilizer.from_policy("agent", budget=600, rules=BOTH)
+    report = guard.stabilize([Artifact("user", "My name is Wanda Xerx.")]).report
+    said = str(report)
+    assert "names and postal addresses are found where the text says what they are" in said
+    assert pickle.loads(pickle.dumps(NoPII(BOTH))).rules == BOTH
+
+
+def test_on_the_wire_names_go_out_masked_and_come_back():
+    guard = Guard(Stabilizer.from_policy("agent", budget=4_000, rules=BOTH))
+    body = {
+        "model": "gpt-4o",
+        "messages": [
+            {"role": "user", "content": "My name is Wanda Xerx."},
+            {"role": "assistant", "content": "Hello Wanda!"},
+            {"role": "user", "content": "Xerx lives at 12 Elm Street, Springfield, IL 62704."},
+        ],
+    }
+    request = WireRequest("POST", "/v1/chat/completions", {"authorization": "Bearer one"}, json.dumps(body).encode())
+    sent = guard.prepare(request).body.decode()
+    assert not any(word in sent for word in ("Wanda", "Xerx", "Elm", "62704"))
+
+
+def test_a_detector_of_ones_own_is_asked_once_about_a_text():
+    asked = []
+
+    def entities(text):
+        asked.append(text)
+        place = text.find("Quolb")
+        return [Span(place, place + 5, "PERSON")] if place >= 0 else []
+
+    guard = Stabilizer(2_000, stages=[MaskPII([BOTH, Masker([entities]).detectors[0]])])
+    history = [
+        Artifact("user", "Hi, Quolb is in."),
+        Artifact("assistant", "Good."),
+        Artifact("user", "My name is Wanda Xerx."),
+    ]
+    for end in range(1, 4):
+        for _ in range(2):
+            result = guard.stabilize([replace(one) for one in history[:end]])
+            assert result.report.ok
+    assert texts(result) == ["Hi, [REDACTED_PERSON] is in.", "Good.", "My name is [REDACTED_PERSON]."]
+    assert len(asked) == len(set(asked))
+
+
+def test_a_failure_of_a_detector_is_not_remembered():
+    down = [True]
+
+    def entities(text):
+        if down[0]:
+            raise OSError(text)
+        return []
+
+    masker = Masker([entities], on_detector_error="redact")
+    assert masker.mask("some text") == "[REDACTED_UNCHECKED]"
+    down[0] = False
+    assert Masker([masker.detectors[0]]).mask("some text") == "some text"
+
+
+@pytest.mark.parametrize("module", ["spacy", "presidio_analyzer"])
+def test_detectors_with_models_plug_in(module):
+    pytest.importorskip(module, reason=f"{module} is not installed")
+    if module == "spacy":
+        import spacy
+
+        nlp = spacy.blank("en")
+        nlp.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Quolb"}])
+
+        def entities(text):
+            return [Span(one.start_char, one.end_char, one.label_) for one in nlp(text).ents]
+
+        rules = [BOTH, entities]
+    else:
+        from ctxguard.pii import PresidioDetector
+
+        rules = [BOTH, PresidioDetector()]
+    masked = Masker(rules).mask("My name is Wanda Xerx, mail w@mail.example.com.")
+    assert masked == "My name is [REDACTED_PERSON], mail [REDACTED_EMAIL]."

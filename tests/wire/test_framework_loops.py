@@ -1,0 +1,217 @@
+"""The frameworks' own loops of 40 model calls through the wire, by transport and by proxy, against a strict provider."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
+
+import pytest
+from wire_server import WireProvider, provider_at, proxy_at
+
+from ctxguard import Stabilizer
+from ctxguard.wire import AsyncTransport, Guard, proxy_app
+
+openai = pytest.importorskip("openai", reason="openai is not installed")
+anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
+httpx = pytest.importorskip(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
+MAIL = "ann@example.com"
+PLANTED = "@example.com"
+ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(12))
+QUESTION = f"Find {MAIL}."
+RULES = f"You are the clerk of boss{PLANTED}."
+STEPS = 40
+DESCRIPTION = f"Look an order up; ask help{PLANTED} where it fails."
+APIS = ("chat", "responses", "messages")
+
+
+class Loop:
+    """One framework's agent: `await run(client)` gives its answer, `looked_up` what its tool was given."""
+
+    def __init__(self, api, *, stream):
+        self.api, self.stream, self.looked_up = api, stream, []
+
+    def look_up(self, query, note):
+        self.looked_up.append((query, note))
+        return ROWS
+
+
+class LangChain(Loop):
+    """`create_agent`, and with it the loop of LangGraph that it is made of."""
+
+    framework = ("langchain", "langchain_openai", "langchain_anthropic")
+
+    def model(self, client):
+        from langchain_anthropic import ChatAnthropic
+        from langchain_openai import ChatOpenAI
+
+        if self.api == "messages":
+            model = ChatAnthropic(model="claude-m", api_key="none", max_tokens=9, streaming=self.stream)
+            vars(model)["_async_client"] = client
+            return model
+        settings = {"model": "m", "api_key": "none", "streaming": self.stream, "base_url": str(client.base_url)}
+        http = {"http_async_client": client._client, "http_client": httpx.Client()}
+        return ChatOpenAI(**settings, **http, max_retries=0, use_responses_api=self.api == "responses")
+
+    def tools(self):
+        from langchain_core.tools import StructuredTool
+
+        async def look_up(query: str, note: str) -> str:
+            return self.look_up(query, note)
+
+        return [StructuredTool.from_function(coroutine=look_up, name="look_up", description=DESCRIPTION)]
+
+    async def run(self, client):
+        from langchain.agents import create_agent
+
+        return await self.answer(create_agent(self.model(client), self.tools(), system_prompt=RULES))
+
+    async def answer(self, graph):
+        given = {"messages": [("user", QUESTION)]}
+        state = await graph.ainvoke(given, {"recursion_limit": 500})
+        return state["messages"][-1].text
+
+
+class LangGraph(LangChain):
+    """A graph of one's own."""
+
+    framework = ("langgraph", "langchain_openai", "langchain_anthropic")
+
+    async def run(self, client):
+        from langchain_core.messages import SystemMessage
+        from langgraph.graph import START, MessagesState, StateGraph
+        from langgraph.prebuilt import ToolNode, tools_condition
+
+        model = self.model(client).bind_tools(self.tools())
+
+        async def call(state):
+            return {"messages": [await model.ainvoke([SystemMessage(RULES), *state["messages"]])]}
+
+        graph = StateGraph(MessagesState).add_node("model", call).add_node("tools", ToolNode(self.tools()))
+        graph.add_edge(START, "model").add_conditional_edges("model", tools_condition).add_edge("tools", "model")
+        return await self.answer(graph.compile())
+
+
+class PydanticAI(Loop):
+    framework = ("pydantic_ai",)
+
+    def model(self, client):
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        if self.api == "messages":
+            return AnthropicModel("m", provider=AnthropicProvider(anthropic_client=client))
+        kind = OpenAIResponsesModel if self.api == "responses" else OpenAIChatModel
+        return kind("m", provider=OpenAIProvider(openai_client=client))
+
+    async def run(self, client):
+        from pydantic_ai import Agent, Tool, UsageLimits
+
+        def look_up(query: str, note: str) -> str:
+            return self.look_up(query, note)
+
+        async def handler(ctx, events):
+            async for _ in events:
+                pass
+
+        tools = [Tool(look_up, description=DESCRIPTION)]
+        agent = Agent(self.model(client), instructions=RULES, tools=tools)
+        streams = {"event_stream_handler": handler} if self.stream else {}
+        return (await agent.run(QUESTION, usage_limits=UsageLimits(request_limit=None), **streams)).output
+
+
+class AgentsSdk(Loop):
+    framework = ("agents",)
+
+    async def run(self, client):
+        import agents
+
+        agents.set_tracing_disabled(True)
+        kind = agents.OpenAIResponsesModel if self.api == "responses" else agents.OpenAIChatCompletionsModel
+
+        @agents.function_tool(description_override=DESCRIPTION)
+        def look_up(query: str, note: str) -> str:
+            return self.look_up(query, note)
+
+        agent = agents.Agent("clerk", instructions=RULES, model=kind("m", openai_client=client), tools=[look_up])
+        if not self.stream:
+            return (await agents.Runner.run(agent, QUESTION, max_turns=100)).final_output
+        result = agents.Runner.run_streamed(agent, QUESTION, max_turns=100)
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+
+LOOPS = [(kind, api) for kind in (LangChain, LangGraph, PydanticAI, AgentsSdk) for api in APIS]
+LOOPS.remove((AgentsSdk, "messages"))
+
+
+@contextmanager
+def served(door, upstream, guard):
+    """Give the address to call, and the transport to call it by."""
+    if door == "transport":
+        yield upstream, AsyncTransport(guard)
+        return
+    with proxy_at(proxy_app(guard, upstream)) as proxy:
+        yield proxy, httpx.AsyncHTTPTransport()
+
+
+@asynccontextmanager
+async def client_of(api, address, transport):
+    http = httpx.AsyncClient(transport=transport, timeout=60)
+    if api == "messages":
+        client = anthropic.AsyncAnthropic(base_url=address, api_key="none", max_retries=0, http_client=http)
+    else:
+        client = openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, http_client=http)
+    async with client:
+        yield client
+
+
+async def looped(loop, provider, guard, door):
+    with provider_at(provider) as upstream, served(door, upstream, guard) as (address, transport):
+        async with client_of(loop.api, address, transport) as client:
+            return await loop.run(client)
+
+
+def guarded(budget):
+    return Guard(Stabilizer(budget, counter="o200k_base"))
+
+
+def history_of(body):
+    return body["messages"] if "messages" in body else body["input"]
+
+
+ALL = [(door, *way) for door in ("transport", "proxy") for way in ((False, 1), (True, 3), (True, 1), (False, 3))]
+WAYS = ALL if os.environ.get("CTXGUARD_REPLAY_ALL") else [("transport", False, 1), ("proxy", True, 3)]
+"""Doors, streamed or not, with one call or several in a step: two of the eight stand for the rest in `make test`."""
+
+
+@pytest.mark.parametrize(("door", "stream", "parallel"), WAYS)
+@pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
+async def test_a_loop_stays_within_the_budget_and_gets_its_values_back(kind, api, door, stream, parallel):
+    for module in kind.framework:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    budget, provider, loop = 2_500, WireProvider(steps=STEPS, parallel=parallel), kind(api, stream=stream)
+    said = await looped(loop, provider, guarded(budget), door)
+    assert provider.refusals == []
+    assert said == f"All done, {MAIL}."
+    assert len(provider.bodies) == STEPS + 1
+    assert all(bool(body.get("stream")) is stream for body in provider.bodies)
+    assert loop.looked_up == STEPS * parallel * [(MAIL, 'quote " and back\\slash')]
+    assert PLANTED not in json.dumps(provider.bodies)
+    assert max(map(provider.tokens, provider.bodies)) <= budget
+
+
+@pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
+async def test_prompts_extend_the_one_before(kind, api):
+    for module in kind.framework:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    provider = WireProvider(steps=STEPS)
+    await looped(kind(api, stream=False), provider, guarded(32_000), "transport")
+    assert provider.refusals == []
+    pairs = [(history_of(one), history_of(other)) for one, other in pairwise(provider.bodies)]
+    assert sum(other[: len(one)] == one for one, other in pairs) >= 0.9 * len(pairs)
