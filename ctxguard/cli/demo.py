@@ -19,7 +19,7 @@ __all__ = ["demo"]
 
 
 @spread(
-    budget="that of --config, or 1400",
+    budget="that of --config, or of the documentation",
     policy="that of --config, or chat",
     provider="that of --config, or openai",
     config="none: settings in the working directory are not used",
