@@ -103,6 +103,9 @@ docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 notebooks: $(VENV)/.docs ## run every notebook and render it to HTML, in build/notebooks
 	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb
 
+outputs: $(VENV)/.test ## run the notebooks that are committed with their outputs, and keep what they show
+	$(BIN)/python tests/notebook_outputs.py
+
 format: $(VENV)/.test ## rewrite the sources in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -110,4 +113,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks format clean
+.PHONY: help demo test types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks outputs format clean
