@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxguard.report.printing import out
+from ctxguard.report.printing import fitted, out
 
 __all__ = ["adapters"]
 
@@ -16,6 +16,6 @@ def adapters() -> None:
         try:
             find_adapter(name)
             reads = "in code alone: its messages are objects" if name in OBJECT_ADAPTERS else "reads files"
-            out(f"{name:<16} ready, {reads}")
+            out(fitted(f"{name:<16}  ready, {reads}"))
         except AdapterError as error:
-            out(f"{name:<16} {str(error).removeprefix(f'adapter {name!r} ')}")
+            out(fitted(f"{name:<16}  {str(error).removeprefix(f'adapter {name!r} ')}"))

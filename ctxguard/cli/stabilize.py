@@ -10,7 +10,7 @@ import typer
 
 from ctxguard.cli.options import AdapterName, ChainOptions, SessionFile, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
-from ctxguard.report.printing import ReportFormat, out, refuse_overwriting, reports_as
+from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
 from ctxguard.report.progress import working
 
 __all__ = ["stabilize"]
@@ -63,7 +63,8 @@ def stabilize(
     if output is None and report is None:
         out("\n".join(contexts))
     else:
-        out(reports_as(reports, report or ReportFormat.TEXT))
+        shown = reports_as(reports, report or ReportFormat.TEXT)
+        out(fitted(shown) if report in (None, ReportFormat.TEXT) else shown)
     if not all(made.ok for made in reports):
         raise typer.Exit(1)
 

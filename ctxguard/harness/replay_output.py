@@ -10,7 +10,7 @@ from ctxguard import __version__
 from ctxguard.harness.document import ReplayReport, RunModel, figures_model, finding_model, session_model, skipped_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
-from ctxguard.report.printing import ReportFormat, counted, note, out
+from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
 __all__ = ["print_notes", "print_report", "replay_report"]
 
@@ -72,7 +72,7 @@ def print_report(
             shown[each] = replay_page(made, plan, results, show_originals=show_originals)
         else:
             shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
-    out(shown[form])
+    out(fitted(shown[form]) if form is ReportFormat.TEXT else shown[form])
     for path in outputs:
         out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
 
