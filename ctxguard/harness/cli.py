@@ -70,11 +70,8 @@ def _print_request(body: Mapping[str, object], counter: str, model: str | None) 
 
     api = detect_api(body)
     found = count_request(body, api=api, model=model, counter=counter)
-    out(
-        fitted(
-            f"{counted(found.tokens, 'token')} (a request to the {api} API; counted by {found.counter}, {found.accuracy})"
-        )
-    )
+    how = f"a request to the {api} API; counted by {found.counter}, {found.accuracy}"
+    out(fitted(f"{counted(found.tokens, 'token')} ({how})"))
     _print_parts(found.parts, found.margin)
     for what in found.uncounted:
         out(fitted(f"  not counted: {what}"))

@@ -47,9 +47,8 @@ def summary(report: ReplayReport) -> str:
         lines += [*_picture(report.runs), ""]
     prices = f"{report.model}, {report.prices}" if report.model else report.prices
     lines += [f"prices: {prices}", f"tokens: {report.counter}"]
-    lines.append(
-        f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {counted(report.processes, 'process', 'processes')}"
-    )
+    processes = counted(report.processes, "process", "processes")
+    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {processes}")
     return "\n".join(lines)
 
 
