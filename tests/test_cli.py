@@ -19,11 +19,9 @@ import pytest
 from ctxguard import __version__
 from ctxguard.cli import main
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
-from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, agreed_facts, demo_report
 from ctxguard.policies import POLICIES
 from ctxguard.report.progress import working
 from ctxguard.settings import install_command
-from ctxguard.stabilizer import Stabilizer
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -458,35 +456,6 @@ def test_a_budget_that_cannot_hold_what_must_stay_is_one_line(session):
     assert run.returncode == 2
     assert "the budget is 20" in run.stderr
     assert run.stderr.count("\n") == 1
-
-
-def test_the_demo_fits_its_budget_and_shows_no_personal_data():
-    run = cli("demo")
-    assert run.returncode == 0, run.stderr
-    assert "checks hold" in run.stdout
-    for value in ("fjordmail", "4111 1111", "SE45", "512 88"):
-        assert value not in run.stdout
-    assert json.loads(cli("demo", "--report", "json").stdout)["ok"]
-
-
-def test_the_demo_still_knows_at_the_end_what_was_agreed_early():
-    report = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=DEMO_BUDGET, provider="openai"))
-    facts = agreed_facts(report)
-    assert [fact.label for fact in facts if fact.read_in == "lost"] == []
-    assert sum(fact.in_newest == "lost" for fact in facts) > len(facts) / 2
-    assert report.details["trail"]["steps"] > 5  # much of the session has left, and the trail tells of it
-    smaller = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=1_000, provider="openai"))
-    assert "lost" in {fact.read_in for fact in agreed_facts(smaller)}  # it can say so
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_the_demo_fits_any_terminal_and_tells_the_same_figures_everywhere(width):
-    shown = cli("demo", width=width).stdout
-    assert max(map(len, shown.splitlines())) <= width
-    told = json.loads(cli("demo", "--report", "json").stdout)
-    for action in ("masked", "digested"):
-        assert f"{told['actions'][action]} {action}" in " ".join(shown.split())
-        assert shown.count(f"{action}: ") == told["actions"][action]
 
 
 @pytest.mark.parametrize("command", [["demo"], ["stabilize", "-"]])
