@@ -35,8 +35,8 @@ class Watch:
     def ended(self, report: Report) -> None:
         """Tell the result."""
         _log(report)
-        attributes = _attributes(report)
-        self._span(attributes)
+        if "opentelemetry.trace" in sys.modules:
+            self._span(_attributes(report))
         if "opentelemetry.metrics" in sys.modules:
             _instruments().add(report, self._seconds())
 
