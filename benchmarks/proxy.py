@@ -171,7 +171,8 @@ def share(values, part):
 def alone(requests, conversations):
     """Guard requests in this process, and print what each takes and how much memory there is."""
     from ctxguard import Stabilizer
-    from ctxguard.wire import Guard, WireRequest
+    from ctxguard.wire import Guard
+    from ctxguard.wire.guard import WireRequest
 
     guard = Guard(Stabilizer.from_policy("agent", budget=32_000))
     guard.warm()

@@ -56,7 +56,7 @@ class ReadCache(Generic[Message, Read]):
         *,
         key: Callable[[Message], Hashable] = id,
         exact: frozenset[str] | None = None,
-        size: int = 40_000,
+        size: int = 10_000,
     ) -> None:
         self._read = read
         self._key = key

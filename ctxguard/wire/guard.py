@@ -357,7 +357,7 @@ def _session_of(mask: object) -> MaskSession | None:
 
 def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
     """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
-    own = copy.copy(stabilizer)
+    own = copy.copy(stabilizer) if budget is None else _without_sealed_thinking(stabilizer)
     own.counter = counter
     if budget is not None:
         own.budget, own.reserve = budget, 0
@@ -365,7 +365,7 @@ def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int |
 
 
 def _without_sealed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return a stabilizer for another round, whose decisions are not those under which the model wrote its thinking."""
+    """Return a stabilizer for another try, whose decisions are not those under which the model wrote its thinking."""
     own = copy.copy(stabilizer)
     own.stages = tuple(
         DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
