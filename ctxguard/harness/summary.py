@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
+from ctxguard.report.printing import counted
 
 __all__ = ["advice", "cheapest", "money", "pareto", "share", "summary", "time_left"]
 
@@ -46,7 +47,8 @@ def summary(report: ReplayReport) -> str:
         lines += [*_picture(report.runs), ""]
     prices = f"{report.model}, {report.prices}" if report.model else report.prices
     lines += [f"prices: {prices}", f"tokens: {report.counter}"]
-    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {report.processes} processes")
+    processes = counted(report.processes, "process", "processes")
+    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {processes}")
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Final
 
 from ctxguard.errors import TokenizerError
+from ctxguard.settings import install_command
 from ctxguard.tokens.accuracy import NO_MODEL
 from ctxguard.tokens.costs import TEKKEN
 
@@ -113,7 +114,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
         known = ", ".join(_VOCABULARY_SHA256)
         raise TokenizerError(
             f"no vocabulary {encoding!r} on this machine (known: {known}), and ctxguard never downloads one; "
-            "pip install 'ctxguard-stabilizer[tokens]' brings an exact tokenizer, or use counter='estimate'"
+            f"{install_command('tokens')} brings an exact tokenizer, or use counter='estimate'"
         )
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
@@ -129,7 +130,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
 
 def _load_tekken(path: Path | None) -> Callable[[str], Sequence[int]]:
     if path is None:
-        raise TokenizerError("mistral-common is not installed; pip install 'ctxguard-stabilizer[mistral]'")
+        raise TokenizerError(f"mistral-common is not installed; {install_command('mistral')}")
     try:
         import tiktoken
     except ImportError as error:
@@ -171,7 +172,7 @@ class ToktokCounter:
             import toktok
         except ImportError as error:
             raise TokenizerError(
-                "toktok-rs is not installed; pip install 'ctxguard-stabilizer[tokens]', or use counter='estimate'"
+                f"toktok-rs is not installed; {install_command('tokens')}, or use counter='estimate'"
             ) from error
         self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
         self._truncate: Callable[[str, int, str], tuple[str, int]] = toktok.truncate
