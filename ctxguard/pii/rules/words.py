@@ -96,7 +96,7 @@ IDENTITY: Final = (
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
     "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|cel|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
-    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
+    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
