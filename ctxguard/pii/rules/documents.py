@@ -34,9 +34,13 @@ _BETWEEN: Final = (
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
     "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|porte|portant|reads|wynosi|to|luidt"
     "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|het|de|del|della|di|du|do|da|des|d|l|of|for|von|vom|für|voor|pour|para"
+    "|has|have|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada|document|documento|dokument|documentnumber|documentno"
     "|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder"
     "|my|your|our|mon|ma|votre|notre|meine|mein|unsere|mi|su|mio|mia|moje|mój|meu|minha|mijn"
-    "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
+    "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka"
+    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
+    r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]|nederlands\w?"
+    r"|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu|européen\w{0,2}"
 )
 _JOIN: Final = (
     r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,?()\\°º|*>\[\]-]"
@@ -94,13 +98,13 @@ _WORDS: Final = {
 # More names of documents and registers, as people and keys write them: each blank may be a hyphen or an underscore.
 _NAMES: Final = {
     "NATIONAL_ID": (
-        "ausweis|identitätskarte|carte identité|cni|pièce d'identité|identificación|documento identidad|cédula"
-        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód|cartão cidadão"
+        "ausweis|perso|identitätskarte|carte identité|cni|pièce d'identité|identificación|documento identidad|cédula"
+        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód|dowodu|numéro identité|cartão cidadão"
         "|documento de identificação|id number|national insurance|identity number|citizen card"
     ),
     "PASSPORT": "reisedokument|documento di viaggio|travel document",
     "DRIVER_LICENSE": (
-        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis n|permiso conducir|licencia de conducción|patente"
+        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis|permiso conducir|licencia de conducción|patente"
         "|carta condução|d/l|driving permit|driver permit|driver license|drivers licence|licence no|license no"
     ),
     "TAX_ID": (
@@ -115,8 +119,8 @@ _NAMES: Final = {
     ),
 }
 # A register stands with the place where it is kept: `RCS Lyon`, `Registro Mercantil de Madrid, hoja`.
-_SEAT: Final = r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}"
-_REGISTERS: Final = "handelsregister|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil|registro imprese|kvk"
+_SEAT: Final = r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro|vol) \d{1,5}){0,2}"
+_REGISTERS: Final = "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil|registro imprese|kvk"
 _SHORT: Final = 6
 _NO_MARKS: Final = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłńśźżćęąß", "aaaaaeeeeiiiiooooouuuucnlnszzceas")
 
