@@ -51,6 +51,10 @@ class TiktokenCounter:
         return sum(len(self._encoding(piece)) for piece in _pieces(text))
 
 
+_NEVER: Final = 1 << 31
+"""More tokens than any text has, so that nothing is cut off."""
+
+
 def _pieces(text: str) -> Iterator[str]:
     """Cut long texts: o200k_base overflows its regex stack at about a million spaces; 64 K adds 0.005% tokens."""
     if len(text) <= _CHUNK:
@@ -171,6 +175,7 @@ class ToktokCounter:
                 f"toktok-rs is not installed; {install_command('tokens')}, or use counter='estimate'"
             ) from error
         self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
+        self._truncate: Callable[[str, int, str], tuple[str, int]] = toktok.truncate
         self._encoding = encoding
         self.name = f"toktok {encoding}"
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
@@ -182,6 +187,9 @@ class ToktokCounter:
     def count(self, text: str) -> int:
         """Return the tokens; a lone surrogate counts as the replacement character."""
         try:
+            # a batch sets up threads first, which takes ten times as long as counting a message
+            if len(text) <= _CHUNK:
+                return self._truncate(text, _NEVER, self._encoding)[1]
             return sum(self._batch(list(_pieces(text)), self._encoding))
         except UnicodeEncodeError:
             return self.count(text.encode("utf-8", "replace").decode())
