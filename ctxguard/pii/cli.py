@@ -31,8 +31,8 @@ RuleNames = Annotated[
     typer.Option(
         "--rules",
         metavar="NAME,NAME",
-        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio; "
-        "several are separated by commas.",
+        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio. "
+        "Several are separated by commas; people alone leaves out the standard rules.",
     ),
 ]
 File = Annotated[
