@@ -136,6 +136,30 @@ _ABBREVIATED: Final = re.compile(
 )
 
 
+_UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
+_OF: Final = (
+    "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der"
+    "|am|y|e|i|św|gen)"
+)
+_END: Final = r"(?![^\W_])"
+POSTAL_CODE: Final = (
+    r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}"
+    r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
+    rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
+)
+CITY: Final = rf"{_UP}[\w'’.-]{{1,25}}(?:[ -](?:{_OF}[ -]){{0,2}}{_UP}[\w'’.-]{{1,25}}){{0,3}}"
+_CODE_IN_LINE: Final = re.compile(POSTAL_CODE)
+# A line with the postal code, or with the number of a house or flat.
+_LINE_OF_ADDRESS: Final = re.compile(
+    rf"(?:{CITY}[,.]? )?(?:[A-Z]{{2,3}}[,.]? )?{POSTAL_CODE}(?:,? {CITY})?(?:,? (?:{CITY}|[A-Z]{{2,3}}))?"
+    rf"|(?i:apartment|apt|suite|ste|unit|floor|flat|room)\.? ?#?[\w-]{{1,6}}"
+)
+# Where an address ends in its line: behind postal code and town, and a country that ends the line.
+_CODED: Final = re.compile(
+    rf"(?<=[ ,])(?:{POSTAL_CODE}(?:[ \t,]{{1,2}}{CITY})?)(?:(?: [(]|, ?){CITY}[)]?(?=[ .;]{{0,2}}\Z))?"
+)
+
+
 def address(value: str, how: str) -> Place | None:
     """Return where a postal address stands at the beginning of a text; None where there is none.
 
@@ -155,27 +179,38 @@ def address(value: str, how: str) -> Place | None:
     start = numbered.start() if how == "said" and numbered else 0
     if start > _FAR or not (numbered if how == "said" else _is_address(line, more)):
         return None
-    return start, end if end < len(first.rstrip(_LINE_SIGNS)) else len(first) + lines(more, end - len(first))
+    coded = _CODED.search(line, numbered.end() if numbered else 0)
+    if coded is not None and coded.end() < end:
+        return start, coded.end()
+    if end < len(first.rstrip(_LINE_SIGNS)):
+        return start, end
+    return start, len(first) + lines(more, end - len(first), is_coded=coded is not None, is_labeled=how == "field")
 
 
-def lines(more: Sequence[str], end: int = 0) -> int:
+def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_labeled: bool = False) -> int:
     """Return how far an address goes on in the lines behind its first.
 
-    It ends with the last of a few short lines that holds a number, or with lines of a few words in capitals: a town, a
-    country.
+    It goes on to the line of the postal code, and from there over lines in capitals alone: a town, a country. What
+    follows a postal code in other words is no part of it, however short: `Order A-17`.
 
     Args:
         more: the lines.
         end: where it ends if it does not go on, counted from the end of the first line.
+        is_coded: whether the first line holds the postal code.
+        is_labeled: whether a label says that this is an address; lines of a few words in capitals are then towns.
     """
     total = 0
     for following in more[:5]:
         stop = _line_end(following)
         line = following[:stop].lstrip(" >\t,")
-        if not line or ":" in following or stop > _LONGEST_LINE:
+        if not line or ":" in following or stop > _LONGEST_LINE or (is_coded and not line.isupper()):
             break
-        if _DIGIT.search(line) or _TOWNS.fullmatch(line):
+        is_town = _TOWNS.fullmatch(line) is not None
+        if _LINE_OF_ADDRESS.fullmatch(line) or line.isupper() or (is_labeled and is_town):
             end = total + 1 + stop
+        elif not (is_town or _STREET.search(line)):
+            break
+        is_coded = is_coded or _CODE_IN_LINE.search(line) is not None
         total += 1 + len(following)
         if stop < len(following.rstrip(_LINE_SIGNS)):
             break

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from ctxguard.pii.detect.cues import words_of
-from ctxguard.pii.detect.people import lines, name
+from ctxguard.pii.detect.people import CITY, POSTAL_CODE, lines, name
 from ctxguard.pii.rules import people_words as words
 
 __all__ = ["owners", "streets"]
@@ -67,12 +67,6 @@ _BEFORE_FLAT: Final = re.compile(
 )
 # Characters behind an address in which its further lines are looked for.
 _LINES: Final = 200
-_CODE: Final = (
-    r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}"
-    r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
-    rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
-)
-_CITY: Final = rf"{_UP}[\w'’.-]{{1,25}}(?:[ -](?:{_OF}[ -]){{0,2}}{_UP}[\w'’.-]{{1,25}}){{0,3}}"
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
     rf"|scala|box|esc|puerta"
@@ -80,8 +74,8 @@ _UNIT: Final = (
 )
 _SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
 _TAIL: Final = re.compile(
-    rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{_CODE}(?:[ \t,]{{1,2}}{_CITY})?"
-    rf"|{_CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{_CODE}|{_CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {_CODE}))?"
+    rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{POSTAL_CODE}(?:[ \t,]{{1,2}}{CITY})?"
+    rf"|{CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {POSTAL_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(
@@ -127,7 +121,8 @@ def _walked(text: str) -> Iterator[tuple[int, int]]:
         tail = _TAIL.match(text, end)
         behind = end if tail is None else tail.end()
         if text[behind : behind + 1] == "\n":
-            behind += lines(text[behind + 1 : behind + _LINES].split("\n"))
+            is_coded = any(map(str.isdigit, text[end:behind]))
+            behind += lines(text[behind + 1 : behind + _LINES].split("\n"), is_coded=is_coded)
         yield start, behind
 
 
