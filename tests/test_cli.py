@@ -465,6 +465,22 @@ def test_a_report_as_html_is_a_page(command):
     assert run.stdout.count("<title>") == run.stdout.count("</html>") == 1
 
 
+def test_the_session_of_the_demo_can_be_saved_and_tried(tmp_path):
+    saved = tmp_path / "session.json"
+    run = cli("demo", "--save", saved)
+    assert (run.returncode, run.stderr) == (0, f"ctxguard: the session is in {saved}\n")
+    assert "(1 session; " in cli("tokens", saved).stdout
+    assert cli("check", saved, "--provider", "openai").returncode == 0
+    assert json.loads(saved.read_text()).keys() == {"messages", "tools"}
+
+
+def test_pii_scan_finds_names_by_the_rules_that_look_for_them():
+    said = "My name is Ada Lovelace."
+    assert cli("pii", "scan", "-", stdin=said).returncode == 0
+    run = cli("pii", "scan", "-", "--rules", "standard,people", stdin=said)
+    assert (run.returncode, run.stdout) == (1, "-:1:12: PERSON\n1 finding in 1 file: 1 PERSON\n")
+
+
 def test_reports_fit_a_narrow_terminal_and_files_get_whole_lines(session, tmp_path):
     usage = tmp_path / "usage.jsonl"
     body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}

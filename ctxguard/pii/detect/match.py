@@ -11,14 +11,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Prefilter, anchor_of, is_number, stands_alone, worth
+from ctxguard.pii.detect.prefilter import (
+    SHAPE,
+    WORDS,
+    Anchor,
+    Prefilter,
+    anchor_of,
+    is_number,
+    reach,
+    stands_alone,
+    worth,
+)
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
@@ -35,8 +45,9 @@ _MEMO: Final = 20_000
 _RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
 # Characters around a run that the boundaries of a number look at.
 _AROUND: Final = 4
-# A longer run is a row of a table, which does not come again.
-_LONG_RUN: Final = 300
+# A longer run is a row of a table, whose shape does not come again.
+_LONG_RUN: Final = 100
+_RUN_SIGNS: Final = frozenset("0 .()/+-")
 PERSON: Final = "PERSON"
 """Label of a name, which is looked for elsewhere once it is known."""
 _FAR: Final = 1 << 30
@@ -147,9 +158,10 @@ class Engine:
         # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
         for run in _RUN.finditer(shape):
             start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
-            # what is long is a table of its own and would only push the others out of memory
-            fitting = self._fits if end - start < _LONG_RUN else self._fitting
-            yield from ((fit, start + first, start + last) for fit, first, last in fitting(shape[start:end]))
+            # a long shape would only push the others out of memory
+            is_row = end - start > _LONG_RUN
+            fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
+            yield from ((fit, start + first, start + last) for fit, first, last in fitting)
 
     def _everywhere(self, view: View) -> Iterator[Candidate]:
         for one in self._opened(view):
@@ -168,11 +180,34 @@ class Engine:
 
     def _fitting(self, shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a shape."""
-        fits: dict[tuple[int, int], list[Matcher]] = {}
-        for one in self._numbers:
-            for place in one.everywhere(shape):
-                fits.setdefault(place, []).append(one)
-        return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
+        return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
+
+    def _fitting_row(self, view: View, run: re.Match[str], shape: str) -> Sequence[Candidate]:
+        """Return where number rules match in a row of numbers, without candidates that have no word beside them.
+
+        A word stands beside the first or the last numbers of a row alone, so that most rules need not be tried on
+        the others.
+
+        Args:
+            view: the text.
+            run: where the row stands in it.
+            shape: the shape of the row, with `_AROUND` characters on each side.
+        """
+        before = View(view.text[max(0, run.start() - WINDOW) : run.start() + WINDOW])
+        named = self._number_words.open(before)
+        first = WINDOW + _AROUND
+        fits = []
+        for place, one in enumerate(self._numbers):
+            head = shape[: first + one.reach] if one.needs_word_before else shape
+            is_possible = place in named and one.may_stand_before(view.text, *run.span())
+            if is_possible and one.may_match(head):
+                places = one.everywhere(head)
+                fits.append((one, takewhile(lambda at: at[0] < first, places) if one.needs_word_before else places))
+        return _by_place(fits)
+
+    @cached_property
+    def _number_words(self) -> Prefilter:
+        return Prefilter([one.words_before for one in self._numbers])
 
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
@@ -242,6 +277,43 @@ class Matcher:
         # what runs over many texts touches each of them, unless a validator turns the whole of it down
         farthest = WINDOW if self._validate is not None else _FAR
         return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
+
+    @cached_property
+    def words_before(self) -> Anchor:
+        """What the characters before a match must hold."""
+        return anchor_of(self.rule.context, forms=(WORDS,))
+
+    @cached_property
+    def needs_word_before(self) -> bool:
+        """True where its context words do not consist of digits and their separators."""
+        return _tells_word(self.words_before)
+
+    @cached_property
+    def reach(self) -> int:
+        """Characters from the beginning of a match that the expression looks at, at most."""
+        return reach(self.rule.pattern)
+
+    @cached_property
+    def _shapes(self) -> tuple[str, ...]:
+        """Literals of which the shape of each match holds one; the empty one where they are not known."""
+        literals = self.anchor.literals
+        return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
+
+    def may_match(self, shape: str) -> bool:
+        """Tell whether a shape holds what every match of a rule of numbers does."""
+        return any(literal in shape for literal in self._shapes)
+
+    def may_stand_before(self, text: str, start: int, end: int) -> bool:
+        """Tell whether a match in a row of numbers may have the words behind it that the rule asks for."""
+        if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
+            return True
+        # the word stands behind the row, so that the match ends near the end of the row
+        near = self._words_behind.most + max(map(len, self._words_behind.literals))
+        return any(self._behind.match(text, place) for place in range(max(start, end - near), end + 1))
+
+    @cached_property
+    def _words_behind(self) -> Anchor:
+        return anchor_of(self.rule.behind, forms=(WORDS,))
 
     def places(self, view: View) -> Iterator[tuple[int, int]]:
         """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
@@ -315,6 +387,20 @@ class Matcher:
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
         return re.compile(self.rule.tail) if self.rule.tail else None
+
+
+def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
+    """Return candidates, each with all the rules that match there."""
+    fits: dict[tuple[int, int], list[Matcher]] = {}
+    for one, places in matches:
+        for place in places:
+            fits.setdefault(place, []).append(one)
+    return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
+
+
+def _tells_word(anchor: Anchor) -> bool:
+    """Tell whether each literal holds a character that is none of a row of numbers."""
+    return not any(_RUN_SIGNS.issuperset(literal) for literal in anchor.literals)
 
 
 @lru_cache(_MEMO)

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from ctxguard.pii.detect.normalize import View
 
-__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "stands_alone", "worth"]
+__all__ = ["SHAPE", "WORDS", "Anchor", "Prefilter", "anchor_of", "is_number", "reach", "stands_alone", "worth"]
 
 Literals: TypeAlias = frozenset[str]
 Chars: TypeAlias = frozenset[int]
@@ -214,6 +214,16 @@ def is_number(pattern: str, flags: int = 0) -> bool:
         and _consumed(parsed) <= _NUMBER_SIGNS
         and _edge(parsed, 1) | _edge(parsed, -1) <= _NUMBER_ENDS
     )
+
+
+def reach(pattern: str) -> int:
+    """Return how many characters from the beginning of a match an expression looks at, at most.
+
+    What it looks ahead for begins within the match or right behind it.
+    """
+    parsed = _parsed(pattern)
+    ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
+    return int(parsed.getwidth()[1] + ahead)
 
 
 def stands_alone(pattern: str, farthest: int) -> bool:

@@ -6,6 +6,8 @@ whatever stands right behind it with enough digits.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
@@ -13,18 +15,37 @@ from ctxguard.pii.rules.words import GLUE
 
 __all__ = ["DOCUMENT_RULES"]
 
+# Five digits, or a code in capitals with three.
+_ENOUGH: Final = (
+    rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
+)
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.])(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
-    r"(?=(?:[A-Za-z]{0,5}[ ./-]?\d){5})(?=(?P<value>(?:[A-Za-z]{1,5}|[A-Z]{1,3}[ -])?\d[A-Za-z0-9]{0,15}"
-    rf"(?:[ ./-](?=[A-Za-z]{{0,3}}\d)[A-Za-z0-9]{{1,9}}|[/-][A-Z]{{1,3}}){{0,6}}(?![{GLUE}])))[A-Za-z0-9]"
+    rf"{_ENOUGH}(?=(?P<value>(?:[A-Za-z]{{1,5}}|[A-Z]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,15}}"
+    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,9}|[/-][A-Z]{1,3}){0,6}"
+    rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[A-Za-z0-9]"
 )
-_NUMBER: Final = (
-    "n|no|nr|num|number|numbers|numero|número|numéro|nummer|numer|numeris|numurs|numri|number|broj|br|číslo|čislo|cislo|č"
-    "|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|code|kod|código|codice|id|is|ist|est|es|è|jest|är|er|on|ir|je|yra"
-    "|the|my|mon|ma|meine|mein|mi|mio|moje|with|mit|with number|series|seria|serie"
+# Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
+_BETWEEN: Final = (
+    "n|no|nr|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numeris|numurs|numri|broj|br|číslo|čislo|cislo|č"
+    "|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|code|kod|código|codice|id|ref|seria|serie|series|série"
+    "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
+    "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
+    "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|porte|portant|reads|wynosi|to|luidt"
+    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|het|de|del|della|di|du|do|da|des|d|l|of|for|von|vom|für|voor|pour|para"
+    "|has|have|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada|document|documento|dokument|documentnumber|documentno"
+    "|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder"
+    "|my|your|our|mon|ma|votre|notre|meine|mein|unsere|mi|su|mio|mia|moje|mój|meu|minha|mijn"
+    "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka"
+    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
+    r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]|nederlands\w?"
+    r"|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu|européen\w{0,2}"
 )
-_JOIN: Final = rf"(?:[\s\"'_:=#.,?()\\°º-]|(?<![^\W\d_])(?:{_NUMBER})(?![^\W\d_])){{0,14}}\Z"
+_JOIN: Final = (
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,?()\\°º|*>\[\]-]"
+    rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
+)
 _GAP: Final = "(?: |-|_|)"
 # One word or phrase a line. A gap is spelled out, so that the prefilter looks for the phrase and not for a part of it.
 _WORDS: Final = {
@@ -74,13 +95,59 @@ _WORDS: Final = {
         r"|reģistrācijas numur|еик|булстат|γεμη|matični broj|matična številka"
     ),
 }
+# More names of documents and registers, as people and keys write them: each blank may be a hyphen or an underscore.
+_NAMES: Final = {
+    "NATIONAL_ID": (
+        "ausweis|perso|identitätskarte|carte identité|cni|pièce d'identité|identificación|documento identidad|cédula"
+        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód|dowodu|numéro identité|cartão cidadão"
+        "|documento de identificação|id number|national insurance|identity number|citizen card"
+    ),
+    "PASSPORT": "reisedokument|documento di viaggio|travel document",
+    "DRIVER_LICENSE": (
+        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis|permiso conducir|licencia de conducción|patente"
+        "|carta condução|d/l|driving permit|driver permit|driver license|drivers licence|licence no|license no"
+    ),
+    "TAX_ID": (
+        "steueridentifikationsnummer|steuer identifikationsnummer|steuer id|ust id|ust.-id|umsatzsteuer|uid|vat|tin"
+        "|identifiant fiscal|numéro spi|tva intracom|identificación fiscal|partita iva|piva|cod. fisc|c.f.|btw|rsin"
+        "|numer identyfikacji podatkowej|identificação fiscal|nif|cif|utr|iva"
+    ),
+    "COMPANY_ID": (
+        "company registration|registration number|registration no|reg. no|crn|firmenbuch|handelsregisternummer|rea"
+        "|registro imprese|kamer van koophandel|ondernemingsnummer|kbo|bce|numéro d'entreprise|matrícula"
+        "|conservatória|registro delle imprese"
+    ),
+}
+# A register stands with the place where it is kept: `RCS Lyon`, `Registro Mercantil de Madrid, hoja`.
+_SEAT: Final = r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro|vol) \d{1,5}){0,2}"
+_REGISTERS: Final = "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil|registro imprese|kvk"
+_SHORT: Final = 6
+_NO_MARKS: Final = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłńśźżćęąß", "aaaaaeeeeiiiiooooouuuucnlnszzceas")
 
 
-def _rule(label: str, words: str) -> Rule:
-    return shipped(
-        f"{label.lower().replace('_', '-')}-labeled", label, _VALUE, context=rf"(?:{words})\w{{0,8}}{_JOIN}", score=0.65
-    )
+def _rule(name: str, label: str, words: str) -> Rule:
+    return shipped(name, label, _VALUE, context=rf"(?:{words})\w{{0,8}}{_JOIN}", score=0.65)
 
 
-DOCUMENT_RULES: Final = tuple(_rule(label, words) for label, words in _WORDS.items())
+def _spelled(names: str) -> str:
+    """Return an expression for names of documents, with and without the marks on their letters."""
+    listed = names.split("|")
+    return "|".join(map(_whole, dict.fromkeys([*listed, *(name.translate(_NO_MARKS) for name in listed)])))
+
+
+def _whole(name: str) -> str:
+    """Return an expression for one name; a short one is no part of a word."""
+    written = re.escape(name).replace(r"\ ", _GAP)
+    return rf"(?<![a-z]){written}" + (r"(?![a-z])" if len(name) < _SHORT else "")
+
+
+def _rules() -> Iterator[Rule]:
+    for label, words in _WORDS.items():
+        name = label.lower().replace("_", "-")
+        yield _rule(f"{name}-labeled", label, words)
+        yield _rule(f"{name}-named", label, _spelled(_NAMES[label]))
+    yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_spelled(_REGISTERS)}){_SEAT}")
+
+
+DOCUMENT_RULES: Final = tuple(_rules())
 """Documents and registers of the member states."""

@@ -69,6 +69,9 @@ _THINGS: Final = (
     "|part|serial|model|version|ver|build|isbn|issn|doi|zip|zipcode|postcode|postal|latitude|longitude|lat|lon|lng|row"
     "|rows|line|lines|page|pages|step|port|pid|uid|commit|hash|size|bytes|offset|timestamp|ts|epoch|seed|issue|pr|pull"
     "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
+    r"|bestell\w{0,10}|auftrag\w{0,8}|vertrag\w{0,8}|rechnung\w{0,8}|sendung\w{0,8}|kunden\w{0,6}|vorgang\w{0,8}|aktenzeichen"
+    "|angebot|commande|facture|colis|devis|dossier|pedido|factura|expediente|incidencia|ordine|fattura|pratica|bestelling"
+    "|factuur|offerte|zaak|zamówieni[ea]|faktur[ay]|spraw[ay]|zgłoszeni[ea]|encomenda|fatura|processo"
     "|rfc|clause|dfars|balance|cost|usd|eur|population|date|time|year|score|count"
 )
 _THING: Final = rf"(?<![a-z])(?:{_THINGS})(?:[_ -]?(?:id|ids|no|nos|num|number|numbers|nr|code|key|date|at)|s)?"
@@ -96,19 +99,26 @@ IDENTITY: Final = (
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
     "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|cel|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
-    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|celular|telefoonnummer|puhelin|тел\w{0,6}"
+    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
     rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)"
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
+# A word in brackets behind a number is the label of that number, not of the next one.
+_NOT_BEHIND: Final = r"(?<!\d\()(?<!\d \()"
 PHONE_STRICTLY: Final = (
-    rf"{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+    rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
+_CALLING: Final = (
+    "erreichen|erreichbar|rufen|anrufen|rückruf|joindre|joignable|appelez|appeler|rappelez|rappeler|llámame|llamar|llame"
+    "|localizarme|chiami|chiamare|chiamami|raggiungere|bereikbaar|bereiken|bellen|zadzwoń|dzwonić|ligue|ligar|telefonar"
+)
 PHONE_LOOSELY: Final = (
     PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted')}"
+    rf"|{word(_CALLING)}"
     r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
