@@ -210,7 +210,8 @@ class Run:
         return draft.artifacts
 
     def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
-        latest = list(self._sent.items())[-1:]  # of a call that is made again the one before is asked for, too
+        # The entry before is kept as well: a call that is repeated is compared with the call before it.
+        latest = list(self._sent.items())[-1:]
         self._sent = {**dict(latest), end: artifacts}
 
     def _cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
@@ -262,7 +263,7 @@ def _equal_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
 
 
 def _is_same_summary(one: Artifact, other: Artifact) -> bool:
-    """Tell whether two summaries stand for the same: one that is not known any more is not asked for to compare it."""
+    """Tell by their ids whether two summaries stand for the same exchanges: one that is not stored is not made anew."""
     return one.id is not None and one.id == other.id and one.source is None and is_synthetic(one)
 
 

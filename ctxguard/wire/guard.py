@@ -274,14 +274,14 @@ class Guard:
         if kind is None:
             return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
         try:
-            body = self._known_messages(kind, _parsed(request.body))
+            body = self._with_shared_messages(kind, _parsed(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
             return self._unread(request, str(error))
         return (yield from self._stabilized(kind, request, body, budget))
 
-    def _known_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body with the very messages of earlier requests, where it holds equal ones: none is read twice."""
+    def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
+        """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
@@ -325,11 +325,11 @@ class Guard:
                 reply = self._reply(kind, body, result.report, owner)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
-            stabilizer = _without_sealed_thinking(stabilizer)
+            stabilizer = _without_signed_thinking(stabilizer)
         raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
 
     def _beside(self, rest: Mapping[str, object]) -> Beside:
-        """Return what stands for the texts beside a history in which a rule matches."""
+        """Return the texts beside the history (system prompt, tools) in which a rule matches, as artifacts to mask."""
         return Beside.of(
             (path, Field(place_name(path), text, editable=True, is_identifier=False, tokens=0))
             for path, text, use in texts_of(rest)
@@ -357,15 +357,15 @@ def _session_of(mask: object) -> MaskSession | None:
 
 def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
     """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
-    own = copy.copy(stabilizer) if budget is None else _without_sealed_thinking(stabilizer)
+    own = copy.copy(stabilizer) if budget is None else _without_signed_thinking(stabilizer)
     own.counter = counter
     if budget is not None:
         own.budget, own.reserve = budget, 0
     return own
 
 
-def _without_sealed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return a stabilizer for another try, whose decisions are not those under which the model wrote its thinking."""
+def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
+    """Return one that drops all signed thinking: another try may cut elsewhere, and signatures would not hold."""
     own = copy.copy(stabilizer)
     own.stages = tuple(
         DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
