@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 from markdown_pages import ROOT, blocks_of
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("openai_agents", "production", "pydantic_ai", "wire"))]
+UNTYPED = ("budget", "content", "patterns", "recipe_chat", "replay", "strategies")
+"""Pages whose programs are not typed: sketches without their beginning, and frameworks without types."""
+PAGES = [
+    "README.md",
+    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.stem not in UNTYPED),
+]
 """Pages whose programs are typed as a whole."""
-NEEDED = ("mypy", "agents", "langchain_core", "langchain_openai", "openai", "pydantic_ai")
+NEEDED = (
+    "mypy",
+    "agents",
+    "boto3",
+    "deepagents",
+    "google.genai",
+    "langchain",
+    "langchain_openai",
+    "openai",
+    "pydantic_ai",
+)
 
 
 def programs_of(page):
@@ -27,14 +41,13 @@ def programs_of(page):
 
 def test_programs_of_the_pages_are_typed(tmp_path):
     for module in NEEDED:
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
+        pytest.importorskip(module, reason=f"{module} is not installed")
     files = []
     for page in PAGES:
         for number, program in enumerate(programs_of(ROOT / page)):
             files.append(tmp_path / f"page_{page.lower().replace('/', '_').removesuffix('.md')}_{number}.py")
             files[-1].write_text(program, encoding="utf-8")
-    assert len(files) > len(PAGES)
+    assert len(files) > len(PAGES) / 2
     command = [
         sys.executable,
         "-m",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from wire_server import WireProvider, provider_at
@@ -56,12 +57,12 @@ class Delegating(WireProvider):
         return self.role == "subagent" and super().wants_tools(questions)
 
 
-def looks_up(found):
+def looks_up(found, rows=ROWS):
     @tool
     def look_up(query: str, note: str) -> str:
         """Look an order up; ask help@example.com where it fails."""
         found.append(query)
-        return ROWS
+        return rows
 
     return look_up
 
@@ -108,6 +109,40 @@ def test_deepagents_with_subagents_and_files(stream):
     assert len(found) == 4 * 9
     assert state["messages"][-1].text == f"All done, {MAIL}."
     assert "write to " in str(state["files"]["/notes.md"])
+
+
+class Reading(Delegating):
+    """Look an order up, and read on in the file where deepagents has put the large result."""
+
+    def next_call(self):
+        name, arguments = self.ends_with.pop(0)
+        if name == "look_up":
+            arguments = {**arguments, "query": self.named()}
+        else:
+            arguments = {
+                **arguments,
+                "file_path": re.search(r"/large_tool_results/[\w-]+", json.dumps(self.bodies[-1]))[0],
+            }
+        return name, arguments
+
+
+def test_large_results_that_deepagents_puts_into_files():
+    deepagents = pytest.importorskip("deepagents", reason="deepagents is not installed")
+    budget, found = 14_000, []
+    rows = "\n".join(ROWS.replace("row ", f"page {number} row ") for number in range(60))
+    look, read = ("look_up", {"note": ""}), ("read_file", {"offset": 2_390, "limit": 10})
+    provider = Reading(tasks=0, steps=0, ends_with=[look, read])
+    with provider_at(provider) as address:
+        model = model_at(address, Guard(Stabilizer(budget, counter="o200k_base")))
+        agent = deepagents.create_deep_agent(model, [looks_up(found, rows)])
+        state = agent.invoke({"messages": [("user", f"Find {MAIL}.")]}, {"recursion_limit": 500})
+    judge(provider, budget)
+    assert found == [MAIL]
+    (kept,) = (file for path, file in state["files"].items() if path.startswith("/large_tool_results/"))
+    text = kept["content"] if isinstance(kept["content"], str) else "\n".join(kept["content"])
+    assert text == rows, "the file holds the values, whole"
+    assert "page 59 row 39" in json.dumps(provider.bodies[-1]), "what was read from the file is sent"
+    assert state["messages"][-1].text == f"All done, {MAIL}."
 
 
 def test_the_summarizer_of_langchain():

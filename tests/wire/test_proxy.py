@@ -109,9 +109,14 @@ def test_what_does_not_fit_has_the_usual_code():
     assert guard.metrics.get("refused_total", "BudgetExceededError") == 1
 
 
+ROLES = ("user", "assistant")
+
+
 def test_a_request_that_is_too_long_for_the_model_is_sent_once_more():
-    provider = WireProvider(steps=0, window=2_500)
-    turns = [{"role": role, "content": "word " * 60} for _ in range(20) for role in ("user", "assistant")]
+    provider = WireProvider(steps=0, window=4_000)
+    # no two alike, or the window tells them apart by nothing and lets most of them go
+    said = {role: [" ".join(f"{role} said {n * i}." for i in range(20)) for n in range(20)] for role in ROLES}
+    turns = [{"role": role, "content": said[role][n]} for n in range(20) for role in ROLES]
     with running(provider, budget=2_000) as (client, guard):
         answer = client.post("/v1/chat/completions", json={**BODY, "messages": [*turns, *BODY["messages"]]})
     assert len(provider.bodies) == 2

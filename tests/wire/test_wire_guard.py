@@ -319,3 +319,12 @@ def test_how_much_smaller_a_second_try_is(answer, budget):
 
     assert smaller_budget(400, answer.encode(), tokens=1_000, budget=1_200) == budget
     assert smaller_budget(500, answer.encode(), tokens=1_000, budget=1_200) is None
+
+
+def test_warming_up_sends_and_counts_nothing():
+    reports = []
+    guard = Guard(Stabilizer(2_000), on_report=reports.append)
+    before = guard.metrics.text()
+    guard.warm()
+    assert guard.metrics.text() == before
+    assert reports == []
