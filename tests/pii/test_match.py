@@ -82,7 +82,7 @@ def test_work_grows_no_faster_than_hostile_text(piece):
 
 
 def test_what_is_remembered_stays_bounded(monkeypatch):
-    monkeypatch.setattr("ctxguard.pii.detect.match._MEMO", 60)
+    monkeypatch.setattr("ctxguard.pii.detect.match.MEMO", 60)
     engine = Engine(STANDARD.rules, frozenset(), ())
     for number in range(0, 20_000, 7):
         engine.find(f"phone {'1 ' * (number % 90)}{number:06d}-{number} w{number}")
