@@ -34,7 +34,7 @@ _RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
 # Characters around a run that the boundaries of a number look at.
 _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not come again.
-_LONG_RUN: Final = 100
+_LONG_RUN: Final = 60
 PERSON: Final = "PERSON"
 """Label of a name, which is looked for elsewhere once it is known."""
 # How sure it is that a known name is one where nothing says so.

@@ -109,7 +109,7 @@ _NAMES: Final = {
         "|documento identidad|cédula"
         "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód"
         "|dowodu|numéro identité|cartão cidadão"
-        "|documento de identificação|id number|national insurance|identity number|citizen card"
+        "|documento de identificação|national insurance|identity number|citizen card"
     ),
     "PASSPORT": "reisedokument|documento di viaggio|travel document",
     "DRIVER_LICENSE": (
