@@ -76,6 +76,22 @@ matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3
 	  .venv-$$version/bin/python -m pytest -q -n 2 --dist loadfile $(CORE) || exit 1; \
 	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }
 
+wheel-test: $(VENV)/.test ## build sdist and wheel, and try the wheel in a bare environment of each Python that is installed
+	rm -rf build/release
+	$(BIN)/python -m build --no-isolation --outdir build/release . >/dev/null
+	$(BIN)/check-wheel-contents build/release
+	@wheel=$$(ls build/release/*.whl); version=$$(basename $$wheel | cut -d- -f2); found=0; \
+	for python in $(PYTHONS); do \
+	  if ! PYENV_VERSION=$$python python$$python -c "" 2>/dev/null; then echo "== Python $$python is not installed: left out"; continue; fi; \
+	  found=1; bare=build/bare-$$python; rm -rf $$bare; \
+	  PYENV_VERSION=$$python python$$python -m venv $$bare || exit 1; \
+	  $$bare/bin/python -m pip install -q --disable-pip-version-check --no-compile "$$PWD/$$wheel" || exit 1; \
+	  $$bare/bin/python -I tests/try_wheel.py $$version || exit 1; \
+	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }
+
+release-check: $(VENV)/.test ## what is still to be done before VERSION=n can be published
+	$(BIN)/python tests/release.py $(VERSION)
+
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py benchmarks/pii_template_sets.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 	$(BIN)/ctxguard bench
@@ -87,6 +103,9 @@ docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 notebooks: $(VENV)/.docs ## run every notebook and render it to HTML, in build/notebooks
 	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb
 
+outputs: $(VENV)/.test ## run the notebooks that are committed with their outputs, and keep what they show
+	$(BIN)/python tests/notebook_outputs.py
+
 format: $(VENV)/.test ## rewrite the sources in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -94,4 +113,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test types layers test-oldest matrix replay-all hunt bench docs notebooks format clean
+.PHONY: help demo test types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks outputs format clean

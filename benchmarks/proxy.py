@@ -1,16 +1,19 @@
 """What the proxy adds to a request, beside a proxy of the same make that only passes on, in one run on loopback.
 
     python benchmarks/proxy.py                       # 200 requests to each, 20 a second, bodies of about 20 kB
-    python benchmarks/proxy.py --requests 20000 --rate 200    # does its memory stay flat?
+    python benchmarks/proxy.py --requests 3000 --rate 100 --size 4000    # does the memory of the process stay flat?
+    python benchmarks/proxy.py --alone 20000 --size 4000                 # the same of the guard in this process
 
-The provider, both proxies and the client are processes of their own. Requests go to both proxies in turn. Each belongs to
-one of several conversations that grow by a question and an answer, as those of chats and agents do.
+The provider, both proxies and the client are processes of their own; the guarding one is `ctxguard serve`. Requests go to
+both proxies in turn. Each belongs to one of several conversations that grow by a question and an answer, as those of chats
+and agents do, and begin anew where they are long. On a loaded machine the processor time says more than p50 and p99 do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -74,23 +77,16 @@ def passing_app(upstream):
     return Starlette(routes=[Route("/{path:path}", pass_on, methods=["POST"])])
 
 
-def guarding_app(upstream):
-    from ctxguard import Stabilizer
-    from ctxguard.wire import Guard, proxy_app
-
-    return proxy_app(Guard(Stabilizer.from_policy("agent", budget=32_000)), upstream)
-
-
 def serve(role, port, upstream):
     import uvicorn
 
-    app = provider_app() if role == "provider" else {"passing": passing_app, "guarding": guarding_app}[role](upstream)
+    app = provider_app() if role == "provider" else passing_app(upstream)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
 
 
 def started(role, port, upstream=""):
-    command = [sys.executable, __file__, "--serve", role, "--port", str(port), "--upstream", upstream]
-    return subprocess.Popen(command)
+    own = [__file__, "--serve", role] if role != "guarding" else ["-m", "ctxguard", "serve", "--budget", "32000"]
+    return subprocess.Popen([sys.executable, *own, "--port", str(port), "--upstream", upstream])
 
 
 class Conversation:
@@ -128,9 +124,16 @@ class Conversation:
         return json.dumps({"model": "gpt-4o", "messages": self.messages}).encode()
 
 
-def memory(process):
+def processor_time(process):
+    """Return the seconds of processor time that a process has taken; 0 where the system does not say."""
+    stat = Path(f"/proc/{process.pid}/stat")
+    fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else ["0"] * 13
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid):
     """Return the resident memory of a process in MB; 0 where the system does not say."""
-    status = Path(f"/proc/{process.pid}/status")
+    status = Path(f"/proc/{pid}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) / 1_000 for line in lines if line.startswith("VmRSS")), 0.0)
 
@@ -165,19 +168,28 @@ def share(values, part):
     return 1_000 * statistics.quantiles(values, n=100, method="inclusive")[part - 1]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=200, help="requests to each proxy")
-    parser.add_argument("--rate", type=float, default=20.0, help="requests a second to each proxy")
-    parser.add_argument("--size", type=int, default=20_000, help="bytes of a body, about")
-    parser.add_argument("--conversations", type=int, default=10)
-    parser.add_argument("--port", type=int, default=18_790, help="first of three ports on loopback")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    parser.add_argument("--upstream", default="", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(given.serve, given.port, given.upstream)
-        return
+def alone(requests, conversations):
+    """Guard requests in this process, and print what each takes and how much memory there is."""
+    from ctxguard import Stabilizer
+    from ctxguard.wire import Guard
+    from ctxguard.wire.guard import WireRequest
+
+    guard = Guard(Stabilizer.from_policy("agent", budget=32_000))
+    guard.warm()
+    taken = []
+    for number in range(1, requests + 1):
+        body = conversations[number % len(conversations)].body()
+        begun = time.process_time()
+        guard.prepare(WireRequest("POST", "/v1/chat/completions", {}, body))
+        taken.append(time.process_time() - begun)
+        if number in (1_000, 5_000, 10_000, 20_000, requests):
+            print(f"{number:>7,} requests: {memory(os.getpid()):.0f} MB", flush=True)
+    p50, p99 = share(taken, 50), share(taken, 99)
+    print(f"processor time of a request: p50 {p50:.2f} ms, p99 {p99:.2f} ms, mean {1_000 * statistics.mean(taken):.2f}")
+
+
+def beside(given, conversations):
+    """Send requests to both proxies, and print what they take."""
     provider, passing, guarding = given.port, given.port + 1, given.port + 2
     upstream = f"http://127.0.0.1:{provider}"
     processes = [
@@ -188,22 +200,49 @@ def main():
     try:
         with httpx.Client(trust_env=False, timeout=30) as client:
             waited_for(client, (provider, passing, guarding))
-            conversations = [Conversation(number, given.size) for number in range(given.conversations)]
             measure(client, (passing, guarding), conversations, given.conversations, given.rate)  # what is new is read
-            before = memory(processes[2])
+            before, spent = memory(processes[2].pid), [processor_time(one) for one in processes]
             taken = measure(client, (passing, guarding), conversations, given.requests, given.rate)
-            after = memory(processes[2])
+            after = memory(processes[2].pid)
+            spent = [processor_time(one) - was for one, was in zip(processes, spent, strict=True)]
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait()
     added = [one - other for one, other in zip(taken[guarding], taken[passing], strict=True)]
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     print(f"{given.requests} requests to each, {given.rate:g} a second, bodies of about {given.size:,} bytes")
-    print(f"{'':<22}{'p50 ms':>9}{'p99 ms':>9}")
-    for name, values in (("passing on", taken[passing]), ("guarding", taken[guarding]), ("added", added)):
-        print(f"{name:<22}{share(values, 50):>9.2f}{share(values, 99):>9.2f}")
+    print(f"load for each processor: {load:.1f}")
+    print(f"{'':<22}{'p50 ms':>9}{'p99 ms':>9}{'processor ms':>14}")
+    each = [1_000 * one / given.requests for one in spent]
+    rows = (("passing on", passing, each[1]), ("guarding", guarding, each[2]))
+    for name, values, processor in [(name, taken[port], one) for name, port, one in rows] + [
+        ("added", added, each[2] - each[1])
+    ]:
+        print(f"{name:<22}{share(values, 50):>9.2f}{share(values, 99):>9.2f}{processor:>14.2f}")
     print(f"memory of the guarding proxy: {before:.0f} MB before, {after:.0f} MB after")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=200, help="requests to each proxy")
+    parser.add_argument("--rate", type=float, default=20.0, help="requests a second to each proxy")
+    parser.add_argument("--size", type=int, default=20_000, help="bytes of a body, about")
+    parser.add_argument("--conversations", type=int, default=10)
+    parser.add_argument("--port", type=int, default=18_790, help="first of three ports on loopback")
+    parser.add_argument("--alone", type=int, default=0, help="requests to the guard alone, in this process")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--upstream", default="", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given.serve, given.port, given.upstream)
+        return
+    conversations = [Conversation(number, given.size) for number in range(given.conversations)]
+    if given.alone:
+        alone(given.alone, conversations)
+    else:
+        beside(given, conversations)
 
 
 if __name__ == "__main__":

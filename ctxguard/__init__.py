@@ -1,4 +1,4 @@
-"""Keep long LLM conversations inside the budget, free of personal data, valid, and cheap to re-send."""
+"""Keep long LLM conversations inside the budget, valid, and cheap to re-send, with structured personal data masked."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.errors import ConfigError
 
@@ -235,6 +235,28 @@ class Artifact:
     source: object = field(default=None, kw_only=True, compare=False, repr=False)
     origin: Artifact | None = field(default=None, kw_only=True, compare=False, repr=False)
     memo: Memo = field(default_factory=Memo, init=False, compare=False, repr=False)
+
+    if TYPE_CHECKING:
+
+        def __init__(  # a string of any known spelling becomes a `Kind`, which the field alone would not say
+            self,
+            kind: Kind | str,
+            content: str | tuple[Part, ...] = "",
+            token_count: int | None = None,
+            *,
+            id: str | None = None,  # noqa: A002 - the name of the field
+            calls: tuple[ToolCall, ...] = (),
+            answers: str | None = None,
+            name: str | None = None,
+            role: str | None = None,
+            fields: tuple[Field, ...] = (),
+            lifetime: Lifetime | None = None,
+            pinned: bool = False,
+            events: tuple[str, ...] = (),
+            reported: int | None = None,
+            source: object = None,
+            origin: Artifact | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if type(self.kind) is not Kind:

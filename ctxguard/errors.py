@@ -160,7 +160,7 @@ class CheckFailedError(CtxguardError):
 
     def __init__(self, findings: tuple[str, ...]) -> None:
         self.findings = findings
-        super().__init__(f"{len(findings)} check findings, first: {findings[0]}")
+        super().__init__(f"{len(findings)} check finding{'' if len(findings) == 1 else 's'}, first: {findings[0]}")
 
 
 class DetectorError(CtxguardError):

@@ -8,7 +8,7 @@ with one comparison for each call. No other module remembers anything. Memory ch
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import is_
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -57,6 +57,8 @@ class _Slot:
 
     Attributes:
         stage: the stage.
+        incremental: the same stage, where it is an incremental one. Asked once: `isinstance` with a protocol takes
+            longer than most stages.
         follower: the state of an incremental stage; None before the first call, and for all other stages.
         taken: artifacts that the follower has taken in.
         masks: the maskers that were in force when it began.
@@ -65,11 +67,15 @@ class _Slot:
     """
 
     stage: Stage
+    incremental: IncrementalStage | None = field(init=False)
     follower: Follower | None = None
     taken: int = 0
     masks: tuple[Callable[[str], str], ...] = ()
     given: tuple[Artifact, ...] = ()
     gave: tuple[Artifact, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
 
     def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
         """Return what the stage makes of a draft, and how many leading artifacts of it are those of its last call.
@@ -87,10 +93,10 @@ class _Slot:
         return _with_stage_named(after, len(draft.changes), self.stage), same_after
 
     def _followed(self, draft: Draft, *, is_continued: bool) -> StageResult:
-        if not isinstance(self.stage, IncrementalStage):
+        if self.incremental is None:
             return self.stage(draft)
         if not is_continued or self.follower is None:
-            self.follower, self.taken, self.masks = self.stage.begin(draft), 0, draft.masks
+            self.follower, self.taken, self.masks = self.incremental.begin(draft), 0, draft.masks
         self.follower.take(draft.artifacts[self.taken :], draft)
         self.taken = len(draft.artifacts)
         return self.follower.result(draft)
@@ -204,7 +210,8 @@ class Run:
         return draft.artifacts
 
     def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
-        latest = list(self._sent.items())[-1:]  # of a call that is made again the one before is asked for, too
+        # The entry before is kept as well: a call that is repeated is compared with the call before it.
+        latest = list(self._sent.items())[-1:]
         self._sent = {**dict(latest), end: artifacts}
 
     def _cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
@@ -256,7 +263,7 @@ def _equal_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
 
 
 def _is_same_summary(one: Artifact, other: Artifact) -> bool:
-    """Tell whether two summaries stand for the same: one that is not known any more is not asked for to compare it."""
+    """Tell by their ids whether two summaries stand for the same exchanges: one that is not stored is not made anew."""
     return one.id is not None and one.id == other.id and one.source is None and is_synthetic(one)
 
 
@@ -281,12 +288,15 @@ class Runs:
             key: of the chain and its settings.
         """
         with self._lock:
-            known = [run for run in self._kept if run.key == key and 0 < len(run.given) <= len(history)]
+            known = [run for run in self._kept if 0 < len(run.given) <= len(history)]
             known.sort(key=lambda run: len(run.given), reverse=True)
             for is_same in (_is_same, _is_equal):
                 for run in known:
+                    # the latest artifact differs between most conversations
                     last = len(run.given) - 1
-                    if is_same(run.given[last:], history[last : last + 1]) and is_same(run.given, history):
+                    if not is_same(run.given[last:], history[last : last + 1]):
+                        continue
+                    if run.key == key and is_same(run.given, history):
                         self._kept.remove(run)
                         return run
         return None

@@ -6,15 +6,48 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
-from typing import NoReturn, TypeVar, cast
+from pathlib import Path, PurePath
+from typing import Final, NoReturn, TypeVar, cast
 
 from ctxguard.errors import ConfigError, CtxguardError, StoreError
 
-__all__ = ["OfOneProcess", "callables", "instance", "opened", "valid_budget", "whole_number"]
+__all__ = ["OfOneProcess", "callables", "install_command", "instance", "opened", "valid_budget", "whole_number"]
 
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
+
+
+DISTRIBUTION: Final = "ctxguard-stabilizer"
+"""The name to install by; `ctxguard` on PyPI is another project."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation: of a clone, a wheel, a repository, or an index.
+
+    What was installed, and from where, is recorded by the installer (PEP 610); nothing is recorded of an index.
+    """
+    # only ever needed for an error
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # run from the sources
+        origin = {"url": Path(__file__).parents[1].as_uri(), "dir_info": {"editable": True}}
+    url, vcs = str(origin.get("url", "")), origin.get("vcs_info", {})
+    if not url:
+        what = f"{DISTRIBUTION}[{extra}]"
+    elif vcs:
+        revision = f"@{vcs['requested_revision']}" if "requested_revision" in vcs else ""
+        what = f"{DISTRIBUTION}[{extra}] @ {vcs['vcs']}+{url}{revision}"
+    elif url.startswith("file:"):
+        what = f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    else:
+        what = f"{DISTRIBUTION}[{extra}] @ {url}"
+    return f"pip install {'-e ' if origin.get('dir_info', {}).get('editable') else ''}{shlex.quote(what)}"
 
 
 class OfOneProcess:

@@ -1,6 +1,6 @@
 """Test your own adapters and stages: generated histories, the laws, and the suite that every adapter passes.
 
-Needs Hypothesis: `pip install 'ctxguard-stabilizer[testing]'`.
+Needs Hypothesis, which the extra `testing` brings.
 
 ```python
 class TestMyAdapter(AdapterConformance):
@@ -18,11 +18,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ctxguard.settings import install_command
+
 try:
     from hypothesis import HealthCheck, assume, given, settings
     from hypothesis import strategies as st
 except ImportError as error:  # pragma: no cover - hypothesis is always there where our own tests run
-    raise ImportError("ctxguard.testing needs Hypothesis: pip install 'ctxguard-stabilizer[testing]'") from error
+    raise ImportError(f"ctxguard.testing needs Hypothesis: {install_command('testing')}") from error
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.adapting.protocol import Adapter

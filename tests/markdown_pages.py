@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 
 from markdown_it import MarkdownIt
 
@@ -42,12 +43,18 @@ def blocks_of(page: Path) -> Iterator[Block]:
             yield Block(language, title[1] if title else None, token.map[0] + 1, token.content)
 
 
+def names_of_a_module() -> dict[str, object]:
+    """Return the names of an empty module that can be found by its name, as dataclasses look for theirs."""
+    sys.modules["page"] = ModuleType("page")
+    return vars(sys.modules["page"])
+
+
 @dataclass(slots=True)
 class Reader:
     """Do what a page says, in the working directory; programs of one page share their names."""
 
     page: Path
-    names: dict[str, object] = field(default_factory=lambda: {"__name__": "page"})
+    names: dict[str, object] = field(default_factory=names_of_a_module)
     status: int = 0
 
     def follow(self) -> int:

@@ -18,9 +18,10 @@ import pytest
 
 from ctxguard import __version__
 from ctxguard.cli import main
-from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, agreed_facts, demo_report
+from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
 from ctxguard.policies import POLICIES
-from ctxguard.stabilizer import Stabilizer
+from ctxguard.report.progress import working
+from ctxguard.settings import install_command
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -37,10 +38,17 @@ class Run:
     stderr: str
 
 
-def cli(*args, stdin=None, width=120):
+class Screen(StringIO):
+    """A terminal, as far as a program can ask."""
+
+    def isatty(self):
+        return True
+
+
+def cli(*args, stdin=None, width=120, screen=None):
     """Run `main` in this process, with everything it reads and writes put in place."""
     words = ["ctxguard", *map(str, args)]
-    said, complained, status = StringIO(), StringIO(), 0
+    said, complained, status = screen or StringIO(), StringIO(), 0
     given = TextIOWrapper(BytesIO((stdin or "").encode()), encoding="utf-8")
     with (
         patch.object(sys, "argv", words),
@@ -87,6 +95,67 @@ def test_help_names_every_command_and_every_command_has_help():
 def test_the_version_is_that_of_the_package():
     run = subprocess.run([sys.executable, "-m", "ctxguard", "--version"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, f"ctxguard {__version__}\n")
+
+
+COMMANDS = sorted(COMMAND_TABLE)
+LEAVES = [
+    *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store")),
+    *(("pii", name) for name in ("scan", "mask", "eval")),
+    *(("store", name) for name in ("ls", "show", "gc")),
+    ("prompts", "check"),
+]
+
+
+@pytest.mark.parametrize("words", [(), ("pii",), ("store",), ("prompts",), *LEAVES], ids=" ".join)
+def test_help_fits_60_columns_and_names_no_type_of_a_flag(words):
+    shown = cli(*words, "--help", width=60).stdout
+    assert max(map(len, shown.splitlines())) <= 60
+    assert shown.startswith(f"Usage: {' '.join(('ctxguard', *words))} ")
+    for odd in ("<bool>", "<int range>", "<path>", "<str>", "default: (", "[bold]", "\x1b"):
+        assert odd not in shown
+    assert not re.search(r"\w\.\.\.$", shown.partition("\n")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", [(), ("pii",), ("store",)], ids=" ".join)
+def test_a_group_without_a_command_shows_its_help(words):
+    run = cli(*words)
+    assert (run.returncode, run.stdout) == (0, cli(*words, "--help").stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
+    assert (name, COMMAND_TABLE[name].about) in re.findall(r"^  (\w+) +(\S.*)$", cli("--help").stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["stabilizz"], "no such command 'stabilizz'. Did you mean 'stabilize'? (see ctxguard --help)"),
+        (["stabilize"], "missing argument 'SESSION' (see ctxguard stabilize --help)"),
+        (["stabilize", "--nonsense", "x"], "no such option: --nonsense (see ctxguard stabilize --help)"),
+        (["pii", "scan"], "missing argument 'FILES' (see ctxguard pii scan --help)"),
+        (["pii", "scan", "x", "--rules", "all"], "no rule set 'all'; there are "),
+        (["read", "x", "--lines", "b"], "--lines 'b' is not a range; write A:B with 1 <= A <= B"),
+        (["serve"], "missing option '--upstream' / '-u' (see ctxguard serve --help)"),
+        (["stabilize", "\x1b]0;title\x07"], "\\u001b]0;title\\u0007: no such file or directory"),
+        (["\x1b]0;title\x07"], "no such command"),
+        (["stabilize", "x", "--report", "\x1b[2J"], "invalid value for '--report'"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value).encode("unicode_escape").decode(),
+)
+def test_every_error_is_one_plain_line_that_says_what_to_do(words, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = cli(*words)
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert run.stderr.lower().startswith(f"ctxguard: {line}".lower())
+    assert "\x1b" not in run.stderr
+
+
+def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
+    (tmp_path / "x.txt").write_text("x")
+    run = cli("pii", "scan", tmp_path / "x.txt", "--rules", "presidio")
+    assert (run.returncode, run.stderr) == (2, f"ctxguard: Presidio is not installed; {install_command('presidio')}\n")
 
 
 def test_no_command_offers_to_install_completion():
@@ -238,6 +307,76 @@ def test_check_of_personal_data_names_type_and_place_and_never_the_value(session
     assert "jane" not in run.stdout + run.stderr
 
 
+def test_check_reports_as_json_what_it_prints_as_text(session):
+    run = cli("check", session, "--pii", "--budget", 100, "--report", "json")
+    told = json.loads(run.stdout)
+    (one,) = told["sessions"]
+    assert (run.returncode, told["ok"], one["ok"]) == (1, False, False)
+    assert {"WithinBudget", "NoPII", "CallsArePaired"} <= set(one["checks"])
+    shown = cli("check", session, "--pii", "--budget", 100).stdout
+    for finding in one["findings"]:
+        assert f"{one['id']}: {finding['check']}: {finding['message']} @ {finding['path']}\n" in shown
+    good = cli("check", session, "--report", "json")
+    assert (good.returncode, json.loads(good.stdout)["ok"]) == (0, True)
+
+
+def test_the_reserve_is_left_free(session):
+    assert "exceed the budget of 400" in cli("check", session, "--budget", 500, "--reserve", 100).stdout
+    assert "tokens of 500" in cli("stabilize", session, "-b", 600, "--reserve", 100, "-r", "text").stdout
+    run = cli("check", session, "--budget", 100, "--reserve", 100)
+    assert (run.returncode, run.stderr) == (2, "ctxguard: a reserve of 100 leaves nothing of the budget\n")
+
+
+def test_target_and_trail_are_those_of_the_window(session):
+    def tokens(*words):
+        return json.loads(cli("stabilize", session, "-b", 1_000, "-r", "json", *words).stdout)["tokens_after"]
+
+    assert tokens("--target", 0.2) < tokens("--target", 0.9)
+    assert tokens("--trail", 0) != tokens("--trail", 0.9)
+    assert cli("stabilize", session, "-b", 1_000, "--target", 7).returncode == 2
+    for command in ("stabilize", "replay"):
+        run = cli(command, session, "-b", 1_000, "--policy", "long_session", "--target", 0.3)
+        assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+        assert "--target is a setting of the window, and policy 'long_session' has none; leave it out" in run.stderr
+
+
+def test_the_model_says_how_is_counted(session, tmp_path):
+    report = cli("stabilize", session, "-b", 2_000, "--model", "claude-sonnet-4-5", "-r", "text").stdout
+    assert "claude" in report
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("claude-sonnet-4-5: {input: 3.0}\n")
+    run = cli("replay", session, "-b", 2_000, "--model", "claude-sonnet-4-5", "--prices", prices, "-r", "json")
+    told = json.loads(run.stdout)
+    assert (told["model"], "claude" in told["counter"]) == ("claude-sonnet-4-5", True)
+
+
+def test_pii_scan_lists_places_and_counts_and_exits_with_1(session, tmp_path):
+    clean = tmp_path / "clean.txt"
+    clean.write_text("order 24813")
+    run = cli("pii", "scan", clean, session)
+    assert run.returncode == 1
+    assert re.fullmatch(rf"{session}:1:\d+: EMAIL\n1 finding in 2 files: 1 EMAIL\n", run.stdout)
+    assert cli("pii", "scan", clean).stdout == "0 findings in 1 file\n"
+    told = json.loads(cli("pii", "scan", "-", "--rules", "digits,standard", "-r", "json", stdin="id 24813").stdout)
+    assert told["files"] == [
+        {"file": "-", "counts": {"NUMBER": 1}, "findings": [{"line": 1, "column": 4, "label": "NUMBER"}]}
+    ]
+    assert "jane" not in run.stdout
+
+
+def test_pii_mask_keeps_everything_else_and_never_overwrites_its_source(session, tmp_path):
+    masked, packed = tmp_path / "masked.json", tmp_path / "masked.json.gz"
+    assert cli("pii", "mask", session, "-o", masked).returncode == 0
+    assert masked.read_text() == session.read_text().replace("jane.doe@corp-mail.net", "[REDACTED_EMAIL]")
+    assert cli("pii", "mask", session, "-o", packed).returncode == 0
+    assert gzip.decompress(packed.read_bytes()) == masked.read_bytes()
+    assert cli("pii", "scan", masked, packed).returncode == 0
+    text = "mail jane@corp-mail.net twice: jane@corp-mail.net\r\n\n"
+    run = cli("pii", "mask", "-", "--strategy", "pseudonymize", stdin=text)
+    assert run.stdout == "mail <EMAIL_1> twice: <EMAIL_1>\r\n\n"
+    assert cli("pii", "mask", session, "-o", session).returncode == 2
+
+
 def test_check_of_a_budget(session):
     run = cli("check", session, "--budget", 100)
     assert run.returncode == 1
@@ -252,7 +391,10 @@ def test_check_of_a_budget(session):
         ("", "the file is empty"),
         ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
         ('"hello"', "expected a list of messages, got str"),
-        ('{"name": "x"}', "an object with a list of 'messages', 'input' or 'artifacts' is wanted; it has name"),
+        (
+            '{"name": "x"}',
+            "an object with a list of 'messages', 'input', 'contents' or 'artifacts' is wanted; it has name",
+        ),
         ('[{"content": "x"}]', "message 0: it has no 'role'"),
         ("[5]", "message 0: expected a dict with 'role' and 'content', got int"),
         ("[" * 100_000, "nested too deeply"),
@@ -289,7 +431,7 @@ def test_damaged_gzip_and_missing_files_are_one_line(tmp_path):
     assert "the gzip data is damaged" in cli("stabilize", damaged).stderr
     run = cli("stabilize", tmp_path / "none.json")
     assert run.returncode == 2
-    assert run.stderr == f"ctxguard: {tmp_path / 'none.json'}: No such file or directory\n"
+    assert run.stderr == f"ctxguard: {tmp_path / 'none.json'}: no such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -316,35 +458,6 @@ def test_a_budget_that_cannot_hold_what_must_stay_is_one_line(session):
     assert run.stderr.count("\n") == 1
 
 
-def test_the_demo_fits_its_budget_and_shows_no_personal_data():
-    run = cli("demo")
-    assert run.returncode == 0, run.stderr
-    assert "checks hold" in run.stdout
-    for value in ("fjordmail", "4111 1111", "SE45", "512 88"):
-        assert value not in run.stdout
-    assert json.loads(cli("demo", "--report", "json").stdout)["ok"]
-
-
-def test_the_demo_still_knows_at_the_end_what_was_agreed_early():
-    report = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=DEMO_BUDGET, provider="openai"))
-    facts = agreed_facts(report)
-    assert [fact.label for fact in facts if fact.read_in == "lost"] == []
-    assert sum(fact.in_newest == "lost" for fact in facts) > len(facts) / 2
-    assert report.details["trail"]["steps"] > 5  # much of the session has left, and the trail tells of it
-    smaller = demo_report(Stabilizer.from_policy(DEMO_POLICY, budget=1_000, provider="openai"))
-    assert "lost" in {fact.read_in for fact in agreed_facts(smaller)}  # it can say so
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_the_demo_fits_any_terminal_and_tells_the_same_figures_everywhere(width):
-    shown = cli("demo", width=width).stdout
-    assert max(map(len, shown.splitlines())) <= width
-    told = json.loads(cli("demo", "--report", "json").stdout)
-    for action in ("masked", "digested"):
-        assert f"{told['actions'][action]} {action}" in " ".join(shown.split())
-        assert shown.count(f"{action}: ") == told["actions"][action]
-
-
 @pytest.mark.parametrize("command", [["demo"], ["stabilize", "-"]])
 def test_a_report_as_html_is_a_page(command):
     run = cli(*command, "--report", "html", stdin=json.dumps(MESSAGES))
@@ -352,8 +465,53 @@ def test_a_report_as_html_is_a_page(command):
     assert run.stdout.count("<title>") == run.stdout.count("</html>") == 1
 
 
+def test_the_session_of_the_demo_can_be_saved_and_tried(tmp_path):
+    saved = tmp_path / "session.json"
+    run = cli("demo", "--save", saved)
+    assert (run.returncode, run.stderr) == (0, f"ctxguard: the session is in {saved}\n")
+    assert "(1 session; " in cli("tokens", saved).stdout
+    assert cli("check", saved, "--provider", "openai").returncode == 0
+    assert json.loads(saved.read_text()).keys() == {"messages", "tools"}
+
+
+def test_pii_scan_finds_names_by_the_rules_that_look_for_them():
+    said = "My name is Ada Lovelace."
+    assert cli("pii", "scan", "-", stdin=said).returncode == 0
+    run = cli("pii", "scan", "-", "--rules", "standard,people", stdin=said)
+    assert (run.returncode, run.stdout) == (1, "-:1:12: PERSON\n1 finding in 1 file: 1 PERSON\n")
+
+
+def test_reports_fit_a_narrow_terminal_and_files_get_whole_lines(session, tmp_path):
+    usage = tmp_path / "usage.jsonl"
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}
+    usage.write_text(json.dumps({"request": body, "input_tokens": 8}) + "\n")
+    commands = (
+        ["adapters"],
+        ["stabilize", session, "-b", 600, "-r", "text"],
+        ["replay", session, "-b", 600],
+        ["tokens", session],
+        ["tokens", usage, "--usage"],
+    )
+    for words in commands:
+        narrow, piped = cli(*words, width=60, screen=Screen()).stdout, cli(*words).stdout
+        assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, piped.splitlines())), words
+        if words[0] != "replay":  # it tells times
+            assert narrow.split() == piped.split()
+
+
+def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch):
+    quick, slow = Screen(), Screen()
+    with patch.object(sys, "stderr", quick), working("reading"):
+        pass
+    monkeypatch.setenv("TERM", "xterm")
+    with patch.object(sys, "stderr", slow), working("reading", after=0) as now:
+        now("reading \x1b[2J file 2")
+    assert quick.getvalue() == ""
+    assert "reading \\u001b[2J file 2" in slow.getvalue()
+
+
 def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
-    assert "sessions," not in process("replay", session, "--budget", 600).stderr
+    assert "session," not in process("replay", session, "--budget", 600).stderr
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "ctxguard.cli", "replay", str(session), "--budget", "600"]
@@ -361,7 +519,7 @@ def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
         os.close(theirs)
         shown = b"".join(written_to(ours)).decode()
     assert run.returncode == 0
-    assert "1 sessions, 21 calls" in shown
+    assert "1 session, 21 calls" in shown
 
 
 def written_to(screen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -11,7 +12,7 @@ from runpy import run_path
 
 import pytest
 from builders import chat_call
-from markdown_pages import ROOT, Reader
+from markdown_pages import ROOT, Reader, blocks_of
 from typer.main import get_command
 
 from ctxguard import Stabilizer
@@ -49,6 +50,7 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch):
     record = {"messages": session.native, "tools": session.tools}
     (tmp_path / "session.json").write_text(json.dumps(record), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")  # as wide as the pages show what is printed
     Reader(page).follow()
 
 
@@ -84,6 +86,22 @@ def test_every_public_name_is_in_the_reference(site):
         page = (site / "reference" / "api" / f"{module}.html").read_text(encoding="utf-8")
         missing = [name for name in script["names_of"](module) if f'id="{module}.{name}"' not in page]
         assert not missing, f"{module}: {missing}"
+
+
+def test_pages_use_public_names_alone():
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    public = {module: set(script["names_of"](module)) for module in script["public_modules"]()}
+    private = [
+        f"{page.name}: {node.module}.{alias.name}"
+        for page in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for block in blocks_of(page)
+        if block.language == "python"
+        for node in ast.walk(ast.parse(block.text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ctxguard")
+        for alias in node.names
+        if alias.name not in public.get(node.module or "", ())
+    ]
+    assert not private
 
 
 def test_every_command_is_in_the_reference(site):

@@ -131,6 +131,26 @@ def test_langchain_and_pydantic_ai():
     assert all(report.observed for report in reports)
 
 
+async def test_the_agents_sdk():
+    agents = pytest.importorskip("agents", reason="the Agents SDK (openai-agents) is not installed")
+    pytest.importorskip("agents.testing", reason="this version of the Agents SDK has no scripted model")
+    from agents.testing import ScriptedModel, assistant_message
+
+    from ctxguard_openai_agents import call_model_input_filter
+
+    agents.set_tracing_disabled(True)
+    model, reports = ScriptedModel([[assistant_message("done")]]), []
+    clerk = agents.Agent("clerk", model=model, instructions=f"Serve {MAIL}.")
+    observes = call_model_input_filter(observing(), on_report=reports.append)
+    config = agents.RunConfig(call_model_input_filter=observes)
+    result = await agents.Runner.run(clerk, [dict(message) for message in MESSAGES], run_config=config)
+    assert result.final_output == "done"
+    assert list(model.calls[0].input) == MESSAGES
+    assert model.calls[0].system_instructions == f"Serve {MAIL}."
+    assert [report.observed for report in reports] == [True]
+    assert reports[0].tokens_after <= 1_000 < reports[0].tokens_before
+
+
 def test_there_are_two_modes():
     with pytest.raises(ConfigError, match="mode is 'enforce' or 'observe', not 'watch'"):
         Stabilizer(1_000, mode="watch")

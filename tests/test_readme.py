@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
+from itertools import takewhile
 
 import pytest
 from markdown_pages import ROOT, Reader, anchors_of, links_of
+from typer.testing import CliRunner
 
+from ctxguard.cli import app
 from ctxguard.harness.demo import demo_session
 
 PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
@@ -43,17 +47,53 @@ def test_links_lead_somewhere(name):
         assert not anchor or anchor in anchors_of(target), f"{name} links {link}; {target.name} has no such heading"
 
 
-def test_the_tests_that_hold_the_guarantees_are_there():
+def test_every_guarantee_names_its_limits_and_tests_that_are_there():
+    headline = re.findall(r"^\d\. \*\*(.+?)\.\*\*", README.read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    sections = dict(zip(*[iter(re.split(r"^## (.+)$", page, flags=re.MULTILINE)[1:])] * 2, strict=True))
+    assert list(sections) == headline
+    assert len(headline) == 6
+    for title, text in sections.items():
+        assert "*Not covered:*" in text, title
+        named = re.findall(r"`([^`\s]+\.py(?:::\w+)?)`", text.partition("*Held by*")[2])
+        assert named, title
+        for name in named:
+            file, _, test = name.partition("::")
+            place = ROOT / "tests" / file
+            assert place.exists(), name
+            assert f"def {test}(" in place.read_text(encoding="utf-8") or not test, name
+
+
+def rows_of(page, first):
+    """Return the cells of the table whose header begins with this."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(first))
+    table = takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table if not line.startswith("|---")]
+
+
+def test_the_comparison_is_that_of_the_page_with_all_of_it():
+    ours = rows_of(README, "| | ctxguard | `trim_messages`")
+    measured = {row[0]: row[1:] for row in rows_of(ROOT / "docs" / "comparison.md", "| | holds |")}
+    rows = ("ctxguard", "LangChain trim", "LangChain summarize", "PydanticAI processor", "headroom")
+    assert len(ours) == 11
+    for line, column in zip(ours[1:8], (0, 1, 2, 4, 5, 6, 7), strict=True):
+        assert [cell.split()[0] for cell in line[1:]] == [measured[row][column] for row in rows], line[0]
+
+
+def test_the_bill_of_the_session_in_the_picture_is_the_real_one(reader_folder):
+    prices = pytest.importorskip("genai_prices", reason="the bill: genai-prices is not installed")
+    pytest.importorskip("toktok", reason="the bill is counted with toktok-rs, which is not installed")
     text = README.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \*\*.*\| (.+) \|$", text, re.MULTILINE)
-    assert len(rows) == 11
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
-    for row in rows:
-        for name in re.findall(r"`([^`]+)`", row):
-            file, _, test = name.removeprefix("tests/").rpartition("::")
-            place = ROOT / "tests" / (file or test)
-            assert place.exists() if file or "/" in test else True, name
-            assert "/" in test or f"def {test}(" in tests, name
+    told = re.search(r"genai-prices ([\d.]+)", text)
+    assert told is not None
+    if version("genai-prices") != told[1]:
+        pytest.skip(f"the README shows the prices of genai-prices {told[1]}")
+    command = re.search(r"`ctxguard (replay session\.json .*?--model) gpt-5\.5`", text)
+    assert command is not None, prices
+    for model, whole, trimmed, ours in rows_of(README, "| model | whole history")[1:]:
+        said = CliRunner().invoke(app, [*command[1].split(), model]).output
+        assert f"{ours}; whole history {whole}, plain trimming {trimmed}" in said, f"{model}: {said}"
 
 
 def test_the_tests_that_security_names_are_there():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting import adapter as core
 from ctxguard.adapting.editing import are_same_objects
@@ -37,7 +37,7 @@ def stabilize_request(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Return the stabilized request and the report. The request and all in it are not changed.
 
     Descriptions of tools are masked as the messages are. A rule that matches in anything that cannot be changed (names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting import adapter as core
 from ctxguard.adapting.editing import are_same_objects, copy_with
@@ -44,7 +44,7 @@ recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
 
 def stabilize_request(
     request: Mapping[str, object], stabilizer: Stabilizer, *, window: int | None = None
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Return the stabilized request and the report. The request and all in it are not changed.
 
     Descriptions of tools are masked as the contents are. A rule that matches in anything that cannot be changed (names,

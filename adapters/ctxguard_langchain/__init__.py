@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxguard.settings import install_command
+
 try:
     import langchain_core  # noqa: F401 - only to say what to install
 except ImportError as error:
-    raise ImportError(
-        "ctxguard_langchain needs langchain-core: pip install 'ctxguard-stabilizer[langchain]'"
-    ) from error
+    raise ImportError(f"ctxguard_langchain needs langchain-core: {install_command('langchain')}") from error
 
 from ctxguard_langchain.agent import ContextManagedAgent
 from ctxguard_langchain.clients import guarded

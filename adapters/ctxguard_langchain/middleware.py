@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from ctxguard.settings import install_command
+
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 except ImportError as error:
-    raise ImportError("ContextGuardMiddleware needs langchain: pip install 'ctxguard-stabilizer[langchain]'") from error
+    raise ImportError(f"ContextGuardMiddleware needs langchain: {install_command('langchain')}") from error
 from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config

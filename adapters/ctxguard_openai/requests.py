@@ -141,7 +141,7 @@ def stabilize_request(
     *,
     incremental: bool = False,
     window: int | None = None,
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Return the stabilized request and the report. The request and all in it are not changed.
 
     Instructions and descriptions of tools are masked as the messages are. A rule that matches in anything that cannot

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ctxguard.settings import install_command
+
 try:
     from agents import (
         AgentOutputSchema,
@@ -21,9 +23,7 @@ try:
     )
     from agents.run import CallModelData, ModelInputData
 except ImportError as error:
-    raise ImportError(
-        "ctxguard_openai_agents needs the Agents SDK: pip install 'ctxguard-stabilizer[openai-agents]'"
-    ) from error
+    raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
 from ctxguard.adapting.adapter import astabilize_request, tighter_stabilizer
 from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell

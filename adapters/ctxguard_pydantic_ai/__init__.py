@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ctxguard.settings import install_command
+
 try:
     import pydantic_ai as _framework  # noqa: F401 - named here so that a missing one is said in one sentence
 except ImportError as error:
-    raise ImportError(
-        "ctxguard_pydantic_ai needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'"
-    ) from error
+    raise ImportError(f"ctxguard_pydantic_ai needs PydanticAI; {install_command('pydantic-ai')}") from error
 
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.guard import ContextGuard, history_processor, recall_tool

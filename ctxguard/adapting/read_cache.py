@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from datetime import date, datetime, timedelta
 from enum import Enum
+from itertools import takewhile
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -55,7 +56,7 @@ class ReadCache(Generic[Message, Read]):
         *,
         key: Callable[[Message], Hashable] = id,
         exact: frozenset[str] | None = None,
-        size: int = 40_000,
+        size: int = 10_000,
     ) -> None:
         self._read = read
         self._key = key
@@ -77,13 +78,23 @@ class ReadCache(Generic[Message, Read]):
             known = 0
         results = latest.results[:known]
         if known < len(keys):
-            entries = [self._entry(*place) for place in self._unread(keys, messages, known)]
+            entries = self._known(keys, messages) if not known else []
+            unread = self._unread(keys, messages, known + len(entries))
+            entries += [self._entry(*place) for place in unread]
             results += [entry.result for entry in entries]
             snapshots = latest.snapshots[:known] + [entry.snapshot for entry in entries]
             self._latest = _Latest(list(messages), keys, snapshots, results[:])
             if len(self._entries) > self._size:
                 self._entries = {}
         return cast("list[Read]", results)
+
+    def _known(self, keys: Sequence[Hashable], messages: Sequence[Message]) -> list[_Entry]:
+        """Return what is known of the messages that a history begins with: several conversations may take turns."""
+        if len(set(keys)) < len(keys):
+            return []
+        entries = cast("list[_Entry]", list(takewhile(bool, map(self._entries.get, keys))))
+        is_unchanged = [entry.snapshot for entry in entries] == list(messages[: len(entries)])
+        return entries if is_unchanged else []
 
     def _unread(
         self, keys: Sequence[Hashable], messages: Sequence[Message], known: int

@@ -25,7 +25,7 @@ from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, leading_records, write_record
-from ctxguard.settings import OfOneProcess, instance, opened
+from ctxguard.settings import OfOneProcess, install_command, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
@@ -191,9 +191,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         try:
             package = import_module("ctxguard_pydantic_ai")
         except ImportError as error:
-            raise ImportError(
-                "the history processor needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'"
-            ) from error
+            raise ImportError(f"the history processor needs PydanticAI; {install_command('pydantic-ai')}") from error
         processor: object = package.history_processor(self.as_stabilizer())
         return processor
 

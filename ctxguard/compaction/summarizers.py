@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Protocol, cast
 
 from ctxguard.errors import ConfigError, SummarizerError
+from ctxguard.settings import install_command
 
 __all__ = ["langchain_summarizer", "model_summarizer", "openai_summarizer", "pydantic_ai_summarizer"]
 
@@ -39,7 +40,7 @@ def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
         )
     framework = next((known for known in ("pydantic_ai", "langchain") if find_spec(known)), None)
     if framework is None:
-        raise ImportError("a model name needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'")
+        raise ImportError(f"a model name needs PydanticAI; {install_command('pydantic-ai')}")
     made: list[Callable[[str], Awaitable[str]]] = []
 
     async def summarize(prompt: str) -> str:
@@ -76,7 +77,7 @@ def _plain_agent(model: object) -> object:
     try:
         package = import_module("pydantic_ai")
     except ImportError as error:
-        raise ImportError("a model needs PydanticAI; pip install 'ctxguard-stabilizer[pydantic-ai]'") from error
+        raise ImportError(f"a model needs PydanticAI; {install_command('pydantic-ai')}") from error
     agent: object = package.Agent(model)
     return agent
 

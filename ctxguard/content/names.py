@@ -23,6 +23,7 @@ _ENDS: Final = ".:-/"
 _PLACEHOLDER: Final = "REDACTED_"
 """What masking leaves of a value: it names nothing."""
 _OPENS: Final = ".-"
+_LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
 """What stands before a name: `Flight number: `, `**Order:** `, `user_id=`."""
@@ -60,7 +61,11 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
 def _runs(text: str) -> Iterator[tuple[int, str]]:
     """Walk the distinctive strings of a text with where they begin."""
     for match in _RUN.finditer(text):
-        run = match[0].rstrip(_ENDS).lstrip(_OPENS)
+        run = match[0]
+        # `23:def` in a listing is the number of a line and a word.
+        if run[0].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
+            run = _LINE_NUMBER.sub("", run)
+        run = run.rstrip(_ENDS).lstrip(_OPENS)
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):
             yield match.start(), run
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from ctxguard.files.opening import RefusedError
+from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
     import io
@@ -87,7 +88,7 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if reason.startswith("missing:"):
         name = reason.removeprefix("missing:")
-        raise ImportError(f"{name} is needed to read this; pip install 'ctxguard-stabilizer[files]'", name=name)
+        raise ImportError(f"{name} is needed to read this; {install_command('files')}", name=name)
     if done.returncode < 0 or not reason:
         reason = "takes more memory or processor time than a document is given"
     raise RefusedError(reason[:300])

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.files.opening import RefusedError
+from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
     try:
         import PIL.Image
     except ImportError as error:
-        raise ImportError("Pillow is needed to read images; pip install 'ctxguard-stabilizer[files]'") from error
+        raise ImportError(f"Pillow is needed to read images; {install_command('files')}") from error
     file.seek(0)
     data = file.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import Annotated, Final
 import typer
 
 from ctxguard import __version__
+from ctxguard.cli.options import Processes
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import COUNTER, Totals, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
-from ctxguard.harness.peers.registry import BASELINE
+from ctxguard.harness.peers.registry import BASELINE, Peer
 from ctxguard.harness.recordings import Skipped, recordings
 from ctxguard.harness.synthetic import synthetic_recordings
-from ctxguard.report.printing import note, out, refuse_overwriting
+from ctxguard.report.printing import counted, note, out, refuse_overwriting
+from ctxguard.report.progress import working
 
 __all__ = ["bench"]
 
@@ -37,22 +40,23 @@ def bench(
     sessions: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SESSIONS...]",
+            metavar="SESSIONS",
             help="Recorded sessions, as for ctxguard replay.",
             show_default="a few invented ones",
         ),
     ] = None,
-    budgets: Annotated[str, typer.Option("--budgets", "-b", help="Budgets in tokens; 8k is 8,000.")] = "8k",
+    budgets: Annotated[
+        str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")
+    ] = "8k",
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Compare only this one; may be repeated.", show_default="all")
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Compare only this one; may be repeated.", show_default="all"),
     ] = None,
     report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write what is printed to this file instead.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="How many processes.", show_default="the number of cores")
-    ] = None,
+    processes: Processes = None,
 ) -> None:
     """Compare ctxguard with the other libraries that are installed: same sessions, same budget, same counter, one run.
 
@@ -62,16 +66,7 @@ def bench(
         refuse_overwriting(output, sessions or [])
     tokens = _budgets(budgets)
     able, absent = contestants(only or [])
-    sources = recordings(sessions) if sessions else synthetic_recordings()
-    totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
-    played, skipped = 0, []
-    for outcome in play(sources, able, tokens, processes=processes or (os.cpu_count() or 1 if sessions else 1)):
-        if isinstance(outcome, Skipped):
-            skipped.append(str(outcome))
-            continue
-        played += 1
-        for call in outcome:
-            totals[call.name, call.budget].add(call)
+    totals, played, skipped = _played(sessions, able, tokens, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -93,6 +88,25 @@ def bench(
         raise typer.Exit(2)
     shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
     out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
+
+
+def _played(
+    sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], processes: int | None
+) -> tuple[Mapping[tuple[str, int], Totals], int, list[str]]:
+    """Play every session by every library; return the totals, how many sessions were played, and which were not."""
+    sources = recordings(sessions) if sessions else synthetic_recordings()
+    totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
+    played, skipped = 0, []
+    with working("comparing") as now:
+        for outcome in play(sources, able, tokens, processes=processes or (os.cpu_count() or 1 if sessions else 1)):
+            if isinstance(outcome, Skipped):
+                skipped.append(str(outcome))
+                continue
+            played += 1
+            now(f"comparing: {counted(played, 'session')} played")
+            for call in outcome:
+                totals[call.name, call.budget].add(call)
+    return totals, played, skipped
 
 
 def _budgets(text: str) -> list[int]:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import CallSettings, Draft
 from ctxguard.harness.sessions import Session
-from ctxguard.report import Finding
+from ctxguard.report import CheckResult, Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
-__all__ = ["check_session"]
+__all__ = ["check_session", "judge_session", "told"]
 
 
-def check_session(
+def judge_session(
     session: Session,
     *,
     budget: int | None = None,
@@ -27,8 +27,8 @@ def check_session(
     model: str | None = None,
     pii: bool = False,
     rules: Detector | None = None,
-) -> Iterator[str]:
-    """Walk what is wrong with a session, one line each: `check: message @ path`.
+) -> tuple[CheckResult, ...]:
+    """Return what each check finds in a session as it was recorded.
 
     Args:
         session: as recorded.
@@ -36,7 +36,7 @@ def check_session(
         provider: also check the role rules of this provider.
         counter: see `ctxguard.tokens.find_counter`.
         model: name of the model, to choose the vocabulary.
-        pii: also look for personal data; type, place and, at the end, count are said, never the value.
+        pii: also search for personal data; findings say type and place, never the value.
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
 
     Raises:
@@ -55,11 +55,32 @@ def check_session(
         from ctxguard.pii import STANDARD
 
         checks.append(NoPII(STANDARD if rules is None else rules))
-    for check in checks:
-        findings = list(check(draft))
-        yield from (f"{check.name}: {finding}" for finding in findings)
-        if check.name == NoPII.name and findings:
-            yield f"{check.name}: {_counted(findings)}"
+    return tuple(CheckResult(check.name, tuple(check(draft))) for check in checks)
+
+
+def check_session(
+    session: Session,
+    *,
+    budget: int | None = None,
+    provider: str | None = None,
+    counter: str = "auto",
+    model: str | None = None,
+    pii: bool = False,
+    rules: Detector | None = None,
+) -> Iterator[str]:
+    """Walk what is wrong with a session, one line each: `check: message @ path`; see `judge_session`."""
+    results = judge_session(
+        session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
+    )
+    for result in results:
+        yield from told(result)
+
+
+def told(result: CheckResult) -> Iterator[str]:
+    """Walk what a check found, one line each: `check: message @ path`; of personal data the counts come last."""
+    yield from (f"{result.name}: {finding}" for finding in result.findings)
+    if result.name == NoPII.name and result.findings:
+        yield f"{result.name}: {_counted(result.findings)}"
 
 
 def _counted(findings: Sequence[Finding]) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.report.printing import out
+from ctxguard.report.printing import counted, fitted, out, terminal_width
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -19,25 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["tokens"]
 
 
+@spread()
 def tokens(
     session: Annotated[
         str,
         typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
     ],
-    counter: Annotated[
-        str,
-        typer.Option(
-            "--counter", help="What counts texts: auto (the model's own vocabulary where it can be), estimate, …"
-        ),
-    ] = "auto",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Name of the model, whose framing, tools and hidden prompts are counted.",
-            show_default="none",
-        ),
-    ] = None,
+    counting: TextCounting,
     usage: Annotated[
         bool,
         typer.Option(
@@ -46,9 +35,10 @@ def tokens(
         ),
     ] = False,
 ) -> None:
-    """Count the tokens of a request, a session or a text: what they are made of, and how far off the count may be."""
+    """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
     from ctxguard.harness.sessions import read_text
 
+    counter, model = counting.counter or "auto", counting.model
     text = read_text(session)
     if usage:
         _print_usage(text, session, counter, model)
@@ -79,18 +69,19 @@ def _print_request(body: Mapping[str, object], counter: str, model: str | None) 
     from ctxguard.tokens.reading import detect_api
 
     api = detect_api(body)
-    counted = count_request(body, api=api, model=model, counter=counter)
-    out(f"{counted.tokens} tokens (a request to the {api} API; counted by {counted.counter}, {counted.accuracy})")
-    _print_parts(counted.parts, counted.margin)
-    for what in counted.uncounted:
-        out(f"  not counted: {what}")
+    found = count_request(body, api=api, model=model, counter=counter)
+    how = f"a request to the {api} API; counted by {found.counter}, {found.accuracy}"
+    out(fitted(f"{counted(found.tokens, 'token')} ({how})"))
+    _print_parts(found.parts, found.margin)
+    for what in found.uncounted:
+        out(fitted(f"  not counted: {what}"))
 
 
 def _print_parts(parts: Mapping[str, int], margin: int) -> None:
     for name, part in sorted(parts.items(), key=lambda item: -item[1]):
         out(f"  {name:<15}{part:>9,}")
     if margin:
-        out(f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests")
+        out(fitted(f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests"))
 
 
 def _print_sessions(text: str, counter: str, model: str | None) -> None:
@@ -110,12 +101,12 @@ def _print_sessions(text: str, counter: str, model: str | None) -> None:
         _print_total(count.text(text), "plain text", count)
         return
     total = sum(parts.values())
-    _print_total(total, f"{len(sessions)} session{'s' if len(sessions) != 1 else ''}", count)
+    _print_total(total, counted(len(sessions), "session"), count)
     _print_parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
 
 
 def _print_total(total: int, what: str, count: ArtifactCounter) -> None:
-    out(f"{total} tokens ({what}; counted by {count.counter.name}, {count.counter.accuracy})")
+    out(fitted(f"{counted(total, 'token')} ({what}; counted by {count.counter.name}, {count.counter.accuracy})"))
 
 
 def _print_usage(text: str, name: str, counter: str, model: str | None) -> None:
@@ -131,10 +122,18 @@ def _print_errors(rows: list[Compared]) -> None:
     from ctxguard.tokens.usage import Errors, errors_by
 
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
-    out(f"{'API, family, feature':<38}{'requests':>9}{titles}{'over margin':>13}{'sum':>7}")
+    figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
     groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]
+    _print_row("API, family, feature", figures)
     for label, errors in [*groups, ("all", Errors.of(rows))]:
         shares = (errors.within_3, errors.within_5, errors.within_10, errors.under)
         cells = "".join(f"{share:>7.0%}" for share in shares)
-        out(f"{label:<38}{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
-    out("within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs")
+        _print_row(label, f"{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
+    explained = "within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs"
+    out(fitted(explained))
+
+
+def _print_row(label: str, figures: str) -> None:
+    """Print a label and its figures: on one line, or on two if the terminal is too narrow for that."""
+    width = terminal_width()
+    out(f"{label:<38}{figures}" if width is None or width >= 38 + len(figures) else f"{label}\n{figures}")

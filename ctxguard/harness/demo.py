@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from ctxguard.adapting.adapter import stabilize_native
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.harness.pricing import common_prefix
 from ctxguard.harness.sessions import Session, parse_records, parse_session
 from ctxguard.history import exchanges
-from ctxguard.report import DecisionRun, Report, decision_runs
+from ctxguard.report import Decision, DecisionRun, Report, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["DEMO_BUDGET", "DEMO_POLICY", "AgreedFact", "agreed_facts", "demo_report", "demo_session", "show_demo"]
 
-DEMO_BUDGET: Final = 1_400
+DEMO_BUDGET: Final = 2_000
 DEMO_POLICY: Final = "chat"
 
 COLOURS: Final = {
@@ -46,6 +47,14 @@ AGREED: Final = (
 _NARROWEST: Final = 60
 _SHOWN: Final = 300
 """Characters of a message that a row holds at most; the terminal shows as many as fit."""
+_LISTED: Final = 8
+"""Names that are shown of each list on the trail."""
+ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
+FURTHER: Final = (
+    ("ctxguard demo --budget 1000", "a budget that loses some of it"),
+    ("ctxguard demo --save session.json", "the session, for the tutorial"),
+    ("ctxguard stabilize FILE", "your own session"),
+)
 
 
 def demo_session() -> Session:
@@ -120,54 +129,63 @@ def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
 
 
 def show_demo(report: Report) -> None:
-    """Print the story of the demo session: what is asked at the end, what the model sees, and what it can answer."""
+    """Print the story of the demo session: the last question, both contexts, the trail, and what can be answered."""
     console = Console(highlight=False)
     console.width = max(console.width, _NARROWEST)
-    console.print(Group(_question(report), _messages(report), *_trail(report), _answers(report), _summary(report)))
+    told: list[RenderableType] = [_question(report), _contexts(report), *_trail(report), _answers(report), Text()]
+    console.print(Group(*told, _summary(report), _further()))
 
 
 def _question(report: Report) -> Text:
-    asked = demo_session().read()[-1].text
+    history = demo_session().read()
     return Text.assemble(
-        ("A support session of ", ""),
-        (f"{report.tokens_before:,} tokens", "bold"),
-        (f", a budget of {report.budget:,}. The customer's last message:\n", ""),
-        (f"  {asked}\n", "bold"),
+        "A support session: ",
+        (f"{len(history)} messages, {report.tokens_before:,} tokens", "bold"),
+        f". The budget is {report.budget:,}. At the end the customer writes:\n",
+        (f"  {history[-1].text}\n", "bold"),
     )
 
 
-def _messages(report: Report) -> Table:
-    table = Table(expand=True, box=None, padding=(0, 1, 0, 0))
+def _contexts(report: Report) -> Table:
+    """Return both contexts side by side: what was recorded, and what the model is sent."""
+    table = Table(expand=True, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("#", justify="right", no_wrap=True, width=5)
-    table.add_column("role", no_wrap=True, width=9)
-    table.add_column("tokens", justify="right", no_wrap=True, width=14)
-    table.add_column("what the model sees", overflow="ellipsis", no_wrap=True, ratio=1)
+    table.add_column("role", no_wrap=True, width=4)
+    for title in ("before", "after"):
+        table.add_column("", justify="right", no_wrap=True, width=6)
+        table.add_column(title, overflow="ellipsis", no_wrap=True, ratio=1)
     for run in decision_runs(d for d in report.decisions if d.position is not None):
-        if run.decisions[0].tokens_after:
-            for decision in run.decisions:
-                table.add_row(*_row(DecisionRun((decision,))))
-        else:
-            table.add_row(*_row(run))
+        gone = not run.decisions[0].tokens_after
+        for part in (run,) if gone else (DecisionRun((decision,)) for decision in run.decisions):
+            table.add_row(*_row(part))
     return table
 
 
 def _row(run: DecisionRun) -> tuple[str | Text, ...]:
     decision, several = run.decisions[0], len(run.decisions) > 1
-    tokens = f"{run.tokens_before:,}"
-    if run.tokens_before != run.tokens_after:
-        tokens += f" -> {run.tokens_after:,}"
+    roles = {d.artifact.kind for d in run.decisions}
+    role = ROLES[decision.artifact.kind] if len(roles) == 1 else ""
+    before, after = _sides(decision)
+    told = f"{len(run.decisions)} messages: {before}" if several else before
     if not decision.tokens_after:
-        shown = Text(f"dropped; {decision.reason}", style=COLOURS["dropped"])
-    elif decision.action == "kept":
-        shown = Text(_told(decision.artifact), style=COLOURS["kept"])
-    else:
-        shown = Text.assemble((f"{decision.action}: ", COLOURS[decision.action]), _told(decision.artifact))
-    return run.place, f"{len(run.decisions)} items" if several else decision.artifact.kind.value, tokens, shown
+        return run.place, role, f"{run.tokens_before:,}", told, "", Text("dropped", style=COLOURS["dropped"])
+    if decision.action == "kept":
+        return run.place, role, f"{run.tokens_before:,}", told, "", Text("the same", style=COLOURS["kept"])
+    shown = Text.assemble((f"{decision.action}: ", COLOURS[decision.action]), after)
+    return run.place, role, f"{run.tokens_before:,}", told, f"{run.tokens_after:,}", shown
 
 
-def _told(artifact: Artifact) -> str:
-    calls = ", ".join(f"{call.name}(…)" for call in artifact.calls)
-    return " ".join((artifact.text or calls).split())[:_SHOWN]
+def _sides(decision: Decision) -> tuple[str, str]:
+    """Return what a message said and says; of a masked one, from the first value that was masked."""
+    before, after = _said(demo_session().read()[decision.position or 0]), _said(decision.artifact)
+    same = common_prefix(before, after) if decision.action == "masked" else 0
+    lead = "…" if same else ""
+    return lead + before[same:][:_SHOWN], lead + after[same:][:_SHOWN]
+
+
+def _said(artifact: Artifact) -> str:
+    calls = ", ".join(f"{call.name}({call.arguments})" for call in artifact.calls)
+    return " ".join((artifact.text or calls).split())
 
 
 def _trail(report: Report) -> list[Panel]:
@@ -175,21 +193,40 @@ def _trail(report: Report) -> list[Panel]:
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(
-            Text(d.artifact.text), title=f"added: {d.tokens_after:,} tokens", title_align="left", border_style="magenta"
+            Text(_readable(decision.artifact.text)),
+            title=f"added: the trail of what has left, {decision.tokens_after:,} tokens",
+            title_align="left",
+            border_style="magenta",
         )
-        for d in written
+        for decision in written
     ]
 
 
+def _readable(trail: str) -> str:
+    """Return a trail with its long lists of names cut short; the model gets all of them."""
+    return "\n".join(map(_shortened, trail.splitlines()))
+
+
+def _shortened(line: str) -> str:
+    before, mark, listed = line.rpartition(" | " if line.startswith("- ") else ": ")
+    names = listed.split(" ")
+    if not mark or len(names) <= _LISTED:
+        return line
+    return f"{before}{mark}{' '.join(names[:_LISTED])} … and {len(names) - _LISTED} more"
+
+
 def _answers(report: Report) -> Table:
-    table = Table(title="What the answer needs, and where the model reads it", title_justify="left", box=None)
+    facts = agreed_facts(report)
+    table = Table(title="What the answer needs, and where the model can read it", title_justify="left", box=None)
     table.add_column("agreed")
     table.add_column("said in", justify="right")
     table.add_column("ctxguard", justify="right")
     table.add_column("newest only", justify="right")
-    for fact in agreed_facts(report):
+    for fact in facts:
         places = (Text(place, style="red" if place == "lost" else "green") for place in (fact.read_in, fact.in_newest))
         table.add_row(f"{fact.label}: {fact.words}", fact.said_in, *places)
+    lost = ([f.read_in for f in facts].count("lost"), [f.in_newest for f in facts].count("lost"))
+    table.add_row("still there", "", *(f"{len(facts) - number} of {len(facts)}" for number in lost), style="bold")
     return table
 
 
@@ -205,6 +242,14 @@ def _summary(report: Report) -> Panel:
         f"{passed} of {len(report.checks)} checks hold: " + ", ".join(c.name for c in report.checks if c.ok),
         *(f"[red]{check.name}: {finding}[/]" for check in report.checks for finding in check.findings),
         f"[dim]counted by {report.counter}, {report.accuracy}[/]",
-        "[dim]try --budget 1000, --report json; your own session: ctxguard stabilize FILE --report text[/]",
     ]
     return Panel("\n".join(lines), title="report", title_align="left", border_style="green" if report.ok else "red")
+
+
+def _further() -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for command, what in FURTHER:
+        table.add_row(command, what)
+    return table

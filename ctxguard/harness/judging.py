@@ -26,9 +26,8 @@ __all__ = ["LAWS", "Judge", "Verdict", "detectors_of", "masker_of"]
 LAWS: Final = ("budget", "pairs", "system", "recent", "personal data", "prefix", "trail")
 """Names of the laws, as findings carry them; a check of the chain is named as it names itself."""
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
-_WORD: Final = re.compile(r"\w{4,}")
-_NUMBER: Final = re.compile(r"\d")
-"""A trail may tell no more than a price, or how many steps have left."""
+_WORD: Final = re.compile(r"\w{4,}|\d{2,}")
+"""What a line can tell of: a word, or no more than a price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ class Judge:
             return
         added = "\n".join(a.text for a in context if id(a.root) not in given)
         words = set(_WORD.findall(added))
-        if not _NUMBER.search(added) and not any(words.intersection(_names(artifact)) for artifact in left):
+        if not any(words.intersection(_names(artifact)) for artifact in left):
             yield Verdict("trail", f"{len(left)} messages have left the context, and nothing in it tells of them")
 
 

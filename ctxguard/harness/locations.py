@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.sessions import MAX_BYTES
+from ctxguard.settings import install_command
 
 __all__ = ["SUFFIXES", "found", "is_url", "missing", "opened_file", "total_size"]
 
@@ -62,7 +63,7 @@ def _system(url: str) -> tuple[Any, str]:
         system, path = url_to_fs(url)
     except ImportError as error:
         raise ConfigError(
-            f"{url} cannot be opened: {error}; pip install 'ctxguard-stabilizer[remote]' and what the protocol needs",
+            f"{url} cannot be opened: {error}; {install_command('remote')} and what the protocol needs",
             setting="sessions",
         ) from error
     except ValueError as error:

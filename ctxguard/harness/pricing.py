@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import yaml
 
 from ctxguard.errors import ConfigError
+from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
@@ -144,7 +145,7 @@ def _of_library(model: str) -> PriceModel:
         from genai_prices import data_snapshot
     except ImportError as error:
         raise ConfigError(
-            "prices by model need genai-prices: pip install 'ctxguard-stabilizer[prices]', or a table with --prices",
+            f"prices by model need genai-prices: {install_command('prices')}, or a table with --prices",
             setting="model",
         ) from error
     from importlib.metadata import version

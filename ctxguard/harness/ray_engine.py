@@ -17,6 +17,7 @@ from typing import Any, Final
 from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import AHEAD, Plan, Replayed, batches, replayed
 from ctxguard.harness.recordings import Skipped, Source
+from ctxguard.settings import install_command
 
 __all__ = ["spread_on_ray"]
 
@@ -69,7 +70,7 @@ def _cluster(workers: int) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("--engine ray needs Ray: pip install 'ctxguard-stabilizer[ray]'", setting="engine") from error
+        raise ConfigError(f"--engine ray needs Ray: {install_command('ray')}", setting="engine") from error
     if ray.is_initialized():
         yield ray
         return

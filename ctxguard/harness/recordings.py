@@ -19,6 +19,7 @@ from ctxguard.harness.dumps import is_dumped, translated
 from ctxguard.harness.locations import found, missing, opened_file
 from ctxguard.harness.sessions import HISTORIES, MAX_BYTES, Session, parse_json, parse_session
 from ctxguard.harness.spans import Spans, holds_spans
+from ctxguard.settings import install_command
 
 __all__ = ["Recording", "Skipped", "expand", "opened", "recordings"]
 
@@ -129,7 +130,7 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        yield Skipped(name, "Parquet needs pyarrow: pip install 'ctxguard-stabilizer[parquet]'")
+        yield Skipped(name, f"Parquet needs pyarrow: {install_command('parquet')}")
         return
     rows: list[bytes] = []
     place = 0

@@ -200,7 +200,7 @@ def read_text(name: str) -> str:
             data = _unpacked(data)
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise SessionFileError(name, error.strerror or str(error)) from error
+        raise SessionFileError(name, (error.strerror or str(error)).lower()) from error
     except (EOFError, zlib.error) as error:
         raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
     except UnicodeDecodeError as error:

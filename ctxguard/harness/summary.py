@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
+from ctxguard.report.printing import counted
 
 __all__ = ["advice", "cheapest", "money", "pareto", "share", "summary", "time_left"]
 
@@ -46,7 +47,8 @@ def summary(report: ReplayReport) -> str:
         lines += [*_picture(report.runs), ""]
     prices = f"{report.model}, {report.prices}" if report.model else report.prices
     lines += [f"prices: {prices}", f"tokens: {report.counter}"]
-    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {report.processes} processes")
+    processes = counted(report.processes, "process", "processes")
+    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {processes}")
     return "\n".join(lines)
 
 
@@ -58,14 +60,16 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     )
     yield (
         "laws",
-        "all held" if not own.findings else ", ".join(f"{law} broke at {n:,} calls" for law, n in own.findings.items()),
+        "all held"
+        if not own.findings
+        else ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items()),
     )
     yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
     yield "prompt extends the last", f"{share(own.prefix_share)} of the calls in sessions over the budget"
     yield "cuts", f"{own.cuts:,} ({share(own.cut_share)} of the calls), {own.rebilled:,} tokens re-billed"
     yield (
         "next-action support",
-        f"{share(own.support)} ({share(own.support_in_context)} with its context) of {own.needing:,} calls",
+        f"{share(own.support)} ({share(own.support_in_context)} with its context) of {counted(own.needing, 'call')}",
     )
     unit = "" if bill.currency == "USD" else " tokens' worth"
     yield (
@@ -124,13 +128,13 @@ def advice(report: ReplayReport) -> Iterator[str]:
         for f in run.findings:
             at = f" @ {f.at}" if f.at else ""
             yield (
-                f"{run.label}: {f.law} fails at {own.findings[f.law]} calls, "
+                f"{run.label}: {f.law} fails at {counted(own.findings[f.law], 'call')}, "
                 f"first at call {f.call} of session {f.session} ({f.path}): {f.message}{at}"
             )
         if own.refused:
             yield (
-                f"{run.label}: {own.refused} of {own.calls} calls are refused: what must stay takes up to {own.needed} "
-                "tokens; raise the budget"
+                f"{run.label}: {own.refused:,} of {counted(own.calls, 'call')} refused: what must stay takes up to "
+                f"{own.needed:,} tokens; raise the budget"
             )
         if own.cut_share is not None and own.cut_share > MANY_CUTS:
             yield (

@@ -1,76 +1,188 @@
-"""`ctxguard pii`: score rules on marked texts."""
+"""`ctxguard pii`: search files for personal data, mask them, and score rules on marked texts."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from ctxguard.errors import CtxguardError
+from ctxguard.cli.groups import Command, command_group
+from ctxguard.errors import ConfigError
+from ctxguard.report.printing import counted, out, printable, refuse_overwriting
+from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Scores
+    from ctxguard.pii.scanning import Place
     from ctxguard.pii.spans import Detector
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Find and score personal data.", no_args_is_help=True, add_completion=False)
+app = command_group("pii", "Find, mask, and score personal data.")
+PRESIDIO = "presidio"
+RuleNames = Annotated[
+    str,
+    typer.Option(
+        "--rules",
+        metavar="NAME,NAME",
+        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio. "
+        "Several are separated by commas; people alone leaves out the standard rules.",
+    ),
+]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="Text, JSON, or JSONL, .gz too; - is standard input.", show_default=False)
+]
 
 
-class RuleSetName(StrEnum):
-    """Name what can be scored."""
+class ScanFormat(StrEnum):
+    """Name the forms in which findings are printed."""
 
-    STANDARD = "standard"
-    DIGITS = "digits"
-    SSN = "ssn"
-    PEOPLE = "people"
-    STANDARD_PEOPLE = "standard+people"
-    PRESIDIO = "presidio"
+    TEXT = "text"
+    JSON = "json"
 
 
 @app.callback()
 def main() -> None:
-    """Find and score personal data."""
+    """Find, mask, and score personal data."""
 
 
-@app.command("eval")
+@app.command("scan", cls=Command)
+def scan_files(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES", help="Text, JSON, or JSONL, .gz too; - is standard input."),
+    ],
+    rules: RuleNames = "standard",
+    report: Annotated[ScanFormat, typer.Option("--report", "-r", help="What is printed.")] = ScanFormat.TEXT,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write what is printed to this file.", show_default="standard output"
+        ),
+    ] = None,
+) -> None:
+    """Search files for personal data: print type and place of each finding, never the value.
+
+    Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
+    """
+    from ctxguard.harness.sessions import read_text
+    from ctxguard.pii.scanning import scan_file_text
+
+    refuse_overwriting(output, files)
+    detectors = _detectors(rules)
+    found: dict[str, Sequence[Place]] = {}
+    for file in files:
+        with working(f"searching {file}"):
+            found[file] = scan_file_text(read_text(file), detectors)
+    out(_scan_json(found, rules) if report is ScanFormat.JSON else _scan_text(found), output)
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
+@app.command("mask", cls=Command)
+def mask_file(
+    file: File,
+    rules: RuleNames = "standard",
+    strategy: Annotated[
+        Literal["redact", "pseudonymize", "partial"],
+        typer.Option(
+            "--strategy",
+            help="redact: [REDACTED_EMAIL]; pseudonymize: <EMAIL_1>, one per value; partial: last digits.",
+        ),
+    ] = "redact",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the masked text to this file, gzipped if its name ends in .gz.",
+            show_default="standard output",
+        ),
+    ] = None,
+) -> None:
+    """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
+    from ctxguard.harness.sessions import read_text
+    from ctxguard.pii.scanning import mask_file_text
+
+    refuse_overwriting(output, [file])
+    detectors = _detectors(rules)
+    with working(f"masking {file}"):
+        masked = mask_file_text(read_text(file), detectors, strategy=strategy)
+    if output is not None:
+        out(masked, output, end="")
+    else:
+        sys.stdout.write(printable(masked) if sys.stdout.isatty() else masked)
+
+
+@app.command("eval", cls=Command)
 def evaluate_file(
-    file: Annotated[str, typer.Argument(help='JSON lines, or .gz: {"text", "spans": [{"start", "end", "label"}]}.')],
-    rules: Annotated[RuleSetName, typer.Option(help="What is scored.")] = RuleSetName.STANDARD,
-    labels: Annotated[str, typer.Option(help="Labels that count, separated by commas; all where empty.")] = "",
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help='JSONL, .gz too: {"text", "spans": [{"start", "end", "label"}]}.')
+    ],
+    rules: RuleNames = "standard",
+    labels: Annotated[
+        str, typer.Option(metavar="LABEL,LABEL", help="Labels that count, separated by commas.", show_default="all")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score a rule set on a gold file: precision, recall, F1 and F2 by type, throughput."""
+    """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
     from ctxguard.pii.evaluation import evaluate, read_gold
 
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
-    try:
-        scores = evaluate(_detector(rules), read_gold(file), labels=wanted)
-    except (CtxguardError, ImportError) as error:
-        typer.echo(f"ctxguard: {error}", err=True)
-        raise typer.Exit(2) from None
-    if as_json:
-        typer.echo(json.dumps(scores.to_dict(), indent=2))
-    else:
-        _show(scores)
+    detector, *others = _detectors(rules)
+    if others:
+        raise ConfigError("presidio is scored alone; name it without other rules", setting="rules")
+    with working(f"scoring {file}"):
+        scores = evaluate(detector, read_gold(file), labels=wanted)
+    out(json.dumps(scores.to_dict(), indent=2) if as_json else _score_table(scores))
 
 
-def _detector(name: RuleSetName) -> Detector:
+def _detectors(names: str) -> list[Detector]:
+    """Return what the names stand for: rule sets joined into one, and Presidio beside it."""
     from ctxguard.pii.detectors import PresidioDetector
     from ctxguard.pii.rule_sets import named_rules
 
-    return PresidioDetector() if name is RuleSetName.PRESIDIO else named_rules(*name.value.split("+"))
+    chosen = list(dict.fromkeys(name.strip().lower() for name in names.replace("+", ",").split(",")))
+    sets = [name for name in chosen if name != PRESIDIO]
+    presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
+    return [*([named_rules(*sets)] if sets else []), *presidio]
 
 
-def _show(scores: Scores) -> None:
-    table = Table(title=f"{scores.chars:,} characters at {scores.megabytes_per_second:.2f} MB/s")
-    for title in ("label", "gold", "found", "precision", "recall", "F1", "F2"):
-        table.add_column(title, justify="left" if title == "label" else "right")
-    for label, score in (*scores.labels.items(), ("all", scores.total)):
-        rates = (score.precision, score.recall, score.f(1), score.f(2))
-        table.add_row(label, str(score.gold), str(score.predicted), *(f"{rate:.3f}" for rate in rates))
-    Console().print(table)
+def _scan_text(found: Mapping[str, Sequence[Place]]) -> str:
+    lines = [f"{file}:{place.line}:{place.column}: {place.label}" for file in found for place in found[file]]
+    counts = Counter(place.label for places in found.values() for place in places)
+    total = counted(sum(counts.values()), "finding")
+    told = ", ".join(f"{count} {label}" for label, count in counts.most_common())
+    return "\n".join([*lines, f"{total} in {counted(len(found), 'file')}" + (f": {told}" if told else "")])
+
+
+def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
+    files = [
+        {
+            "file": file,
+            "counts": dict(Counter(place.label for place in places).most_common()),
+            "findings": [place._asdict() for place in places],
+        }
+        for file, places in found.items()
+    ]
+    told = {"ok": not any(found.values()), "rules": rules, "files": files}
+    return json.dumps(told, ensure_ascii=False, indent=2)
+
+
+def _score_table(scores: Scores) -> str:
+    rows = [
+        (label, score.gold, score.predicted, score.precision, score.recall, score.f(1), score.f(2))
+        for label, score in (*scores.labels.items(), ("all", scores.total))
+    ]
+    width = min(24, max(len(str(row[0])) for row in rows))
+    lines = [f"{'label':<{width}}{'gold':>6}{'found':>6}{'prec':>6}{'rec':>6}{'F1':>6}{'F2':>6}"]
+    for label, gold, predicted, *rates in rows:
+        lines.append(f"{label:<{width}}{gold:>6}{predicted:>6}" + "".join(f"{rate:>6.3f}" for rate in rates))
+    return "\n".join([*lines, f"{scores.chars:,} characters at {scores.megabytes_per_second:.2f} MB/s"])

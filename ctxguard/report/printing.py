@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from enum import StrEnum
 from io import TextIOWrapper
@@ -16,7 +18,18 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = ["ReportFormat", "note", "out", "printable", "refuse_overwriting", "reports_as", "speak_utf8"]
+__all__ = [
+    "ReportFormat",
+    "counted",
+    "fitted",
+    "note",
+    "out",
+    "printable",
+    "refuse_overwriting",
+    "reports_as",
+    "speak_utf8",
+    "terminal_width",
+]
 
 
 class ReportFormat(StrEnum):
@@ -30,12 +43,45 @@ class ReportFormat(StrEnum):
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 
 
+_FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
+"""What stands in the first column of a line, and the space after it."""
+
+
 def printable(text: str) -> str:
     """Return a text that is safe to print: control and text-direction characters are escaped as in JSON.
 
     Untrusted text may hold sequences that rename windows, fill the clipboard or hide lines.
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def counted(count: int, what: str, plural: str = "") -> str:
+    """Return a number of things: `1 session`, `2,000 sessions`."""
+    return f"{count:,} {what if count == 1 else plural or what + 's'}"
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that standard output is; None if it is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(text: str) -> str:
+    """Return a text for people with lines that fit the terminal; unchanged if it goes to a file or a pipe.
+
+    What does not fit continues below the second column of the line, or indented.
+    """
+    width = terminal_width()
+    if width is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _folded(line, width))
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    first = _FIRST_COLUMN.match(line)
+    indent = first.end() if first is not None and first.end() <= width // 2 else len(line) - len(line.lstrip()) + 4
+    return textwrap.wrap(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def speak_utf8() -> None:
@@ -45,16 +91,16 @@ def speak_utf8() -> None:
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
-def out(text: str, output: Path | None = None) -> None:
-    """Write a text and the end of its line to standard output, or to a file, gzipped where that ends in `.gz`.
+def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
+    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     if output is None:
-        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.write(printable(text) + end)
         return
-    data = (text + "\n").encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
+    data = (text + end).encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxguard.report import Report
 
 __all__ = ["Watch"]
@@ -35,28 +37,36 @@ class Watch:
     def ended(self, report: Report) -> None:
         """Tell the result."""
         _log(report)
-        attributes = _attributes(report)
-        self._span(attributes)
-        if "opentelemetry.metrics" in sys.modules:
+        self._span(lambda: _attributes(report))
+        if _metrics_are_read():
             _instruments().add(report, self._seconds())
 
     def failed(self, error: CtxguardError) -> None:
         """Tell that nothing was sent."""
         name = type(error).__name__
         _LOG.warning("stabilization failed: %s", name)
-        self._span({"error.type": name})
+        self._span(lambda: {"error.type": name}, failed=True)
 
     def _seconds(self) -> float:
         return (time.time_ns() - self._began) / 1e9
 
-    def _span(self, attributes: dict[str, Any]) -> None:
+    def _span(self, attributes: Callable[[], dict[str, Any]], *, failed: bool = False) -> None:
         trace = sys.modules.get("opentelemetry.trace")
         if trace is None:
             return
-        span = trace.get_tracer(_SCOPE).start_span("ctxguard.stabilize", start_time=self._began, attributes=attributes)
-        if "error.type" in attributes:
-            span.set_status(trace.StatusCode.ERROR)
+        span = trace.get_tracer(_SCOPE).start_span("ctxguard.stabilize", start_time=self._began)
+        # Other libraries import OpenTelemetry's API; counting a whole history for a span that nobody keeps is waste.
+        if span.is_recording():
+            span.set_attributes(attributes())
+            if failed:
+                span.set_status(trace.StatusCode.ERROR)
         span.end()
+
+
+def _metrics_are_read() -> bool:
+    """Tell whether the application has set up metrics: the API alone comes with providers that do nothing."""
+    metrics = sys.modules.get("opentelemetry.metrics")
+    return metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
 
 
 def _log(report: Report) -> None:

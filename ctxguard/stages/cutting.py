@@ -42,7 +42,8 @@ _ENOUGH: Final = 13_000
 _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
 _LAST_RESORT: Final = 0.8
-"""Share of the room up to which a trail may be written where what must stay exceeds the goal."""
+"""Where what must stay exceeds the goal already, a trail is still written as long as all but what is fixed stays below
+this share of the room."""
 _LEAST_TRAIL: Final = 24
 _LONGEST_TRAIL: Final = 6_000
 """Tokens of a trail; beyond, it would be a list of names that nobody reads."""
@@ -123,16 +124,16 @@ class Cutter:
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
         keep = self.settings.kept_of(room)
-        goal = ledger.budget(base) - ledger.reserved(base) - room + keep
+        goal_tokens = ledger.budget(base) - ledger.reserved(base) - room + keep
         most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
-            cut = self._digested(cut, leaving, goal - (most if self._steps_left(base) else 0))
-        cut = self._left(cut, leaving, number, goal, most)
-        highest = max(goal, goal - keep + int(_LAST_RESORT * room))
+            cut = self._digested(cut, leaving, goal_tokens - (most if self._steps_gone(base) else 0))
+        cut = self._without_least_useful(cut, leaving, number, goal_tokens, most)
+        highest = max(goal_tokens, goal_tokens - keep + int(_LAST_RESORT * room))
         cut = self._with_trail(cut, min(most, highest - cut.total))
         cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
-        return replace(cut, steps=self._steps_left(cut))
+        return replace(cut, steps=self._steps_gone(cut))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -237,11 +238,11 @@ class Cutter:
         def make() -> Artifact:
             if self.settings.stores:
                 self.handle(whole.text)
-            return self._held_to(most, made)
+            return self._within(most, made)
 
         return Deferred(most, make)
 
-    def _held_to(self, max_tokens: int, made: Callable[[int], Artifact]) -> Artifact:
+    def _within(self, max_tokens: int, made: Callable[[int], Artifact]) -> Artifact:
         """Return what is made with a limit, in at most so many tokens: masking can make a text longer."""
         limit = _DIGEST
         while self.ledger.draft.counter.artifact(made(limit)) > max_tokens and limit:
@@ -272,7 +273,7 @@ class Cutter:
             )
             return draft.mask_again(artifact.revised(calls=tuple(calls)), at)
 
-        return self._put(position, Deferred(most, lambda: self._held_to(most, made)), shortened)
+        return self._put(position, Deferred(most, lambda: self._within(most, made)), shortened)
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -282,12 +283,14 @@ class Cutter:
 
     # -- gone
 
-    def _left(self, state: WindowState, leaving: Sequence[int], number: int, goal: int, most: int) -> WindowState:
+    def _without_least_useful(
+        self, state: WindowState, leaving: Sequence[int], number: int, goal: int, most: int
+    ) -> WindowState:
         """Return the state without the exchanges that are least useful for their tokens; the trail tells of them."""
         ledger = self.ledger
         costs = {n: ledger.tokens(n, state.shortened) for n in leaving}
         # If exchanges have to leave, the trail needs room as well; it is freed along with them.
-        room_for_trail = most if self._steps_left(state) or state.total > goal else 0
+        room_for_trail = most if self._steps_gone(state) or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
         # Age divides what an exchange is worth, and so does the root of its size: twice as large is not half as useful.
@@ -320,7 +323,7 @@ class Cutter:
 
     # -- the trail
 
-    def _steps_left(self, state: WindowState) -> int:
+    def _steps_gone(self, state: WindowState) -> int:
         """Return how many steps have left by the latest cut; those of a stored trail included."""
         history, steps = self.ledger.history, self._steps
         for number in range(len(steps) - 1, state.judged):
@@ -331,19 +334,19 @@ class Cutter:
 
     def _with_trail(self, state: WindowState, most: int) -> WindowState:
         """Return the state with a trail of at most so many tokens; none where there is no room."""
-        if self.settings.trail == 0 or not self._steps_left(state):
+        if self.settings.trail == 0 or not self._steps_gone(state):
             return state
         # A trail says no more than what has left said itself.
-        most = min(most, _LEAST_TRAIL + self._tokens_left(state))
+        most = min(most, _LEAST_TRAIL + self._tokens_gone(state))
         if most < _LEAST_TRAIL + self.ledger.draft.counter.artifact(_NO_TRAIL):
             return state
         return replace(state, note=Deferred(most, lambda: self._written(state, most)), tokens=state.tokens + most)
 
-    def _tokens_left(self, state: WindowState) -> int:
+    def _tokens_gone(self, state: WindowState) -> int:
         kept, spans = set(state.kept), self.ledger.history.spans
-        return sum(spans[n].tokens for n in self._told(state) if n not in kept)
+        return sum(spans[n].tokens for n in self._tellable(state) if n not in kept)
 
-    def _told(self, state: WindowState) -> range:
+    def _tellable(self, state: WindowState) -> range:
         """Return the exchanges that a trail can tell of."""
         return range(max(0, state.judged - 1 - _REMEMBERED), state.judged - 1)
 
@@ -351,17 +354,17 @@ class Cutter:
         """Return the trail of what is not kept, in at most so many tokens."""
         draft, count, number = self.ledger.draft, self.ledger.draft.counter, state.judged - 1
         at = self.ledger.history.members(number)[0]
-        told = self._told(state)
+        told = self._tellable(state)
         for old in [n for n in self._traces if n < told.start]:
             del self._traces[old]
         traces = [(n, self._trace(n)) for n in told if not self._is_trail(n)]
         kept = set(state.kept)
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
-        trail = replace(trail, steps=self._steps_left(state))
+        trail = replace(trail, steps=self._steps_gone(state))
         uses = Counter(name for _, trace in traces for name in trace.used)
         limit = most - count.artifact(_NO_TRAIL)
         while True:
-            text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._held(state))
+            text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._names_in_context(state))
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             if count.artifact(note) <= most or limit <= 0:
                 return note
@@ -384,7 +387,7 @@ class Cutter:
         ]
         return {place: self.handle(members[place].text) for place in large}
 
-    def _held(self, state: WindowState) -> frozenset[str]:
+    def _names_in_context(self, state: WindowState) -> frozenset[str]:
         """Return the names that stand in what is kept, which need not be told again."""
         kept = (self.ledger.artifact(state, p) for n in state.kept for p in self.ledger.positions(n))
         return frozenset().union(*map(_names_of, kept))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
-from ctxguard.settings import opened
+from ctxguard.settings import install_command, opened
 from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.tokens.text_cache import TextCache
 
@@ -28,7 +28,6 @@ __all__ = ["Embed", "Embedder", "Embedding", "Embeddings", "SemanticIndex", "fin
 Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 """Take texts and return one vector for each."""
-_EXTRA: Final = "semantic recall needs an extra: pip install 'ctxguard-stabilizer[semantic]'"
 _MOST_CHARS: Final = 4_000
 """Characters of a text that are embedded: a mean over more of them says less and less."""
 _AT_ONCE: Final = 256
@@ -81,7 +80,7 @@ def static_embedder() -> Embedder:
     try:
         import wordllama
     except ImportError as error:
-        raise ImportError(_EXTRA) from error
+        raise ImportError(f"semantic recall needs an extra: {install_command('semantic')}") from error
     # Weights and tokenizer are files of the package; it looks for the tokenizer in its cache folder only.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return lambda texts: model.embed(texts, norm=True)
@@ -158,7 +157,7 @@ class SemanticIndex:
         try:
             import numpy as np
         except ImportError as error:
-            raise ImportError(_EXTRA) from error
+            raise ImportError(f"semantic recall needs an extra: {install_command('semantic')}") from error
         self._numpy = np
         self._rows: Any = np.zeros((0, 0), dtype=np.float32)
         self._size = 0

@@ -33,7 +33,9 @@ _PRICED: Final = 800
 _USED: Final = 120
 """Characters of an argument whose names count as used by the model: paths, ids, commands, and no contents of files."""
 _LABELED: Final = 1.5
+"""What a label makes a name worth: `order_id A-17` tells more than `A-17`."""
 _PEERS: Final = 0.25
+"""Power of the number of names under one label that divides what each is worth."""
 _VALUE: Final = 60
 _STEP: Final = 110
 _SAID: Final = 200
@@ -44,6 +46,7 @@ _LINES: Final = 0.35
 _PEOPLE: Final = 0.4
 """Share of it that goes to what people said, before the steps of tools."""
 _USE: Final = 8
+"""What each message of the model that held a name adds to its worth, up to `_MOST_USES` of them."""
 _MOST_USES: Final = 5
 _IN_VAIN: Final = 30
 """Names in a row that do not fit into what is left, after which no more are tried."""
@@ -299,8 +302,8 @@ class Trail:
         """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
 
         Lines come first, the newest up to a third of the room, what people said before the steps of tools. The rest
-        goes to names, by worth for each token: `(1 + 8 * uses) / age`, uses counted up to 5. A name stands behind the
-        line of the exchange that held it last, or behind the count of its tool where that line is not told.
+        goes to names, by worth for each token, see `_worth`: uses raise it, age and names alike lower it. A name stands
+        behind the line of the exchange that held it last, or behind the count of its tool where that line is not told.
 
         Args:
             max_tokens: tokens the text may have.
@@ -356,14 +359,14 @@ class _Writer:
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
         self.opening = _OPENING.format(trail.steps)
-        self.left = max_tokens - count(self.opening) - 4
+        self.room_left = max_tokens - count(self.opening) - 4
         self.lines: dict[object, str] = {}
         self.behind: dict[int, object] = {}
         self.names: dict[object, list[str]] = {}
 
     def choose_lines(self) -> None:
         newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
-        room = int(_LINES * self.left)
+        room = int(_LINES * self.room_left)
         # What people said first, and not more than its share: the steps of tools are many and would crowd it out.
         said = [item for item in newest if item[1].step.who == Kind.USER.value]
         room -= self._choose(said, int(_PEOPLE * room))
@@ -373,16 +376,16 @@ class _Writer:
         """Spend what the names have left on older lines."""
         entries = (item for item in self.trail.entries.items() if item[0] not in self.lines)
         untold = sorted(entries, key=lambda item: -item[1].number)
-        self._choose(untold, self.left)
+        self._choose(untold, self.room_left)
         if not self.lines and not self.names and untold:
             self._choose_part(*untold[0])
 
     def _choose_part(self, key: object, entry: _Entry) -> None:
         """Take as much of a line as there is room for: where next to nothing fits, it still tells of the last step."""
         line = entry.line
-        while len(line) > _LEAST_LINE and self.count(line) + 1 > self.left:
+        while len(line) > _LEAST_LINE and self.count(line) + 1 > self.room_left:
             line = _clipped(line, len(line) * 3 // 4)
-        if self.count(line) + 1 <= self.left:
+        if self.count(line) + 1 <= self.room_left:
             self.lines[key] = line
 
     def _choose(self, entries: Iterable[tuple[object, _Entry]], room: int) -> int:
@@ -396,7 +399,7 @@ class _Writer:
             taken += tokens
             self.lines[key] = entry.line
             self.behind.setdefault(entry.number, key)
-        self.left -= taken
+        self.room_left -= taken
         return taken
 
     def choose_names(self, uses: Mapping[str, int], now: int, held: AbstractSet[str]) -> None:
@@ -408,11 +411,11 @@ class _Writer:
             if name in told:
                 continue
             price = tokens + self._price_of_place(-number, name)
-            in_vain = in_vain + 1 if price > self.left else 0
+            in_vain = in_vain + 1 if price > self.room_left else 0
             if in_vain == _IN_VAIN:
                 return
             if not in_vain:
-                self.left -= price
+                self.room_left -= price
                 self.names.setdefault(self._home(-number, name), []).append(name)
                 told.update(_parts(name))
 
@@ -447,7 +450,7 @@ class _Writer:
     def written(self) -> str:
         counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names]
         order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
-        lines = [self.lines[key] + self._told(key, " | ") for key in order]
+        lines = [self.lines[key] + self._names_text(key, " | ") for key in order]
         lines += [_ALSO, *counted] if counted else []
         text = "\n".join((self.opening, *lines))
         # Tokens of parts do not add up exactly; the oldest line makes up for the difference.
@@ -460,9 +463,9 @@ class _Writer:
         return alone if self.count(alone) <= self.max_tokens else ""
 
     def _counted(self, who: str) -> str:
-        return f"{who} ×{self.trail.counts[who]}{self._told(_Counted(who), ': ')}"
+        return f"{who} ×{self.trail.counts[who]}{self._names_text(_Counted(who), ': ')}"
 
-    def _told(self, home: object, before: str) -> str:
+    def _names_text(self, home: object, before: str) -> str:
         names = sorted(self.names.get(home, ()), key=self.trail.pool.__getitem__)
         who = home.who if isinstance(home, _Counted) else None
         told = labeled((self.trail.pool[name].label, name) for name in names if name != who)

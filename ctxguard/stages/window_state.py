@@ -163,7 +163,7 @@ class Ledger:
         return state.total - sum(deferred.tokens - count(deferred.artifact) for deferred in made)
 
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
-        """Return the state with fewer exchanges than it had, and its tokens counted anew."""
+        """Return the state that keeps exactly these exchanges of those before the cut, its tokens counted anew."""
         numbers = tuple(kept)
         staying = self.history.authority[: state.authority]
         positions = {*staying, *(p for n in numbers for p in self.positions(n))} if state.shortened else ()

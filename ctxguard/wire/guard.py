@@ -13,27 +13,26 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
 from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import place_name
 from ctxguard.adapting.per_run import OnReport, tell
-from ctxguard.adapting.protocol import Adapter, chain_for
-from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Artifact, Field
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
-from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.report import Report
 from ctxguard.session import Stabilized
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.tokens import ArtifactCounter
+from ctxguard.wire.chains import Chains, Owner
 from ctxguard.wire.checking import BodyCheck
 from ctxguard.wire.counting import Counters, request_tokens
 from ctxguard.wire.formats import Format, format_of
@@ -41,7 +40,7 @@ from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply
-from ctxguard.wire.sessions import MemoryVault, Recent, credential_of
+from ctxguard.wire.sessions import credential_of
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values, texts_of
 
@@ -58,6 +57,8 @@ _COUNTED_FROM: Final = 0.9
 """Share of the budget from which on a body is counted once more, as it is sent."""
 _ROUNDS: Final = 3
 """How often a request is stabilized at most until its body is within the budget as a whole."""
+_SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
+"""A text that most kinds of rules look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,6 @@ class GuardSettings(TypedDict, total=False):
     on_report: OnReport | None
 
 
-class _Chain(NamedTuple):
-    """Hold what stabilizes the requests of one format, and reads them."""
-
-    stabilizer: Stabilizer
-    adapter: Adapter[Any]
-
-
 class _Run(NamedTuple):
     """Ask for one run of a chain."""
 
@@ -181,18 +175,13 @@ class Guard:
         self.strategy = strategy
         self.on_unreadable: OnUnreadable = on_unreadable
         self.max_body = max_body
-        self.vault = vault
-        self.keep_thinking = keep_thinking
         self.on_report = on_report
         self.metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
         self._counters = Counters(stabilizer.counter)
-        self._chains: dict[tuple[str, bool, bool], _Chain] = {}
-        self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], _Chain]]] = Recent(4_096)
-        self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
-        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(16_384)
+        self._chains = Chains(stabilizer, self._masking, vault=vault, keep_thinking=keep_thinking)
 
     def prepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Return what is sent in place of a request.
@@ -224,6 +213,16 @@ class Guard:
                 run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
             return self._told(done.value, request.headers.get(SESSION_HEADER))
+
+    def warm(self) -> None:
+        """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
+        for detector in (detector for masking in self._masking for detector in masking.detectors):
+            detector.find(_SAMPLE)
+        for use in Use:
+            self._check.found(_SAMPLE, use)
+        sample = {"model": "gpt-4o", "messages": [{"role": "user", "content": _SAMPLE}]}
+        request = WireRequest("POST", "/v1/chat/completions", {}, _written(sample))
+        Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
     def smaller(self, prepared: Prepared, status: int, answer: bytes) -> int | None:
         """Return the budget for a second try where the provider says that a request was too long; else None.
@@ -275,14 +274,14 @@ class Guard:
         if kind is None:
             return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
         try:
-            body = self._known_messages(kind, _parsed(request.body))
+            body = self._with_shared_messages(kind, _parsed(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
             return self._unread(request, str(error))
         return (yield from self._stabilized(kind, request, body, budget))
 
-    def _known_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body with the very messages of earlier requests, where it holds equal ones: none is read twice."""
+    def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
+        """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
@@ -301,11 +300,11 @@ class Guard:
     def _stabilized(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], budget: int | None
     ) -> Generator[_Run, Stabilized, Prepared]:
-        scope = credential_of(request.headers)
-        chain = self._chain(kind, request, body, scope)
+        owner = Owner(credential_of(request.headers), request.headers.get(SESSION_HEADER))
+        chain = self._chains.of(kind, body, owner)
         stabilizer = _for_request(chain.stabilizer, self._counters.of(body), budget)
         allowed = stabilizer.budget_for()
-        body = self._as_written(kind, body, scope)
+        body = self._chains.as_written(kind, body, owner)
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         beside = self._beside(rest)
         artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
@@ -323,21 +322,21 @@ class Guard:
             if done.changes or sent is not written or tokens > _COUNTED_FROM * allowed:
                 tokens = request_tokens(sent, kind, stabilizer.counter)
             if tokens <= allowed:
-                reply = self._reply(kind, body, result.report, scope)
+                reply = self._reply(kind, body, result.report, owner)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
-            stabilizer = _without_sealed_thinking(stabilizer)
+            stabilizer = _without_signed_thinking(stabilizer)
         raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
 
     def _beside(self, rest: Mapping[str, object]) -> Beside:
-        """Return what stands for the texts beside a history in which a rule matches."""
+        """Return the texts beside the history (system prompt, tools) in which a rule matches, as artifacts to mask."""
         return Beside.of(
             (path, Field(place_name(path), text, editable=True, is_identifier=False, tokens=0))
             for path, text, use in texts_of(rest)
             if use is Use.TEXT and self._check.found(text, Use.TEXT)
         )
 
-    def _reply(self, kind: Format, body: Mapping[str, object], report: Report, scope: str) -> Reply | None:
+    def _reply(self, kind: Format, body: Mapping[str, object], report: Report, owner: Owner) -> Reply | None:
         session = next(filter(None, map(_session_of, report.masks)), None)
         is_stored = kind.api == "responses"
         if session is None or not (session.can_restore or is_stored):
@@ -346,75 +345,9 @@ class Guard:
             kind.api,
             session,
             wants_json=kind.wants_json(body),
-            on_id=(lambda name: self._answers.put((scope, name), _vault_of(session))) if is_stored else None,
-            on_item=(lambda name, texts: self._items.put((scope, name), texts)) if is_stored else None,
+            on_id=(lambda name: self._chains.note_answer(owner, name, session)) if is_stored else None,
+            on_item=partial(self._chains.note_item, owner) if is_stored else None,
         )
-
-    def _as_written(self, kind: Format, body: Mapping[str, object], scope: str) -> Mapping[str, object]:
-        """Return a body in which what the model wrote stands as it wrote it.
-
-        The provider holds the items of its answers under their ids, and takes them back as they are or not at all.
-        """
-        items = body.get(kind.history)
-        if kind.api != "responses" or not isinstance(items, list):
-            return body
-        known = [self._items.get((scope, str(item.get("id")))) if isinstance(item, dict) else None for item in items]
-        if not any(known):
-            return body
-        return {
-            **body,
-            kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
-        }
-
-    def _chain(self, kind: Format, request: WireRequest, body: Mapping[str, object], scope: str) -> _Chain:
-        """Return the chain for a request: the one of all requests, or that of the session it belongs to."""
-        previous, conversation = body.get("previous_response_id"), body.get("conversation")
-        is_incremental = kind.api == "responses" and bool(previous or conversation)
-        name = request.headers.get(SESSION_HEADER)
-        if name is None and is_incremental and conversation:
-            held = conversation.get("id") if isinstance(conversation, dict) else conversation
-            name = f"conversation {held}"
-        if name is not None:
-            vault, chains = self._sessions.get_or_put((scope, name), lambda: (self._named_vault(scope, name), {}))
-            key = (kind.adapter, is_incremental)
-            if key not in chains:
-                chains[key] = self._built(kind, vault, is_incremental=is_incremental)
-            return chains[key]
-        if not is_incremental:
-            return self._shared(kind, is_incremental=False, redacts=False)
-        known = self._answers.get((scope, str(previous)))
-        if known is None:  # what its placeholders stand for is not known here, and none may be given twice
-            return self._shared(kind, is_incremental=True, redacts=True)
-        return self._built(kind, MemoryVault.of(known), is_incremental=True)
-
-    def _shared(self, kind: Format, *, is_incremental: bool, redacts: bool) -> _Chain:
-        key = (kind.adapter, is_incremental, redacts)
-        if key not in self._chains:
-            self._chains[key] = self._built(kind, None, is_incremental=is_incremental, redacts=redacts)
-        return self._chains[key]
-
-    def _named_vault(self, scope: str, name: str) -> SessionVault:
-        is_found: Callable[[str], object] = self._masking[0].is_found if self._masking else bool
-        if self.vault is not None:
-            return self.vault.session(f"{scope} {name}", is_found=is_found)
-        return MemoryVault(is_found=is_found)
-
-    def _built(
-        self, kind: Format, vault: SessionVault | None, *, is_incremental: bool = False, redacts: bool = False
-    ) -> _Chain:
-        adapter: Any = find_adapter(kind.adapter)
-        if is_incremental:
-            adapter.incremental = True
-        masking = iter(self._masking)
-        stages = tuple(
-            next(masking).stage(vault, redacts=redacts) if isinstance(stage, MaskPII) else stage
-            for stage in self.stabilizer.stages
-        )
-        chain = copy.copy(self.stabilizer)
-        chain.stages = chain_for(adapter, stages, keep_thinking=self.keep_thinking)
-        # the body is searched as a whole, once it is written
-        chain.checks = tuple(check for check in chain.checks if check.name != "NoPII")
-        return _Chain(chain, adapter)
 
 
 def _session_of(mask: object) -> MaskSession | None:
@@ -422,37 +355,22 @@ def _session_of(mask: object) -> MaskSession | None:
     return session if isinstance(session, MaskSession) else None
 
 
-def _vault_of(session: MaskSession) -> SessionVault:
-    return MemoryVault.of(session.pseudonyms)
-
-
 def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
     """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
-    own = copy.copy(stabilizer)
+    own = copy.copy(stabilizer) if budget is None else _without_signed_thinking(stabilizer)
     own.counter = counter
     if budget is not None:
         own.budget, own.reserve = budget, 0
     return own
 
 
-def _without_sealed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return a stabilizer for another round, whose decisions are not those under which the model wrote its thinking."""
+def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
+    """Return one that drops all signed thinking: another try may cut elsewhere, and signatures would not hold."""
     own = copy.copy(stabilizer)
     own.stages = tuple(
         DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
     )
     return own
-
-
-def _replaced(item: object, texts: Mapping[str, str]) -> object:
-    """Return an item with texts in place of others."""
-    if isinstance(item, str):
-        return texts.get(item, item)
-    if isinstance(item, list):
-        return [_replaced(member, texts) for member in item]
-    if isinstance(item, dict):
-        return {key: _replaced(member, texts) for key, member in item.items()}
-    return item
 
 
 def _parsed(body: bytes) -> dict[str, object]:

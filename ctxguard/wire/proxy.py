@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import ConfigError, WireError
+from ctxguard.settings import install_command
 from ctxguard.wire.guard import Guard
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import AsyncTransport
@@ -77,7 +78,7 @@ def proxy_app(
         from starlette.responses import PlainTextResponse
         from starlette.routing import Mount, Route
     except ImportError as error:
-        raise ImportError("the proxy needs Starlette and httpx: pip install 'ctxguard-stabilizer[proxy]'") from error
+        raise ImportError(f"the proxy needs Starlette and httpx: {install_command('proxy')}") from error
 
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host:

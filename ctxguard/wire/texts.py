@@ -83,7 +83,7 @@ _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "pattern
 """Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 _LEAST_PAYLOAD: Final = 256
-_REMEMBERED: Final = 8_000_000
+_REMEMBERED: Final = 4_000_000
 """Bytes of values that are remembered; at most twice as many are."""
 
 

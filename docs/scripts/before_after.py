@@ -16,6 +16,7 @@ WIDTH, LEFT, TOP = 940, 24, 34
 BAR, ROW = 26, 30
 SHOWN = 54
 ROLES = {"system": "#6f42c1", "user": "#2f6fdb", "assistant": "#1a8f5a", "tool": "#c98a1b", "trail": "#c2418f"}
+SHORTENED = ("bounded", "digested")
 INK, GREY, RED, AMBER = "#1f2328", "#6b7280", "#b42318", "#8a5a00"
 
 
@@ -88,15 +89,15 @@ def legend(svg: ET.Element, y: float) -> None:
 
 
 def chosen(report: Report) -> list[Decision]:
-    """Return a decision of each kind: masked words, a dropped log, a digest, the trail, the last question."""
+    """Return a decision of each kind: masked words, a dropped log, a shortened output, the trail, the last question."""
     told = report.decisions
     came = [d for d in told if d.position is not None]
     said = next(d for d in came if d.action == "masked" and d.artifact.kind == "user")
     hidden = next(d for d in came if d.action == "masked" and "IBAN" in d.artifact.text)
     largest = max((d for d in came if d.action == "dropped"), key=lambda d: d.tokens_before)
-    digested = max((d for d in came if d.action == "digested"), key=lambda d: d.tokens_after)
+    shortened = max((d for d in came if d.action in SHORTENED), key=lambda d: d.tokens_before)
     trail = next(d for d in told if d.position is None)
-    return [came[0], said, hidden, largest, digested, trail, came[-1]]
+    return [came[0], said, hidden, largest, shortened, trail, came[-1]]
 
 
 def table(svg: ET.Element, told: list[Decision], y: float) -> None:
@@ -120,7 +121,7 @@ def sides(decision: Decision) -> tuple[list[tuple[str, str]], list[tuple[str, st
     before = flat(demo_session().read()[decision.position].text)
     if not decision.tokens_after:
         return sized(before, decision.tokens_before, RED), [("dropped; the trail tells of it", GREY)]
-    if decision.action == "digested":
+    if decision.action in SHORTENED:
         return sized(before, decision.tokens_before, RED), sized(
             flat(decision.artifact.text), decision.tokens_after, AMBER
         )
@@ -134,8 +135,8 @@ def sized(content: str, tokens: int, colour: str) -> list[tuple[str, str]]:
 
 
 def trail_line(decision: Decision) -> str:
-    """Return the line of the trail that tells what was agreed."""
-    return next(line for line in decision.artifact.text.splitlines() if line.startswith("- assistant"))
+    """Return the newest line of the trail."""
+    return next(line for line in reversed(decision.artifact.text.splitlines()) if line.startswith("- "))
 
 
 def around(before: str, after: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
+INDEX = """# Python reference
+
+What these pages list is public: it keeps its name and its meaning within a major version, and changes are announced in
+the change log. Everything else is private, whatever it is called: a module, class, or function that is not listed here
+may change in any release.
+
+Most programs need `ctxguard` and the package of their framework. The other packages are for building on ctxguard.
+"""
 ROOT = Path(__file__).resolve().parents[2]
 CORE = (
     "ctxguard",
@@ -35,6 +44,7 @@ CORE = (
     "ctxguard.tokens.media",
     "ctxguard.wire",
     "ctxguard.config",
+    "ctxguard.compat.context_manager",
     "ctxguard.compat.metrics",
     "ctxguard.harness",
     "ctxguard.adapting",
@@ -51,6 +61,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, content in pages().items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put a page for each package into the navigation, behind the list of them."""
+    reference = next(part["Reference"] for part in config.nav or () if "Reference" in part)
+    python = next(part["Python"] for part in reference if isinstance(part, dict) and "Python" in part)
+    python[1:] = [{name: f"reference/api/{name}.md"} for name in public_modules()]
+    return config
 
 
 def pages() -> dict[str, str]:
@@ -70,7 +88,20 @@ def public_modules() -> list[str]:
 
 def names_of(module: str) -> list[str]:
     """Return the public names of a module."""
-    return sorted(import_module(module).__all__, key=lambda name: (name.isupper(), name.lower()))
+    try:
+        names = import_module(module).__all__
+    except ImportError:  # the framework of an adapter need not be installed
+        assigned = (line for line in source_of(module).body if isinstance(line, ast.Assign))
+        names = next(ast.literal_eval(line.value) for line in assigned if ast.unparse(line.targets[0]) == "__all__")
+    return sorted(names, key=lambda name: (name.isupper(), name.lower()))
+
+
+def source_of(module: str) -> ast.Module:
+    """Return a module as it is written."""
+    found = find_spec(module)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(module)
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
 
 
 def module_page(module: str) -> str:
@@ -81,16 +112,13 @@ def module_page(module: str) -> str:
 
 def summary(module: str) -> str:
     """Return the first paragraph of a module's docstring."""
-    return (import_module(module).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+    return (ast.get_docstring(source_of(module)) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def index_page(modules: list[str]) -> str:
-    """Return the list of packages with all their public names."""
-    rows = [
-        f"| [{module}]({module}.md) | {summary(module)} | {', '.join(f'`{name}`' for name in names_of(module))} |"
-        for module in modules
-    ]
-    return "\n".join(["# Python reference\n", "| package | what it is | public names |", "|---|---|---|", *rows]) + "\n"
+    """Return the list of packages, each with how many public names it has; their pages list the names."""
+    rows = [f"| [`{name}`]({name}.md) | {summary(name)} | {len(names_of(name))} |" for name in modules]
+    return "\n".join([INDEX, "| package | what it is | names |", "|---|---|---|", *rows]) + "\n"
 
 
 def cli_page() -> str:

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from ctxguard.settings import install_command
+
 BLOCK = "import sys; sys.modules.update(dict.fromkeys({blocked!r})); import {module}"
 
 
@@ -29,7 +31,7 @@ def test_a_missing_framework_names_the_extra(module, missing, extra):
         pytest.importorskip("langchain_core", reason="LangChain is not installed (extra langchain)")
     done = imported(module, missing)
     assert done.returncode == 1
-    assert f"pip install 'ctxguard-stabilizer[{extra}]'" in done.stderr
+    assert install_command(extra) in done.stderr
 
 
 @pytest.mark.parametrize("module", ["ctxguard_openai", "ctxguard_anthropic"])

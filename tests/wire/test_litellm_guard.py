@@ -153,3 +153,25 @@ def test_a_guard_that_runs_behind_the_call_alone_is_refused():
 
     with pytest.raises(ConfigError, match=r"mode must be \[pre_call, post_call\]"):
         Guard(guardrail_name="g", event_hook="post_call", default_on=True)
+
+
+async def test_it_observes():
+    from ctxguard import Stabilizer
+    from ctxguard_litellm import Guard
+
+    reports = []
+    guard = Guard(
+        Stabilizer(BUDGET, mode="observe"),
+        on_report=reports.append,
+        guardrail_name="shadow",
+        event_hook=["pre_call", "post_call"],
+        default_on=True,
+    )
+    data = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}], "litellm_call_id": "1"}
+    sent = await guard.async_pre_call_hook(None, None, dict(data), "acompletion")
+    assert sent["messages"] == data["messages"]
+    assert [report.observed for report in reports] == [True]
+    answer = object()
+    assert await guard.async_post_call_success_hook(data, None, answer) is answer
+    unread = {"model": "m", "input": MAIL}
+    assert await guard.async_pre_call_hook(None, None, dict(unread), "aembedding") == unread

@@ -110,7 +110,7 @@ def test_what_does_not_fit_has_the_usual_code():
 
 
 def test_a_request_that_is_too_long_for_the_model_is_sent_once_more():
-    provider = WireProvider(steps=0, window=4_000)
+    provider = WireProvider(steps=0, window=2_500)
     turns = [{"role": role, "content": "word " * 60} for _ in range(20) for role in ("user", "assistant")]
     with running(provider, budget=2_000) as (client, guard):
         answer = client.post("/v1/chat/completions", json={**BODY, "messages": [*turns, *BODY["messages"]]})

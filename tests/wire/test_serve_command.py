@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -27,39 +28,49 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def test_it_serves_until_it_is_stopped(tmp_path):
-    provider, port = WireProvider(steps=0), free_port()
-    body = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
+@contextmanager
+def serving(upstream, *options, cwd):
+    """Run the command in a process of its own; give the process, and a client of it that waits until it is there."""
+    port = free_port()
+    command = [sys.executable, "-m", "ctxguard", "serve", "--upstream", upstream, "--port", str(port), "--grace", "1"]
     with (
-        provider_at(provider) as upstream,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client,
+        subprocess.Popen([*command, *options], cwd=cwd, stderr=subprocess.PIPE, text=True) as process,
     ):
-        command = [
-            sys.executable,
-            "-m",
-            "ctxguard",
-            "serve",
-            "--upstream",
-            upstream,
-            "--port",
-            str(port),
-            "--grace",
-            "1",
-        ]
-        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
             for _ in range(300):
                 try:
                     if client.get("/healthz").text == "ok\n":
                         break
                 except httpx.TransportError:
                     time.sleep(0.1)
-            answer = client.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer sk-secret"})
+            yield process, client
+        finally:
             process.send_signal(signal.SIGTERM)
-            told = process.communicate(timeout=30)[1]
+
+
+def test_it_serves_until_it_is_stopped(tmp_path):
+    provider = WireProvider(steps=0)
+    body = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
+    with provider_at(provider) as upstream, serving(upstream, cwd=tmp_path) as (process, client):
+        answer = client.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer sk-secret"})
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=30)[1]
     assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
     assert MAIL not in json.dumps(provider.bodies)
     assert "sk-secret" not in told
     assert "Traceback" not in told
+
+
+def test_it_observes(tmp_path):
+    provider = WireProvider(steps=0)
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}, indent=1).encode()
+    with provider_at(provider) as upstream, serving(upstream, "--mode", "observe", cwd=tmp_path) as (_, client):
+        answer = client.post("/v1/chat/completions", content=raw, headers={"content-type": "application/json"})
+        metrics = client.get("/metrics").text
+    assert answer.json()["choices"][0]["message"]["content"] == "All done, nobody."  # it saw no placeholder
+    assert provider.bodies[0] == json.loads(raw)
+    assert "ctxguard_input_tokens_total" in metrics
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ctxguard.pii.mask.pseudonyms import Original, normalized, pseudonym
 from ctxguard.pii.mask.unmask import restore
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.settings import check_text, seconds
+from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -219,7 +220,7 @@ class _Box:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
-            raise ImportError("a vault needs cryptography; pip install 'ctxguard-stabilizer[vault]'") from error
+            raise ImportError(f"a vault needs cryptography; {install_command('vault')}") from error
         return AESGCM(self._key)
 
     def seal(self, plain: bytes, about: bytes) -> bytes:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.settings import install_command
 from ctxguard.stores import MemoryStore
 from ctxguard_langchain import (
     ContextGuard,
@@ -421,7 +422,7 @@ def test_without_langchain_the_middleware_names_the_extra():
         "try:\n    ctxguard_langchain.Nothing\nexcept AttributeError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'ctxguard-stabilizer[langchain]'" in done.stdout
+    assert install_command("langchain") in done.stdout
     assert "has no attribute 'Nothing'" in done.stdout
 
 

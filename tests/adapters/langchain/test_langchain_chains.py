@@ -17,6 +17,7 @@ from langchain_histories import ScriptedChatModel, needs_profiles
 
 from ctxguard import Stabilizer
 from ctxguard.errors import AdapterError, BudgetExceededError, ConfigError, HistoryError
+from ctxguard.settings import install_command
 from ctxguard_langchain import ContextGuard, LangChainAdapter, with_message_history
 
 pytestmark = [
@@ -270,7 +271,7 @@ def test_without_langchain_the_import_names_the_extra():
         "try:\n    import ctxguard_langchain\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'ctxguard-stabilizer[langchain]'" in done.stdout
+    assert install_command("langchain") in done.stdout
 
 
 def test_the_import_loads_neither_agents_nor_graphs():

@@ -125,6 +125,14 @@ def test_a_guarded_client(send, parallel, client_at):
     assert server.bodies[-1]["messages"][0]["content"][1]["image"]["source"]["bytes"].startswith("iVBOR")
 
 
+def test_prompts_extend_the_one_before(client_at):
+    server = Converse(STEPS, budget=40_000)  # by a count of its own
+    with serving(server) as address:
+        loop(guarded(client_at(address), Stabilizer(32_000)), whole)
+    assert server.refusals == []
+    assert server.extended("messages") >= 0.9
+
+
 @pytest.mark.parametrize(("send", "parallel"), [(whole, 3), (streamed, 1)])
 def test_requests_stabilized_by_hand(send, parallel, client_at):
     server = Converse(STEPS, parallel=parallel, budget=BUDGET)

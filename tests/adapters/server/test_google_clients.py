@@ -110,6 +110,14 @@ def test_a_guarded_client(send, parallel, ids, client_at):
     assert all(call.args["query"] == "parcels of ann@example.com" for call in calls)
 
 
+def test_prompts_extend_the_one_before(client_at):
+    server = Gemini(STEPS, budget=40_000)  # by a count of its own
+    with serving(server) as address:
+        loop(guarded(client_at(address), Stabilizer(32_000, provider="gemini")), whole)
+    assert server.refusals == []
+    assert server.extended("contents") >= 0.9
+
+
 @LOOPS
 def test_requests_stabilized_by_hand(send, parallel, ids, client_at):
     server = Gemini(STEPS, parallel=parallel, budget=BUDGET, ids=ids)

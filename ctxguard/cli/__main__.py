@@ -1,0 +1,8 @@
+"""Run the command line as `python -m ctxguard.cli`."""
+
+from __future__ import annotations
+
+from ctxguard.cli.program import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The command `ctxguard check`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ctxguard.cli.options import AdapterName, CountingOptions, SessionFile, settings_of, spread
+from ctxguard.cli.sessions import naming, sessions_of
+from ctxguard.errors import ConfigError
+from ctxguard.report.printing import out
+from ctxguard.report.progress import working
+
+if TYPE_CHECKING:
+    from ctxguard.config import StabilizerConfig
+    from ctxguard.report import CheckResult
+
+__all__ = ["check"]
+
+
+class CheckFormat(StrEnum):
+    """Name the forms in which findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@spread(budget="that of the configuration; without one any length is fine")
+def check(
+    session: SessionFile,
+    counting: CountingOptions,
+    adapter: AdapterName = None,
+    pii: Annotated[
+        bool,
+        typer.Option(
+            "--pii/--no-pii",
+            help="Also search for personal data by the rules of the configuration, or the standard ones, which find no "
+            "names and postal addresses; list type and place.",
+        ),
+    ] = False,
+    report: Annotated[CheckFormat, typer.Option("--report", "-r", help="What is printed.")] = CheckFormat.TEXT,
+) -> None:
+    """Validate a session without changing it; list what is wrong and exit with 1.
+
+    Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    """
+    from ctxguard.harness.checking import judge_session
+    from ctxguard.pii.rule_sets import named_rules
+
+    known = settings_of(counting.config)
+    tokens = _budget(counting, known)
+    rules = named_rules(*known.rules) if pii and known.rules else None
+    judged: list[tuple[str, Sequence[CheckResult]]] = []
+    with working("checking") as told:
+        for one in sessions_of(session, adapter):
+            told(f"checking session {one.id}")
+            with naming(session, one):
+                results = judge_session(
+                    one,
+                    budget=tokens,
+                    provider=counting.provider or known.provider,
+                    counter=counting.counter or known.counter,
+                    model=counting.model or known.model,
+                    pii=pii,
+                    rules=rules,
+                )
+            judged.append((one.id, results))
+    ok = not any(result.findings for _, results in judged for result in results)
+    out(_as_json(session, judged, ok=ok) if report is CheckFormat.JSON else _as_text(judged))
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
+    budget = counting.budget or known.budget
+    if budget is None:
+        return None
+    left = counting.tokens(budget) - (counting.reserve or 0)
+    if left < 1:
+        raise ConfigError(f"a reserve of {counting.reserve} leaves nothing of the budget", setting="reserve")
+    return left
+
+
+def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:
+    from ctxguard.harness.checking import told
+
+    lines = [f"{name}: {line}" for name, results in judged for result in results for line in told(result)]
+    return "\n".join(line.replace("\n", "\\n") for line in lines) or "ok"
+
+
+def _as_json(path: str, judged: Sequence[tuple[str, Sequence[CheckResult]]], *, ok: bool) -> str:
+    sessions = [
+        {
+            "id": name,
+            "ok": not any(result.findings for result in results),
+            "checks": [result.name for result in results],
+            "findings": [
+                {"check": result.name, "message": finding.message, "path": finding.path}
+                for result in results
+                for finding in result.findings
+            ],
+        }
+        for name, results in judged
+    ]
+    return json.dumps({"file": path, "ok": ok, "sessions": sessions}, ensure_ascii=False, indent=2)

@@ -1,0 +1,57 @@
+"""The command `ctxguard demo`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ctxguard.cli.options import ChainOptions, require_window, settings_of, spread
+from ctxguard.report.printing import ReportFormat, note, out, reports_as
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
+
+__all__ = ["demo"]
+
+
+@spread(
+    budget="that of --config, or of the documentation",
+    policy="that of --config, or chat",
+    provider="that of --config, or openai",
+    config="none: settings in the working directory are not used",
+)
+def demo(
+    chain: ChainOptions,
+    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Write the session to this file, to try commands on.")
+    ] = None,
+) -> None:
+    """Run the main job on a session that ships with the package: before, after, and the report."""
+    from ctxguard.harness.demo import demo_report, demo_session, show_demo
+
+    told = demo_report(_stabilizer(chain))
+    if report is ReportFormat.TEXT:
+        show_demo(told)
+    else:
+        out(reports_as([told], report))
+    if save is not None:
+        session = demo_session()
+        out(json.dumps({"messages": session.native, "tools": session.tools}, ensure_ascii=False, indent=1), save)
+        note(f"the session is in {save}")
+
+
+def _stabilizer(chain: ChainOptions) -> Stabilizer:
+    """Return the stabilizer; without --config that of the documentation, whatever lies in the working directory."""
+    from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY
+    from ctxguard.stabilizer import Stabilizer
+
+    if chain.config is not None:
+        return chain.stabilizer(settings_of(chain.config), default=DEMO_BUDGET)
+    chosen = replace(chain, policy=chain.policy or DEMO_POLICY, provider=chain.provider or "openai").given()
+    require_window(str(chosen["policy"]), chosen)
+    return Stabilizer.from_policy(budget=chain.tokens(chain.budget or DEMO_BUDGET), **chosen)  # type: ignore[arg-type]  # checked by name

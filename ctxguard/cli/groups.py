@@ -1,0 +1,83 @@
+"""Groups of commands, whose help is plain text that any terminal can show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["Command", "Group", "command_group"]
+
+
+_DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
+"""A default in words, which typer puts in parentheses."""
+
+
+class Command(TyperCommand):
+    """Show the name of an argument alone: what it is, its help says better than the name of a type."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
+        """Return what the line on usage is made of."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
+        """List the arguments, then the options."""
+        told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record: Any = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            name, about = record[0], _DEFAULT.sub(r"[default: \1\2", record[1])
+            if parameter.param_type_name == "argument":
+                told["Arguments"].append((name.partition(" <")[0], about.replace("[required]", "").strip()))
+            else:
+                told["Options"].append((name, about))
+        for title, rows in told.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+class Group(TyperGroup):
+    """Show help where no command is given, and each command with its whole first sentence."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
+        """Return what the line on usage is made of."""
+        del ctx
+        return ["[OPTIONS]", "COMMAND", "..."]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
+        """Read the words; none at all ask for help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
+        """List the commands; click would cut their sentences to one line."""
+        rows = [(name, self.sentence(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def sentence(self, ctx: Any, name: str) -> str:  # noqa: ANN401 - as above
+        """Return what a command says of itself in one sentence."""
+        command: Any = self.get_command(ctx, name)
+        return (command.help or "").partition("\n\n")[0].replace("\n", " ").strip()
+
+
+def command_group(name: str, about: str, *, cls: type[TyperGroup] = Group) -> typer.Typer:
+    """Return an empty group of commands.
+
+    Args:
+        name: the word that calls it.
+        about: what its help says first.
+        cls: how it finds and lists its commands.
+    """
+    return typer.Typer(
+        name=name,
+        cls=cls,
+        help=about,
+        add_completion=False,
+        rich_markup_mode=None,  # rich's panels leave a fifth of 60 columns for what an option does
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )

@@ -1,0 +1,302 @@
+"""The options that several commands take, each worded once, and what they amount to."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+from ctxguard.errors import ConfigError
+from ctxguard.report.printing import note
+from ctxguard.tokens.counters import COUNTERS
+
+if TYPE_CHECKING:
+    from ctxguard.config import StabilizerConfig
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.tokens import TokenCounter
+
+__all__ = [
+    "AdapterName",
+    "ChainOptions",
+    "Config",
+    "CountingOptions",
+    "Processes",
+    "SessionFile",
+    "TextCounting",
+    "settings_of",
+    "spread",
+]
+
+DEFAULT_BUDGET: Final = 8_000
+F = TypeVar("F", bound=Callable[..., None])
+Given = Mapping[str, str | int | float | None]
+
+
+def _counter(default: str) -> OptionInfo:
+    option: OptionInfo = typer.Option("--counter", metavar="NAME", help=COUNTERS, show_default=default)
+    return option
+
+
+def _model(default: str) -> OptionInfo:
+    option: OptionInfo = typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Count as for this model: its vocabulary, framing, tools, and hidden prompts.",
+        show_default=default,
+    )
+    return option
+
+
+SessionFile = Annotated[
+    str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
+]
+AdapterName = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        "-a",
+        metavar="NAME",
+        help="Format of the session, see `ctxguard adapters`; detected automatically.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Configuration file, YAML; options override its settings.",
+        show_default="ctxguard.yaml or config.yaml in the working directory, if there is one",
+    ),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes", metavar="N", min=1, help="How many processes to use.", show_default="the number of cores"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCounting:
+    """Hold what counts a text, for commands that use nothing else of the stabilizer's settings."""
+
+    counter: Annotated[str | None, _counter("auto")] = None
+    model: Annotated[str | None, _model("none")] = None
+
+    def found(self) -> TokenCounter:
+        """Return the counter.
+
+        Raises:
+            ConfigError: there is no such counter.
+            TokenizerError: its vocabulary is not on this machine.
+        """
+        from ctxguard.tokens import find_counter
+
+        return find_counter(self.counter or "auto", model=self.model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingOptions:
+    """Hold how much a context may take, how that is counted, and for whom."""
+
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            "-b",
+            metavar="N|N%",
+            help="Tokens that the context may take, or a share of --window.",
+            show_default=f"that of the configuration, or {DEFAULT_BUDGET}",
+        ),
+    ] = None
+    window: Annotated[
+        int | None,
+        typer.Option(
+            "--window", metavar="N", min=1, help="The model's window in tokens, for a budget that is a share."
+        ),
+    ] = None
+    reserve: Annotated[
+        int | None,
+        typer.Option("--reserve", metavar="N", min=0, help="Tokens of the budget to leave for the reply."),
+    ] = None
+    counter: Annotated[str | None, _counter("that of the configuration, or auto")] = None
+    model: Annotated[str | None, _model("that of the configuration, or none")] = None
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            "--provider",
+            metavar="NAME",
+            help="Also check the role rules of openai, anthropic, gemini, or strict.",
+            show_default="that of the configuration, or none",
+        ),
+    ] = None
+    config: Config = None
+
+    def given(self) -> dict[str, str | int | float]:
+        """Return the settings of the stabilizer that were given, but for the budget."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value
+            for name, value in own.items()
+            if value is not None and name not in ("budget", "window", "config")
+        }
+
+    def tokens(self, budget: int | str) -> int:
+        """Return a budget in tokens, the reserve included.
+
+        Raises:
+            ConfigError: the budget cannot be used, or is a share and no window was given.
+        """
+        from ctxguard.stabilizer import Stabilizer
+
+        text = str(budget)
+        asked = Stabilizer(int(text) if text.lstrip("-").isdecimal() else text, counter="estimate")
+        if isinstance(asked.budget, str) and self.window is None:
+            raise ConfigError(
+                f"a budget of {text!r} needs the model's window; give --window N, or the budget in tokens",
+                setting="budget",
+            )
+        return asked.budget_for(self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainOptions(CountingOptions):
+    """Hold what makes a stabilizer."""
+
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="NAME",
+            help="Named chain: chat, agent, browser, recall, long_session, pattern.",
+            show_default="that of the configuration, or agent",
+        ),
+    ] = None
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target",
+            metavar="SHARE",
+            help="Share of the room that a cut frees down to, above 0 and up to 1; the lower, the rarer the cuts.",
+            show_default="that of the configuration, or by the room",
+        ),
+    ] = None
+    trail: Annotated[
+        float | None,
+        typer.Option(
+            "--trail",
+            metavar="SHARE",
+            help="Share of the room that the trail of what has left may take, from 0 and below 1.",
+            show_default="that of the configuration, or of the policy",
+        ),
+    ] = None
+
+    def stabilizer(
+        self, known: StabilizerConfig, *, default: int = DEFAULT_BUDGET, changes: Given | None = None
+    ) -> Stabilizer:
+        """Return the stabilizer of the configuration, with what was given on the command line.
+
+        Args:
+            known: the settings of the configuration.
+            default: the budget if neither names one.
+            changes: settings that override both.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        from ctxguard.stabilizer import Stabilizer
+
+        given = self.given()
+        given.update((name, value) for name, value in (changes or {}).items() if value is not None)
+        budget = str(given.pop("budget", "")) or self.budget or known.budget or default
+        require_window(str(given.get("policy", known.policy)), given)
+        return Stabilizer.from_config(self.config, budget=self.tokens(budget), **given)
+
+
+def require_window(policy: str, given: Mapping[str, object]) -> None:
+    """Refuse settings of the window for a policy that has none: they would do nothing.
+
+    Raises:
+        ConfigError: one was given.
+    """
+    from ctxguard.policies import POLICIES, policy_settings
+
+    idle = sorted({"target", "trail"} & given.keys() - policy_settings(policy)) if policy in POLICIES else []
+    if idle:
+        raise ConfigError(
+            f"--{idle[0]} is a setting of the window, and policy {policy!r} has none; leave it out", setting=idle[0]
+        )
+
+
+def settings_of(config: Path | None) -> StabilizerConfig:
+    """Return the settings of the file and the environment, and say where they are from."""
+    from ctxguard.config import load_context_config, settings_source
+
+    section = load_context_config(config).stabilizer
+    source = settings_source(config)
+    if source is not None:
+        note(f"settings of {source}")
+    return section
+
+
+def spread(**defaults: str) -> Callable[[F], F]:
+    """Make typer see the fields of a dataclass of options as options of the command that takes it.
+
+    Args:
+        **defaults: what help says an option is if it is not given, where a command has a default of its own.
+    """
+
+    def decorate(command: F) -> F:
+        hints = get_type_hints(command, include_extras=True)
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:  # noqa: ANN401 - whatever typer has read
+            for name, kind in groups.items():
+                given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            command(**given)
+
+        shown = [
+            parameter
+            for each in inspect.signature(command).parameters.values()
+            for parameter in (
+                _fields_of(groups[each.name], defaults)
+                if each.name in groups
+                else [each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY)]
+            )
+        ]
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what inspect looks for first
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+        return run  # type: ignore[return-value]  # the same command by other words
+
+    return decorate
+
+
+def _fields_of(kind: Any, defaults: Mapping[str, str]) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=_with_default(hints[field.name], defaults.get(field.name)),
+        )
+        for field in fields(kind)
+    ]
+
+
+def _with_default(hint: Any, told: str | None) -> Any:  # noqa: ANN401 - an annotated type
+    if told is None:
+        return hint
+    option: OptionInfo = copy.copy(hint.__metadata__[0])
+    option.show_default = told
+    return Annotated[hint.__origin__, option]

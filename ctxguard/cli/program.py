@@ -1,0 +1,136 @@
+"""The program: which commands there are, and how every error is told."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.main import get_command
+
+from ctxguard import __version__
+from ctxguard.cli.groups import Command, Group, command_group
+from ctxguard.errors import CtxguardError
+from ctxguard.report.printing import note, out, speak_utf8
+
+__all__ = ["app", "main"]
+
+
+class Place(NamedTuple):
+    """Say where a command is, and what it does in one line."""
+
+    source: str
+    about: str
+
+
+COMMANDS: Final = {
+    "stabilize": Place("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
+    "check": Place("ctxguard.cli.check:check", "Validate a session without changing it."),
+    "replay": Place("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
+    "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other installed libraries."),
+    "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
+    "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
+    "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),
+    "tokens": Place("ctxguard.harness.cli:tokens", "Count the tokens of a request, a session, or a text."),
+    "prompts": Place("ctxguard.prompts.cli:app", "Check prompt templates."),
+    "store": Place("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
+    "adapters": Place("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
+    "demo": Place("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
+}
+"""The commands, each loaded when it is called: `--help` alone would import all of ctxguard otherwise."""
+_CLICK_ERROR: Final[type[Exception]] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+"""The root of usage errors, in click, or in the copy of it that newer versions of typer bring."""
+
+
+class Program(Group):
+    """Load commands on demand."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
+        """Return the names of all commands."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - a command of click or of typer's own copy
+        """Return a command by its name."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = COMMANDS[cmd_name].source.partition(":")
+        found = getattr(import_module(module), name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            alone.command(cls=Command)(found)
+            found = alone
+        command = get_command(found)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """Return the command that the first word names; an unknown one is answered with names that are near."""
+        self.commands = {**dict.fromkeys(COMMANDS), **self.commands}  # type: ignore[dict-item]  # names alone: what is near is looked for in them
+        return super().resolve_command(ctx, args)
+
+    def sentence(self, ctx: Any, name: str) -> str:  # noqa: ANN401 - as above
+        """Return what a command does, without loading it."""
+        del ctx
+        return COMMANDS[name].about
+
+
+app = command_group(
+    "ctxguard",
+    "Keep long LLM conversations inside the token budget, free of personal data, valid, and cheap to re-send.",
+    cls=Program,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out(f"ctxguard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
+    del version
+
+
+def main() -> None:
+    """Run the command line; any error that a user can cause is one line on standard error and exit code 2."""
+    speak_utf8()
+    try:
+        status = app(prog_name="ctxguard", standalone_mode=False)
+        sys.stdout.flush()
+    except (CtxguardError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError):  # a defect: packages that may be missing are reported by ImportError
+            raise
+        note(str(error))
+        sys.exit(2)
+    except _CLICK_ERROR as error:
+        note(_usage(error))
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
+        sys.stderr.close()  # otherwise Python would try to flush the rest and print a second error
+        sys.exit(2)
+    if status:
+        sys.exit(status)
+
+
+def _usage(error: Any) -> str:  # noqa: ANN401 - an exception of click or of typer's own copy
+    """Return a usage error as one line that names the help of the command at fault."""
+    said = " ".join(str(error.format_message()).split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    asked = "ctxguard" if context is None else context.command_path
+    return f"{said[:1].lower()}{said[1:]} (see {asked} --help)"

@@ -1,0 +1,30 @@
+"""The sessions that a command is given, and errors that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
+
+if TYPE_CHECKING:
+    from ctxguard.harness import Session
+
+__all__ = ["naming", "sessions_of"]
+
+
+def sessions_of(path: str, adapter: str | None) -> list[Session]:
+    """Return the sessions of a file; all are read before the first is judged, so that no part of a damaged file is."""
+    from ctxguard.harness import read_sessions
+
+    return list(read_sessions(path, adapter=adapter))
+
+
+@contextmanager
+def naming(path: str, session: Session) -> Iterator[None]:
+    """Name the file and the session in errors about them."""
+    try:
+        yield
+    except (HistoryError, BudgetExceededError) as error:
+        raise SessionFileError(path, f"session {session.id}: {error}") from error

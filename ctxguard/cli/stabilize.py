@@ -1,0 +1,74 @@
+"""The command `ctxguard stabilize`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctxguard.cli.options import AdapterName, ChainOptions, SessionFile, settings_of, spread
+from ctxguard.cli.sessions import naming, sessions_of
+from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
+from ctxguard.report.progress import working
+
+__all__ = ["stabilize"]
+
+
+@spread()
+def stabilize(
+    session: SessionFile,
+    chain: ChainOptions,
+    adapter: AdapterName = None,
+    report: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--report",
+            "-r",
+            help="Print the report instead of the context; of several sessions json is one a line, in their order.",
+            show_default="text with --output, else the context",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the stabilized context to this file, gzipped if its name ends in .gz, and print the report.",
+            show_default="standard output",
+        ),
+    ] = None,
+) -> None:
+    """Stabilize a session: print its context, or the report on it.
+
+    With --output the context goes to the file and the report is printed.
+    """
+    from ctxguard.adapting import Request, stabilize_request
+
+    refuse_overwriting(output, [session])
+    stabilizer = chain.stabilizer(settings_of(chain.config))
+    contexts, reports = [], []
+    with working("stabilizing") as told:
+        for one in sessions_of(session, adapter):
+            told(f"stabilizing session {one.id}")
+            with naming(session, one):
+                request = Request(one.native, one.instructions, one.tools or ())
+                done, made = stabilize_request(stabilizer, one.adapter, request)
+            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=_plain))
+            reports.append(made)
+    if output is not None:
+        out("\n".join(contexts), output)
+    if output is None and report is None:
+        out("\n".join(contexts))
+    else:
+        shown = reports_as(reports, report or ReportFormat.TEXT)
+        out(fitted(shown) if report in (None, ReportFormat.TEXT) else shown)
+    if not all(made.ok for made in reports):
+        raise typer.Exit(1)
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if dump is not None else str(value)

@@ -1,0 +1,95 @@
+"""What a replay prints: its report in each form, and notes on standard error."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ctxguard import __version__
+from ctxguard.harness.document import ReplayReport, RunModel, figures_model, finding_model, session_model, skipped_model
+from ctxguard.harness.engine import Plan, Results, Setting, Tally
+from ctxguard.harness.summary import advice, cheapest, summary
+from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
+
+__all__ = ["print_notes", "print_report", "replay_report"]
+
+MOST_NOTES: Final = 20
+FORMATS: Final = {".json": ReportFormat.JSON, ".html": ReportFormat.HTML, ".htm": ReportFormat.HTML}
+
+
+def replay_report(
+    sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
+) -> ReplayReport:
+    """Return the report on a replay."""
+    count = plan.settings[0].stabilizer.counter.counter
+    figures = results.tallies[0].figures
+    return ReplayReport(
+        ctxguard=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        title=title
+        or f"Replay of {counted(figures.sessions, 'recorded session')}, {counted(figures.calls, 'model call')}",
+        sources=sources,
+        seconds=round(seconds, 2),
+        processes=processes,
+        prices=plan.prices.source,
+        model=plan.prices.model,
+        counter=f"{count.name}, {count.accuracy}",
+        skipped=[skipped_model(each) for each in results.skipped],
+        skipped_count=results.skipped_count,
+        runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
+    )
+
+
+def _run(setting: Setting, tally: Tally, plan: Plan) -> RunModel:
+    worst = tally.worst
+    return RunModel(
+        label=setting.label,
+        setting=dict(setting.options),
+        figures=figures_model(tally.figures, plan.prices),
+        findings=[finding_model(place) for _, place in sorted(tally.figures.places.items())],
+        sessions=[session_model(told, plan.prices) for told, _ in worst],
+        sessions_listed=len(worst),
+    )
+
+
+def print_report(
+    made: ReplayReport,
+    plan: Plan,
+    results: Results,
+    form: ReportFormat,
+    outputs: list[Path],
+    *,
+    show_originals: bool,
+) -> None:
+    """Print the report in one form, and write it to each file in the form that the name of the file asks for."""
+    from ctxguard.harness.page import replay_page
+
+    forms = {form, *(FORMATS.get(path.suffix, ReportFormat.TEXT) for path in outputs)}
+    shown: dict[ReportFormat, str] = {}
+    for each in forms:
+        if each is ReportFormat.HTML:
+            shown[each] = replay_page(made, plan, results, show_originals=show_originals)
+        else:
+            shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
+    out(fitted(shown[form]) if form is ReportFormat.TEXT else shown[form])
+    for path in outputs:
+        out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
+
+
+def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], support: float) -> None:
+    """Print to standard error what a reader of the report must know beside it."""
+    for each in results.skipped[:MOST_NOTES]:
+        note(f"skipped {each}")
+    if made.skipped_count > MOST_NOTES:
+        note(f"skipped {made.skipped_count - MOST_NOTES} more; all are in the JSON report")
+    for line in advice(made):
+        note(line)
+    for line in worse:
+        note(f"worse than the baseline: {line}")
+    if len(made.runs) > 1:
+        best = cheapest(made.runs, support)
+        note(
+            f"the cheapest setting that holds all laws, refuses nothing and reaches a support of {support:.0%}: "
+            f"{'none' if best is None else best.label}"
+        )

@@ -1,0 +1,101 @@
+"""Search and mask whole files: plain text, one JSON document, or a JSON document a line."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from ctxguard.pii.detectors import Rules
+from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
+from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.strategies import Strategies
+from ctxguard.pii.spans import Span
+
+__all__ = ["Place", "mask_file_text", "scan_file_text"]
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` would also split at characters that JSON strings hold
+UNNAMED: Final = "PII"
+"""The label of a value that only shows by what stands around it."""
+
+
+class Place(NamedTuple):
+    """Say where a finding is, never what it is.
+
+    Attributes:
+        line: counted from 1.
+        column: characters from the start of the line, counted from 1.
+        label: what was found: `EMAIL`, `IBAN`, ….
+    """
+
+    line: int
+    column: int
+    label: str
+
+
+def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact", key: str | bytes | None = None) -> str:
+    """Return the text of a file masked; what was JSON is JSON still, and the rest of the layout stays as it was.
+
+    The same value gets the same pseudonym throughout.
+
+    Args:
+        text: what the file holds.
+        rules: what counts as personal data.
+        strategy: how findings are hidden, see `Masker`.
+        key: key of the strategy `hash`.
+    """
+    session = Masker(rules, strategy=strategy, key=key, escape=False).session()
+    return "".join(map(session.text, _records(text)))
+
+
+def scan_file_text(text: str, rules: Rules) -> list[Place]:
+    """Return where in the text of a file masking would change something, in the order of the text."""
+    masker = Masker(rules)
+    session = masker.session()
+    places: list[Place] = []
+    first = 1
+    for record in _records(text):
+        masked = session.text(record)
+        if masked != record:
+            places += _placed(record, first, _spans(masker, record, masked))
+        first += record.count("\n")
+    return places
+
+
+def _records(text: str) -> Sequence[str]:
+    """Return what is masked on its own: each line where every line is a JSON document, else the whole text."""
+    lines = _LINE.findall(text)
+    filled = [line for line in lines if line.strip()]
+    return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
+
+
+def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
+    spans = masker.find(record)
+    if not is_json(record) or not is_json(masked):
+        yield from spans
+        return
+    for token, now in zip(json_tokens(record), json_tokens(masked), strict=False):
+        if token.value != now.value:
+            yield from _in_token(masker, token, spans)
+
+
+def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
+    """Walk what is found in a token that masking changes: as it is written, in its value, or after its key."""
+    inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
+    if inside:
+        yield from inside
+        return
+    before = f"{token.key}: "
+    named = [span for span in masker.find(before + token.value) if span.end > len(before)]
+    hit = touching(spans, token)
+    for span in masker.find(token.value) or named or ([] if hit is None else [hit]) or [Span(0, 0, UNNAMED)]:
+        yield Span(token.start, token.end, span.label)
+
+
+def _placed(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
+    starts = list(accumulate((len(line) for line in record.split("\n")), lambda at, size: at + size + 1, initial=0))
+    for span in spans:
+        line = bisect_right(starts, span.start)
+        yield Place(first + line - 1, span.start - starts[line - 1] + 1, span.label)

@@ -1,0 +1,154 @@
+"""What a request body sends, and how its JSON is read where it may hold anything: what is not there costs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
+from ctxguard.errors import ConfigError
+
+__all__ = [
+    "Body",
+    "Native",
+    "as_parts",
+    "blocks_of",
+    "call_of",
+    "choice_of",
+    "content_of",
+    "either_of",
+    "json_of",
+    "kind_of",
+    "mapping_of",
+    "members_of",
+    "records_of",
+    "said_part",
+    "sealed_part",
+    "text_of",
+    "tools_of",
+]
+
+Native: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Hold what a request body sends.
+
+    Attributes:
+        artifacts: system prompt, messages, tool calls and results, in their order.
+        tools: the tools as they are sent.
+        choice: the `tool_choice`, as one word: `auto`, `none`, `required`, or `named` for a certain tool.
+        schema: the schema that the reply must follow; None where there is none.
+        found: names of deferred functions that a search of an earlier step has found.
+        brought: tools that stand among the messages, a list for each place.
+        thinks: whether the request asks for thinking.
+        documents: how many documents are sent as text.
+        empty_system: whether the system prompt is an empty text.
+    """
+
+    artifacts: tuple[Artifact, ...]
+    tools: tuple[Native, ...] = ()
+    choice: str = "auto"
+    schema: Native | None = None
+    found: frozenset[str] = frozenset()
+    brought: tuple[tuple[Native, ...], ...] = ()
+    thinks: bool = False
+    documents: int = 0
+    empty_system: bool = False
+
+
+def members_of(body: Native, key: str) -> list[Native]:
+    """Return the objects of a list that a body must have.
+
+    Raises:
+        ConfigError: it has no such list.
+    """
+    if not isinstance(body.get(key), list):
+        raise ConfigError(f"the request body has no list {key!r}", setting="body")
+    return records_of(body.get(key))
+
+
+def records_of(value: object) -> list[Native]:
+    """Return the objects of a list; anything else in it costs nothing."""
+    return [member for member in value if isinstance(member, Mapping)] if isinstance(value, (list, tuple)) else []
+
+
+def blocks_of(content: object) -> list[Native]:
+    """Return the blocks of a content; a text is one block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else records_of(content)
+
+
+def mapping_of(value: object) -> Native:
+    """Return an object; an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def text_of(value: object) -> str:
+    """Return a text; an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def either_of(value: Native, *names: str) -> object:
+    """Return the first of some fields that is there."""
+    return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+def json_of(value: object) -> str:
+    """Return the JSON of a value, without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def kind_of(role: str) -> Kind:
+    """Return the kind of a role; an unknown one counts as the user's."""
+    try:
+        return Kind(role)
+    except ValueError:
+        return Kind.USER
+
+
+def call_of(function: Native) -> ToolCall:
+    """Return a call of a tool."""
+    arguments = function.get("arguments")
+    return ToolCall(
+        text_of(function.get("name")), arguments if isinstance(arguments, str) else json_of(arguments or {})
+    )
+
+
+def tools_of(body: Native) -> tuple[Native, ...]:
+    """Return the tools of a body."""
+    return tuple(records_of(body.get("tools")))
+
+
+def choice_of(given: object) -> str:
+    """Return a tool choice of any API as one word."""
+    if isinstance(given, Mapping):
+        given = given.get("mode") or given.get("type")
+    word = text_of(given) or "auto"
+    known = {"any": "required", "function": "named", "tool": "named", "validated": "auto"}
+    return known.get(word, word)
+
+
+def content_of(content: object, read: Callable[[Native], Iterable[Part]]) -> str | tuple[Part, ...]:
+    """Return a content: its text, or the parts that its blocks are read as."""
+    if isinstance(content, str):
+        return content
+    return tuple(part for block in records_of(content) for part in read(block))
+
+
+def as_parts(content: str | tuple[Part, ...]) -> Sequence[Part]:
+    """Return a content as parts."""
+    return (Part("text", content),) if isinstance(content, str) else content
+
+
+def said_part(block: Native) -> Part:
+    """Return a block of text; any other one counts as its JSON."""
+    text = block.get("text", block.get("refusal"))
+    return Part("text", text) if isinstance(text, str) else Part("opaque", json_of(block))
+
+
+def sealed_part(data: str) -> Part:
+    """Return reasoning that only the provider can read."""
+    return Part("reasoning", media=Media("sealed", length=len(data)))

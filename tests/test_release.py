@@ -1,0 +1,67 @@
+"""What is published is complete and says the same everywhere; `make wheel-test` tries the package itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import release
+import yaml
+from markdown_pages import ROOT
+
+from ctxguard import __version__
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
+
+
+def supported():
+    """The Python versions that the metadata names."""
+    classifiers = " ".join(release.project()["classifiers"])
+    return set(re.findall(r"Python :: (3\.\d+)", classifiers))
+
+
+def test_every_place_states_the_same_version():
+    assert set(release.versions().values()) == {__version__}
+
+
+def test_every_package_says_that_it_is_typed():
+    packages = [ROOT / "ctxguard", *(ROOT / "adapters").glob("ctxguard_*")]
+    assert len(packages) > 5
+    assert [package.name for package in packages if not (package / "py.typed").is_file()] == []
+
+
+def test_a_release_waits_for_a_heading_in_the_changelog_and_for_the_right_version():
+    found = "\n".join(release.obstacles("99.0.0"))
+    for line in ("pyproject.toml says", "CITATION.cff says", "CHANGELOG.md has no heading `## [99.0.0] - YYYY-MM-DD`"):
+        assert line in found
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_runs_what_the_makefile_has_under_pythons_that_are_supported(path):
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    for step in steps:
+        assert "uses" in step or step["run"].split()[:1] == ["make"]
+        assert "run" not in step or step["run"].split()[1] in targets
+    named = {version for step in steps for version in step.get("with", {}).get("python-version", "").split()}
+    assert named <= supported()
+    assert all(job.get("permissions", workflow["permissions"]) for job in workflow["jobs"].values())
+
+
+def test_every_supported_python_is_tested_before_a_merge():
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert set(re.search(r"^PYTHONS \?= (.*)$", makefile, re.MULTILINE)[1].split()) == supported()
+    assert all(version in text for version in supported())
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_an_issue_form_has_what_the_site_wants(path):
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= form.keys()
+    asked = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in asked}) == len(asked) > 0
+    assert all(part["attributes"]["label"] for part in asked)
+    assert {part["type"] for part in form["body"]} <= {"markdown", "textarea", "input", "dropdown"}
