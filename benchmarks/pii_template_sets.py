@@ -44,7 +44,7 @@ FIRST = (
     "{TIME} INFO auth user={EMAIL} ip={IP} session={HASH} took={COUNT}ms",
     "{TIME} WARN kyc: passport={PASSPORT_EN} rejected, trace_id={UUID}",
     "[{EPOCH}] lookup phone={PHONE_EN} request={ORDER} status=200 bytes={COUNT}",
-    "level=error msg=\"card declined\" pan=\"{CREDIT_CARD}\" amount={MONEY} build={VERSION} sha={HASH}",
+    'level=error msg="card declined" pan="{CREDIT_CARD}" amount={MONEY} build={VERSION} sha={HASH}',
     "dhcpd: DHCPACK on {IP} to {MAC} via eth0 lease {EPOCH}",
     "{TIME} DEBUG sms gateway: sent to {PHONE_DE}, id {UUID}, retries 3",
     # forms
@@ -115,7 +115,7 @@ SECOND = (
     # logs
     "{TIME} INFO kyc verified documentType=passport documentNumber={PASSPORT_EN} requestId={UUID}",
     "{TIME} ERROR payment: iban={IBAN} amount={MONEY} code={COUNT} sha={HASH}",
-    "{IP} - - [{TIME}] \"POST /users/{UUID} HTTP/1.1\" 201 {COUNT} \"mail={EMAIL}\"",
+    '{IP} - - [{TIME}] "POST /users/{UUID} HTTP/1.1" 201 {COUNT} "mail={EMAIL}"',
     "wlan0: STA {MAC} associated; addr {IP}; fw {VERSION}; t={EPOCH}",
     "sms.out to={PHONE_NL} parts=1 id={HASH} ts={EPOCH}",
     "validate tax_number={TAX_ID_DE} result=ok order={ORDER} version={VERSION}",
@@ -150,4 +150,58 @@ SECOND = (
     '{"tax": {MONEY}, "company_size": {COUNT}, "id_card_ok": true, "event_id": "{UUID}", "at": {EPOCH}, "order": "{ORDER}"}',
 )
 
-SETS = {"first": FIRST, "second": SECOND}
+THIRD = (
+    # support mails
+    "Sehr geehrtes Team, ich brauche einen Ersatz für Führerschein Nr. {DRIVER_LICENSE_DE}; Ticket {ORDER}.",
+    "Meine neue Handynummer ist {PHONE_DE}, die alte {ORDER} bitte löschen, Stand {TIME}",
+    "Ausweisdokument: Personalausweis, Nummer {NATIONAL_ID_DE}, geprüft am {TIME}",
+    "Umsatzsteuer-Identifikationsnummer gemäß § 27a: {TAX_ID_DE}; Amtsgericht Hamburg, {COMPANY_ID_DE}",
+    "Reisepass-Nr.: {PASSPORT_DE} / Sendungsnummer: {ORDER} / Betrag: {MONEY}",
+    "Pour votre dossier : CNI {NATIONAL_ID_FR}, permis de conduire {DRIVER_LICENSE_FR}, tél. domicile {PHONE_FR}",
+    "Voici notre SIRET : {COMPANY_ID_FR}. TVA : {TAX_ID_FR}. Facture {ORDER}, {MONEY} EUR",
+    "Mon passeport a le numéro {PASSPORT_FR} ; suivi du colis {ORDER}",
+    "{PHONE_FR} (mobile), {PHONE_FR} (domicile), dossier {ORDER}",
+    "Os mando el NIF ({TAX_ID_ES}) y el carnet de conducir ({DRIVER_LICENSE_ES}); pedido {ORDER}",
+    "El número de mi pasaporte es el {PASSPORT_ES} y mi teléfono el {PHONE_ES}. Ref. {ORDER}",
+    "Documento de identidad: {NATIONAL_ID_ES} / Albarán: {ORDER} / Fecha: {TIME}",
+    "Invio i documenti: C.I. {NATIONAL_ID_IT}, C.F. {TAX_ID_IT}. Ordine n. {ORDER}",
+    "La patente è la {DRIVER_LICENSE_IT}, il passaporto è {PASSPORT_IT}; versione modulo {VERSION}",
+    "Tel. {PHONE_IT} - Fax {PHONE_IT} - P.IVA {TAX_ID_IT} - REA {COMPANY_ID_IT}",
+    "Paspoort {PASSPORT_NL}, rijbewijs {DRIVER_LICENSE_NL}, ordernummer {ORDER}",
+    "BTW-nummer {TAX_ID_NL}; KvK {COMPANY_ID_NL}; factuurnummer {ORDER}; bedrag {MONEY}",
+    "Mijn mobiele nummer is {PHONE_NL}; bestelling {ORDER} is niet bezorgd",
+    "Paszport nr {PASSPORT_PL}, dowód osobisty nr {NATIONAL_ID_PL}, faktura {ORDER}",
+    "Spółka wpisana do KRS pod numerem {COMPANY_ID_PL}, NIP {TAX_ID_PL}, zamówienie {ORDER}",
+    "Proszę dzwonić: {PHONE_PL} (kom.), sprawa {ORDER}",
+    "NIF {TAX_ID_PT}, CC {NATIONAL_ID_PT}, tel. {PHONE_PT}, pedido {ORDER}",
+    "O passaporte {PASSPORT_PT} e a carta de condução {DRIVER_LICENSE_PT} foram validados em {TIME}",
+    "Sociedade com NIPC {COMPANY_ID_PT}, contacto {PHONE_PT}, fatura {ORDER}",
+    "I lost my passport ({PASSPORT_EN}). You can text me at {PHONE_EN}. Reference {ORDER}",
+    "Driver's license number {DRIVER_LICENSE_EN}, expires {TIME}; rental {ORDER}",
+    "UTR: {TAX_ID_EN}; CRN: {COMPANY_ID_EN}; invoice {ORDER}",
+    "ID: national identity card no. {NATIONAL_ID_EN}, seen at {TIME}",
+    # logs, forms, JSON
+    "{TIME} kyc.check type=id_card number={NATIONAL_ID_EN} ok=true took={COUNT}",
+    "{EPOCH} crm update phone_mobile={PHONE_EN} vat_id={TAX_ID_EN} order={ORDER}",
+    "user.login mail={EMAIL} from {IP} device {MAC} token {HASH}",
+    "Führerschein-Nr.;{DRIVER_LICENSE_DE};Telefon;{PHONE_DE};Auftrag;{ORDER}",
+    "Passport number | {PASSPORT_EN}\nTax ID | {TAX_ID_EN}\nPhone | {PHONE_EN}\nOrder | {ORDER}",
+    "<label>Codice fiscale</label><span>{TAX_ID_IT}</span><label>Cellulare</label><span>{PHONE_IT}</span><label>Ordine</label><span>{ORDER}</span>",
+    "Dowód osobisty: {NATIONAL_ID_PL}\nPrawo jazdy: {DRIVER_LICENSE_PL}\nTelefon: {PHONE_PL}\nWersja: {VERSION}",
+    '{"documents": [{"passport": "{PASSPORT_DE}"}, {"drivingLicence": "{DRIVER_LICENSE_EN}"}], "trace": "{UUID}"}',
+    '{"carta_identita": "{NATIONAL_ID_IT}", "partita_iva": "{TAX_ID_IT}", "telefono": "{PHONE_IT}", "ordine": "{ORDER}"}',
+    '{"siret": "{COMPANY_ID_FR}", "tva": "{TAX_ID_FR}", "portable": "{PHONE_FR}", "commande": "{ORDER}"}',
+    '{"identiteitskaart": "{NATIONAL_ID_NL}", "paspoort": "{PASSPORT_NL}", "telefoonnummer": "{PHONE_NL}", "order": "{ORDER}"}',
+    '{"cartao_cidadao": "{NATIONAL_ID_PT}", "passaporte": "{PASSPORT_PT}", "nif": "{TAX_ID_PT}", "valor": {MONEY}}',
+    # chats, and nothing in it
+    "u: pago con {CREDIT_CARD}, iban {IBAN}\nb: pedido {ORDER} confirmado {TIME}",
+    "u: meine SSN aus den USA: {SSN}, hier die Personalausweisnummer {NATIONAL_ID_DE}\nb: Vorgang {ORDER}",
+    "k: mój telefon do pracy {PHONE_PL}\nb: zgłoszenie {ORDER} zamknięte",
+    "u: phone's {PHONE_EN}\nb: got it, ticket {ORDER}, eta {TIME}",
+    "Pull {COUNT} merged at {TIME} as {HASH}; tag {VERSION}; run {ORDER}",
+    "Ihre Bestellung {ORDER} wurde am {TIME} versandt, Rechnung {ORDER}, {MONEY} EUR, Telefonsupport ab 8 Uhr",
+    "Tu pasaporte llegará el {TIME} con el envío {ORDER}; importe {MONEY}; guía {ORDER}",
+    '{"tax_total": {MONEY}, "phone_verified": true, "tracking": "{ORDER}", "etag": "{HASH}", "ts": {EPOCH}, "pos": [{PLACE}]}',
+)
+
+SETS = {"first": FIRST, "second": SECOND, "third": THIRD}

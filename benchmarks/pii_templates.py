@@ -11,6 +11,7 @@ import random
 import re
 import string
 import sys
+from itertools import pairwise
 
 import phonenumbers
 from pii_corpus import MAKERS
@@ -60,7 +61,7 @@ def spanish_dni(rng):
 
 def grouped(number, *sizes, sign=" "):
     places = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
-    return sign.join(number[start:end] for start, end in zip(places, places[1:], strict=False))
+    return sign.join(number[start:end] for start, end in pairwise(places))
 
 
 def german_tax_id(rng):
@@ -86,7 +87,9 @@ def portuguese_nif(rng):
 
 
 def fiscal_code(rng):
-    body = filled("AAAAAA99")(rng) + rng.choice("ABCDEHLMPRST") + f"{rng.randint(1, 28):02d}" + rng.choice("FHL") + "501"
+    body = (
+        filled("AAAAAA99")(rng) + rng.choice("ABCDEHLMPRST") + f"{rng.randint(1, 28):02d}" + rng.choice("FHL") + "501"
+    )
     return body + codicefiscale.calc_check_digit(body)
 
 
@@ -161,8 +164,18 @@ DECOYS = {
     "ORDER": either("99999999", "9999-9999", "AB-999999", "#9999999999", "1ZX999X99999999999", "99999999999"),
     "VERSION": either("9.9.9", "9.99.9", "v9.9.9-rc9", "9.9.9.9", "2024.9.9", "1.9.99+99"),
     "TIME": lambda rng: rng.choice(
-        ("{y}-{m:02d}-{d:02d}T{h:02d}:{n:02d}:07Z", "{d:02d}.{m:02d}.{y} {h:02d}:{n:02d}", "{y}{m:02d}{d:02d}{h:02d}{n:02d}07")
-    ).format(y=rng.randint(2015, 2026), m=rng.randint(1, 12), d=rng.randint(1, 28), h=rng.randint(0, 23), n=rng.randint(0, 59)),
+        (
+            "{y}-{m:02d}-{d:02d}T{h:02d}:{n:02d}:07Z",
+            "{d:02d}.{m:02d}.{y} {h:02d}:{n:02d}",
+            "{y}{m:02d}{d:02d}{h:02d}{n:02d}07",
+        )
+    ).format(
+        y=rng.randint(2015, 2026),
+        m=rng.randint(1, 12),
+        d=rng.randint(1, 28),
+        h=rng.randint(0, 23),
+        n=rng.randint(0, 59),
+    ),
     "EPOCH": lambda rng: str(rng.randint(1_500_000_000, 1_800_000_000) * rng.choice((1, 1000))),
     "PLACE": lambda rng: f"{rng.uniform(36, 60):.6f}, {rng.uniform(-9, 25):.6f}",
     "HASH": lambda rng: "".join(rng.choices("0123456789abcdef", k=rng.choice((7, 12, 32, 40)))),
@@ -216,10 +229,18 @@ def missed(examples):
         found = STANDARD.find(example.text)
         for gold in example.spans:
             if not any(one.start <= gold.start and one.end >= gold.end for one in found):
-                yield f"- {gold.label}", example.text[max(0, gold.start - 40) : gold.end + 15], example.text[gold.start : gold.end]
+                yield (
+                    f"- {gold.label}",
+                    example.text[max(0, gold.start - 40) : gold.end + 15],
+                    example.text[gold.start : gold.end],
+                )
         for one in found:
             if not any(one.start < gold.end and one.end > gold.start for gold in example.spans):
-                yield f"+ {one.label}", example.text[max(0, one.start - 40) : one.end + 15], example.text[one.start : one.end]
+                yield (
+                    f"+ {one.label}",
+                    example.text[max(0, one.start - 40) : one.end + 15],
+                    example.text[one.start : one.end],
+                )
 
 
 def main(names):

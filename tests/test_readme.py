@@ -103,6 +103,18 @@ def test_the_tests_that_security_names_are_there():
     assert not [path for path in named if not (ROOT / path).exists()]
 
 
+def test_each_family_of_edges_in_security_names_the_file_of_a_test():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    table = text.partition("## The edges, family by family")[2].partition("\n\n`make hunt`")[0]
+    rows = re.findall(r"^\| (?!family|---)(.+) \|$", table, re.MULTILINE)
+    assert len(rows) == 14
+    for row in rows:
+        held_by = row.split(" | ")[2]
+        named = re.findall(r"`(tests/[^`]+\.py)`", held_by)
+        assert named, row
+        assert all("def test_" in (ROOT / path).read_text(encoding="utf-8") for path in named), row
+
+
 def test_the_distribution_is_called_by_its_own_name():
     for page in (README, *(ROOT / "docs").glob("*.md")):
         assert not re.search(r"pip install ['\"]?ctxguard(?!-stabilizer)", page.read_text(encoding="utf-8")), page.name

@@ -4,12 +4,14 @@ import sys
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from naive import naive
 from strategies_for_text import texts
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
 from ctxguard.pii.detect.match import Engine
+from ctxguard.pii.detect.normalize import View
 from ctxguard.pii.rules.words import LEFT
 
 ENGINES = {}
@@ -82,7 +84,7 @@ def test_work_grows_no_faster_than_hostile_text(piece):
 
 
 def test_what_is_remembered_stays_bounded(monkeypatch):
-    monkeypatch.setattr("ctxguard.pii.detect.match._MEMO", 60)
+    monkeypatch.setattr("ctxguard.pii.detect.match.MEMO", 60)
     engine = Engine(STANDARD.rules, frozenset(), ())
     for number in range(0, 20_000, 7):
         engine.find(f"phone {'1 ' * (number % 90)}{number:06d}-{number} w{number}")
@@ -96,6 +98,28 @@ def test_the_engine_finds_what_plain_matching_finds(text):
         expected = naive(rules, text)
         assert rules.find(text) == expected
         assert rules.scan(text) == expected
+
+
+groups = st.builds("{:0{}d}{}".format, st.integers(0, 99_999), st.integers(1, 6), st.sampled_from("     .-/)(+"))
+values = st.sampled_from(["4111 1111 1111 1111 ", "212-736-5000 ", "536-22-8741 ", "+44 20 7123 4567 ", "203.0.113.9 "])
+rows = st.lists(st.one_of(groups, groups, groups, values), min_size=20, max_size=60).map("".join)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["", "phone ", "tel: ", "credit card: ", "SSN ", "NIP ", "born ", "no word, ", "电话 "]),
+    rows,
+    st.sampled_from(["", " office", " (mobile)", ", fax", "\nSSN 536-22-8741", " and so on", "\n"]),
+)
+def test_in_rows_of_numbers_the_engine_finds_what_plain_matching_finds(before, row, after):
+    for text in (before + row + after, f"{before}{row}\n{row}{after}"):
+        assert STANDARD.find(text) == naive(STANDARD, text)
+
+
+@pytest.mark.parametrize("piece", ["1 ", "12 34 56 ", "1,5 2,5 ", "0.25 -1.5 ", "255 255 0 "])
+def test_a_row_of_numbers_without_a_word_beside_it_has_few_candidates(piece):
+    engine = Engine(STANDARD.rules, frozenset(), ())
+    assert len([*engine._candidates(View(piece * 2_000))]) < 40
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

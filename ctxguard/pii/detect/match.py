@@ -10,24 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from importlib import import_module
 from itertools import pairwise, takewhile
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
+from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import (
     SHAPE,
-    WORDS,
-    Anchor,
     Prefilter,
-    anchor_of,
-    is_number,
-    reach,
-    stands_alone,
-    worth,
 )
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
@@ -37,28 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ["PERSON", "WINDOW", "Engine", "engine_of", "joined"]
 
-WINDOW: Final = 40
-"""Characters before a candidate in which a context word counts."""
-# Entries that one memory holds at most.
-_MEMO: Final = 20_000
 # Digits and their separators in a shape: every match of an expression about a number lies within one run.
 _RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
 # Characters around a run that the boundaries of a number look at.
 _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not come again.
-_LONG_RUN: Final = 100
-_RUN_SIGNS: Final = frozenset("0 .()/+-")
+_LONG_RUN: Final = 60
 PERSON: Final = "PERSON"
 """Label of a name, which is looked for elsewhere once it is known."""
-_FAR: Final = 1 << 30
 # How sure it is that a known name is one where nothing says so.
 _ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
-Verdict: TypeAlias = Callable[..., bool | int]
-"""Says yes or no, or how many of the characters are the finding."""
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
@@ -92,7 +76,7 @@ class Engine:
         self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
-        self._fits = lru_cache(_MEMO)(self._fitting)
+        self._fits = lru_cache(MEMO)(self._fitting)
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
@@ -235,160 +219,6 @@ class Engine:
         return label in self._labels and not (number and self.find(number))
 
 
-class Matcher:
-    """Hold a rule made ready to run; its expressions are compiled on first use, as most match in no text.
-
-    Args:
-        rule: the rule.
-        order: its place in the set; the first of equal findings is kept.
-
-    Attributes:
-        words: its context words, before or behind a value; empty where it needs none.
-
-    Raises:
-        ConfigError: its validator cannot be imported.
-    """
-
-    def __init__(self, rule: Rule, order: int) -> None:
-        self.rule = rule
-        self.order = order
-        self.is_number = is_number(rule.pattern)
-        self.words = rule.context or rule.behind
-        self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
-        self._validate, self._arguments = _function(rule, "validate")
-        self._walk, _ = _function(rule, "walk")
-
-    @cached_property
-    def anchor(self) -> Anchor:
-        """Where in a text a match may begin."""
-        return anchor_of(self.rule.pattern)
-
-    @cached_property
-    def evidence(self) -> Anchor:
-        """What a text must hold to be searched: a literal of the expression, or a context word if that tells more."""
-        if self._walk is not None:
-            return self.anchor
-        words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
-        return max([self.anchor, *words], key=worth)
-
-    @cached_property
-    def stands_alone(self) -> bool:
-        """True where it finds the same in a text that stands alone and in one between blank lines."""
-        # what runs over many texts touches each of them, unless a validator turns the whole of it down
-        farthest = WINDOW if self._validate is not None else _FAR
-        return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
-
-    @cached_property
-    def words_before(self) -> Anchor:
-        """What the characters before a match must hold."""
-        return anchor_of(self.rule.context, forms=(WORDS,))
-
-    @cached_property
-    def needs_word_before(self) -> bool:
-        """True where its context words do not consist of digits and their separators."""
-        return _tells_word(self.words_before)
-
-    @cached_property
-    def reach(self) -> int:
-        """Characters from the beginning of a match that the expression looks at, at most."""
-        return reach(self.rule.pattern)
-
-    @cached_property
-    def _shapes(self) -> tuple[str, ...]:
-        """Literals of which the shape of each match holds one; the empty one where they are not known."""
-        literals = self.anchor.literals
-        return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
-
-    def may_match(self, shape: str) -> bool:
-        """Tell whether a shape holds what every match of a rule of numbers does."""
-        return any(literal in shape for literal in self._shapes)
-
-    def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Tell whether a match in a row of numbers may have the words behind it that the rule asks for."""
-        if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
-            return True
-        # the word stands behind the row, so that the match ends near the end of the row
-        near = self._words_behind.most + max(map(len, self._words_behind.literals))
-        return any(self._behind.match(text, place) for place in range(max(start, end - near), end + 1))
-
-    @cached_property
-    def _words_behind(self) -> Anchor:
-        return anchor_of(self.rule.behind, forms=(WORDS,))
-
-    def places(self, view: View) -> Iterator[tuple[int, int]]:
-        """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
-        if self.anchor.most is None or self._walk is not None:
-            yield from self.everywhere(view.text)
-            return
-        match_at, done = self._pattern.match, 0
-        for start in self._starts(view):
-            # as `finditer` does it: no match begins within the one before
-            match = match_at(view.text, start) if start >= done else None
-            if match is not None:
-                yield self._place(match)
-                done = max(match.end(), start + 1)
-
-    def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
-        """Walk where the expression matches in a text or a shape, or what the rule walks itself."""
-        if self._walk is not None:
-            return iter(self._walk(text))
-        return map(self._place, self._pattern.finditer(text))
-
-    def stands_after(self, before: str) -> bool:
-        """Tell whether the words right before a candidate, in small letters, let it stand."""
-        if self.rule.context and self._context.search(before) is None:
-            return False
-        return not self._quiet or self._silence.search(before) is None
-
-    def judge(self, text: str, start: int, end: int) -> int:
-        """Return how many characters of a candidate are the finding; 0 where it is none."""
-        if self.rule.behind and self._behind.match(text, end) is None:
-            return 0
-        # most candidates end at the words; the validator may import a library
-        if self._validate is None:
-            return end - start
-        verdict = _verdict(self._validate, text[start:end], *self._arguments)
-        return end - start if verdict is True else int(verdict)
-
-    def end(self, text: str, end: int) -> int:
-        """Return where a finding ends with what belongs to it if it follows."""
-        more = self._tail.match(text, end) if self._tail is not None else None
-        return end if more is None else more.end()
-
-    def _place(self, match: re.Match[str]) -> tuple[int, int]:
-        start, end = match.span(self._group)
-        # an alternative without the group may have matched
-        return (start, end) if start >= 0 else match.span()
-
-    @cached_property
-    def _starts(self) -> Callable[[View], Iterator[int]]:
-        return self.anchor.searcher()
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self.rule.pattern)
-
-    @cached_property
-    def _group(self) -> int | str:
-        return "value" if "value" in self._pattern.groupindex else 0
-
-    @cached_property
-    def _context(self) -> re.Pattern[str]:
-        return re.compile(self.rule.context)
-
-    @cached_property
-    def _behind(self) -> re.Pattern[str]:
-        return re.compile(self.rule.behind, re.IGNORECASE)
-
-    @cached_property
-    def _silence(self) -> re.Pattern[str]:
-        return re.compile(self._quiet)
-
-    @cached_property
-    def _tail(self) -> re.Pattern[str] | None:
-        return re.compile(self.rule.tail) if self.rule.tail else None
-
-
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
     """Return candidates, each with all the rules that match there."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
@@ -398,35 +228,11 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
     return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
 
-def _tells_word(anchor: Anchor) -> bool:
-    """Tell whether each literal holds a character that is none of a row of numbers."""
-    return not any(_RUN_SIGNS.issuperset(literal) for literal in anchor.literals)
-
-
-@lru_cache(_MEMO)
+@lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
     lowered = before.lower()
     return [one for one in matchers if one.stands_after(lowered)]
-
-
-@lru_cache(_MEMO)
-def _verdict(validate: Verdict, value: str, *arguments: str) -> bool | int:
-    return validate(value, *arguments)
-
-
-def _function(rule: Rule, setting: str) -> tuple[Callable[..., Any] | None, list[str]]:
-    """Return a function of a rule and what it is asked with beside the text; one given by name is imported."""
-    given = getattr(rule, setting)
-    if not isinstance(given, str):
-        return given, []
-    module, name, *arguments = given.split(":")
-    try:
-        return getattr(import_module(module), name), arguments
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{setting} of rule {rule.name} names {given!r}, which cannot be imported: {error}", setting=setting
-        ) from error
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:

@@ -71,12 +71,13 @@ _BEFORE_BRACKET: Final = "|".join(
 # What else follows may be a letter, of a script without spaces between words, and the `_` that ends italics.
 _AFTER_HOST: Final = rf"(?![A-Za-z0-9{_LETTERS}]|_\w|-[A-Za-z0-9])(?:(?!\()|{_BEFORE_BRACKET})"
 _FOURS: Final = r"(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?"
-# Ends a line within a number. Spelled out, it is part of what texts are searched for first: rows of fours hold the rest.
+# Ends a line within a number. Spelled out, it is part of the literals that texts are searched for.
 _BREAK: Final = r"(?:-\r\n|-\n| \r\n| \n|\r\n|\r\n |\r\n  |\n|\n |\n  )"
 # A number in fours is no row of a table: no four stands before it, as near as within it.
 _NO_FOUR_BEFORE: Final = "".join(rf"(?<!\d{{4}}[ \r\n-]{{{size}}})" for size in (1, 2, 3))
 _CARD_WORDS: Final = (
-    word("cc|ccn|pan") + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
+    word(r"(?<!\d)(?:cc|ccn|pan)(?!\d)")
+    + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
     r"|carte|karte|tarjeta|carta\b|卡"
 )
 _IP_WORDS: Final = (

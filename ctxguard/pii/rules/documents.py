@@ -17,7 +17,8 @@ __all__ = ["DOCUMENT_RULES"]
 
 # Five digits, or a code in capitals with three.
 _ENOUGH: Final = (
-    rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
+    rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}"
+    rf"|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
 )
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
@@ -28,22 +29,27 @@ _VALUE: Final = (
 )
 # Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    "n|no|nr|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numeris|numurs|numri|broj|br|číslo|čislo|cislo|č"
+    "n|no|nr|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs|numri"
+    "|broj|br|číslo|čislo|cislo|č"
     "|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|code|kod|código|codice|id|ref|seria|serie|series|série"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
     "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|porte|portant|reads|wynosi|to|luidt"
-    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|het|de|del|della|di|du|do|da|des|d|l|of|for|von|vom|für|voor|pour|para"
+    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|het|de|del|della|di|du|do|da|des|d|l|of|for|von|vom|für"
+    "|voor|pour|para"
     "|has|have|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada|document|documento|dokument|documentnumber|documentno"
     "|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder"
     "|my|your|our|mon|ma|votre|notre|meine|mein|unsere|mi|su|mio|mia|moje|mój|meu|minha|mijn"
-    "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka"
+    "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
+    "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka"
     "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
-    r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]|nederlands\w?"
-    r"|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu|européen\w{0,2}"
+    r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
+    r"|nederlands\w?"
+    r"|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
+    r"|européen\w{0,2}"
 )
 _JOIN: Final = (
-    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,?()\\°º|*>\[\]-]"
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º|*>\[\]-]"
     rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
 )
 _GAP: Final = "(?: |-|_|)"
@@ -72,7 +78,8 @@ _WORDS: Final = {
         r"|(?<![a-z])patente di guida|(?<![a-z])patente n|rijbewijs|prawo jazdy|prawa jazdy|carta de condução"
         r"|řidičský průkaz|řidičského průkazu|vezetői engedély|jogosítvány|permis de conducere|permisul de conducere"
         r"|ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb|шофьорска книжка"
-        r"|свидетелство за управление|άδεια οδήγησης|vozačka dozvol|vozačke dozvol|vozniško dovoljenje|vodičský preukaz"
+        r"|свидетелство за управление|άδεια οδήγησης|vozačka dozvol|vozačke dozvol|vozniško dovoljenje"
+        r"|vodičský preukaz"
     ),
     "TAX_ID": (
         rf"(?<![a-z])tax{_GAP}(?:id|payer|number|no|reference)|(?<![a-z])vat{_GAP}(?:number|no|id|reg)"
@@ -98,13 +105,16 @@ _WORDS: Final = {
 # More names of documents and registers, as people and keys write them: each blank may be a hyphen or an underscore.
 _NAMES: Final = {
     "NATIONAL_ID": (
-        "ausweis|perso|identitätskarte|carte identité|cni|pièce d'identité|identificación|documento identidad|cédula"
-        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód|dowodu|numéro identité|cartão cidadão"
-        "|documento de identificação|id number|national insurance|identity number|citizen card"
+        "ausweis|perso|c.i.|identitätskarte|carte identité|cni|pièce d'identité|identificación"
+        "|documento identidad|cédula"
+        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód"
+        "|dowodu|numéro identité|cartão cidadão"
+        "|documento de identificação|national insurance|identity number|citizen card"
     ),
     "PASSPORT": "reisedokument|documento di viaggio|travel document",
     "DRIVER_LICENSE": (
-        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis|permiso conducir|licencia de conducción|patente"
+        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis|permiso conducir|licencia de conducción"
+        "|la patente|mia patente|sua patente|patente n|patente guida|patente b"
         "|carta condução|d/l|driving permit|driver permit|driver license|drivers licence|licence no|license no"
     ),
     "TAX_ID": (
@@ -119,8 +129,14 @@ _NAMES: Final = {
     ),
 }
 # A register stands with the place where it is kept: `RCS Lyon`, `Registro Mercantil de Madrid, hoja`.
-_SEAT: Final = r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro|vol) \d{1,5}){0,2}"
-_REGISTERS: Final = "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil|registro imprese|kvk"
+_SEAT: Final = (
+    r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro"
+    r"|vol) \d{1,5}){0,2}"
+)
+_REGISTERS: Final = (
+    "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil"
+    "|registro imprese|kvk"
+)
 _SHORT: Final = 6
 _NO_MARKS: Final = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłńśźżćęąß", "aaaaaeeeeiiiiooooouuuucnlnszzceas")
 

@@ -23,7 +23,7 @@ REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "B
 """Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
 _HERE: Final = "ctxguard.pii.detect.validate:"
 # Most numbers with hyphens are dates: they are turned away by their shape, before any word is looked at.
-_NO_DATE: Final = r"(?!\(?[12]\d{3}-\d\d-\d\d(?!\d))"
+_NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!\d))"
 # A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
 _END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
 _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"

@@ -24,7 +24,8 @@ __all__ = [
 
 
 _WHOSE: Final = (
-    "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member|guest|student"
+    "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member"
+    "|guest|student"
     "|home|work|office|business|company|billing|shipping|primary|secondary|main|alternate|emergency|personal|citizen"
     "|taxpayer|tele|cell|mobile|numero|cliente){0,3}"
 )
@@ -58,19 +59,23 @@ NO_FOUR_BEFORE: Final = r"(?<!(?<!\d)\d{4}[ -])"
 NO_FOUR_AFTER: Final = r"(?![ -]\d{4}(?!\d))"
 """A number in fours is no row of a table: no other four stands beside it."""
 CONNECTOR: Final = (
-    r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code|holder)(?![A-Za-z0-9]))"
+    r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code"
+    r"|holder)(?![A-Za-z0-9]))"
     r"{0,12}?(?<![A-Za-z0-9])"
 )
 """What stands between a word and its value, in prose (`number is`) and in JSON (`_number": "`)."""
 SINCE_DIGITS: Final = r"\A(?>[\s\S]*\d)?+\D*?"
 """Begins what holds no digits and stands right before a number: whatever ends in a digit is passed over at once."""
 _THINGS: Final = (
-    "order|item|tracking|ticket|invoice|case|ref|reference|confirmation|booking|reservation|transaction|txn|product|sku"
+    "order|item|tracking|ticket|invoice|case|ref|reference|confirmation|booking|reservation|transaction|txn"
+    "|product|sku"
     "|part|serial|model|version|ver|build|isbn|issn|doi|zip|zipcode|postcode|postal|latitude|longitude|lat|lon|lng|row"
     "|rows|line|lines|page|pages|step|port|pid|uid|commit|hash|size|bytes|offset|timestamp|ts|epoch|seed|issue|pr|pull"
     "|flight|job|request|session|thread|trace|span|event|message|shipment|package|payment|quote|amount|price|total"
-    r"|bestell\w{0,10}|auftrag\w{0,8}|vertrag\w{0,8}|rechnung\w{0,8}|sendung\w{0,8}|kunden\w{0,6}|vorgang\w{0,8}|aktenzeichen"
-    "|angebot|commande|facture|colis|devis|dossier|pedido|factura|expediente|incidencia|ordine|fattura|pratica|bestelling"
+    r"|bestell\w{0,10}|auftrag\w{0,8}|vertrag\w{0,8}|rechnung\w{0,8}|sendung\w{0,8}|kunden\w{0,6}"
+    r"|vorgang\w{0,8}|aktenzeichen"
+    "|angebot|commande|facture|colis|devis|dossier|pedido|factura|expediente|incidencia|ordine|fattura|pratica"
+    "|bestelling"
     "|factuur|offerte|zaak|zamówieni[ea]|faktur[ay]|spraw[ay]|zgłoszeni[ea]|encomenda|fatura|processo"
     "|rfc|clause|dfars|balance|cost|usd|eur|population|date|time|year|score|count"
 )
@@ -98,8 +103,10 @@ IDENTITY: Final = (
 )
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
-    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|cel|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
-    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
+    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
+    "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
+    r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
+    r"|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
@@ -109,12 +116,15 @@ _PHONE_PHRASES: Final = (
 # A word in brackets behind a number is the label of that number, not of the next one.
 _NOT_BEHIND: Final = r"(?<!\d\()(?<!\d \()"
 PHONE_STRICTLY: Final = (
-    rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
+    rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}"
+    rf"|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
 _CALLING: Final = (
-    "erreichen|erreichbar|rufen|anrufen|rückruf|joindre|joignable|appelez|appeler|rappelez|rappeler|llámame|llamar|llame"
-    "|localizarme|chiami|chiamare|chiamami|raggiungere|bereikbaar|bereiken|bellen|zadzwoń|dzwonić|ligue|ligar|telefonar"
+    "erreichen|erreichbar|rufen|anrufen|rückruf|joindre|joignable|appelez|appeler|rappelez|rappeler|llámame"
+    "|llamar|llame"
+    "|localizarme|chiami|chiamare|chiamami|raggiungere|bereikbaar|bereiken|bellen|zadzwoń|dzwonić|ligue|ligar"
+    "|telefonar"
 )
 PHONE_LOOSELY: Final = (
     PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted')}"

@@ -1,0 +1,52 @@
+"""Numbers of documents and labeled phones are found in the languages of the European Union, and orders are not."""
+
+import pytest
+
+from ctxguard.pii import STANDARD, mask_pii
+
+LABELED = [
+    ("Ausweis: {}", "L9Z67W8E1"),
+    ("| Ausweisnummer | {} |", "T524572270"),
+    ("<dt>Numéro de passeport</dt><dd>{}</dd>", "81 CS 54296"),
+    ("mon passeport porte le numéro {}", "20WX43844"),
+    ("carta d'identità n. {}", "CP 00661 AO"),
+    ("numero REA della ditta: {}", "RM - 2799250"),
+    ("RCS de Lyon sous le numéro {}", "732 829 320"),
+    ("Handelsregister Köln unter {}", "HRB 57830"),
+    ("KRS pod numerem {}", "0000123456"),
+    ("Führerschein-Nr.;{};", "B847GME8I16"),
+    ("o cartão de cidadão é o {}", "12345678 9 ZZ4"),
+    ("VAT registration number: {}", "GB 127 3034 72"),
+    ('{{"steuer_id": "{}"}}', "37612945833"),
+    ("Steueridentifikationsnummer lautet: {}", "37 612 945 833"),
+    ("btw-nummer {}", "NL123456782B01"),
+    ("carte_identite={}", "04RTBPF48"),
+]
+
+
+@pytest.mark.parametrize(("frame", "value"), LABELED)
+def test_a_document_is_found_behind_its_name(frame, value):
+    text = frame.format(value)
+    assert [text[span.start : span.end] for span in STANDARD.find(text)] == [value]
+
+
+@pytest.mark.parametrize("text", ["Büro 030.127246 (Handy)", "telemóvel: 912 340 303", "erreichen unter 021.234 81 02"])
+def test_a_phone_is_found_by_a_label_or_a_verb_of_calling(text):
+    assert "[REDACTED_PHONE]" in mask_pii(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rückruf an die Zentrale (Handy). Vertragsnummer 9613-5542.",
+        "020 7123 4567 (mobile), order 9613-5542",
+        "VAT included: 1,234.50. Order 9613-5542",
+        "The tax for order 96135542 is 12.50",
+        "Der Führerschein wird am 12.05.2024 abgeholt, Rechnung 96135542",
+        "Your passport expires 2026-05-12, flight 96135542",
+        "etag 3cc4 1746815157000",
+    ],
+)
+def test_numbers_of_orders_stay(text):
+    masked = mask_pii(text)
+    assert any(number in masked for number in ("9613-5542", "96135542", "1746815157000"))
