@@ -340,3 +340,30 @@ def test_a_rule_may_walk_by_itself_and_make_names_known():
         "tags", (Rule("tag", "PERSON", "@", walk=lambda text: [(1, 5)] if text[1:5] == "Olga" else [], echo=True),)
     )
     assert mask_pii("@Olga and Olga", rules) == "@[REDACTED_PERSON] and [REDACTED_PERSON]"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Ship to 12 Elm Street, Springfield, IL 62704\nOrder A-17\nUrgent", "\nOrder A-17\nUrgent"),
+        ("Ship to 12 Elm Street, Springfield, IL 62704.\nPlease refund 30 USD.\nBye", ".\nPlease refund 30 USD.\nBye"),
+        ("ul. Długa 5, 00-238 Warszawa, zamówienie 17 uszkodzone", ", zamówienie 17 uszkodzone"),
+        ("Adres: Keizersgracht 12, 1015 CJ Amsterdam, bestelling 17 is kapot", ", bestelling 17 is kapot"),
+        ("12, rue Verte, 75011 Paris, IBAN FR14 2004 1010 0505 0001 3M02 606", ", IBAN [REDACTED_IBAN]"),
+    ],
+)
+def test_what_follows_an_address_stays(text, kept):
+    masked = Masker(BOTH).mask(text)
+    assert masked.endswith(f"[REDACTED_ADDRESS]{kept}")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "12 Elm Street\nApt 4\nSpringfield, IL 62704",
+        "12 Elm Street\nSpringfield, IL 62704\nUSA",
+        "Hauptstraße 12\n10115 Berlin",
+    ],
+)
+def test_an_address_goes_on_to_the_line_of_its_postal_code(address):
+    assert Masker(BOTH).mask(f"Ship to {address}\n\nThank you") == "Ship to [REDACTED_ADDRESS]\n\nThank you"
