@@ -58,7 +58,7 @@ def as_blocks(content: object) -> list[object]:
 
 
 def left_of(block: object) -> object:
-    """Return a changed block without what is empty in it; `REMOVED` where nothing is left: the API refuses empty ones."""
+    """Return a changed block without what is empty in it, which the API refuses; `REMOVED` where nothing is left."""
     path = _held_at(block)
     held = reduce(get, path, block)
     if not isinstance(held, (list, tuple)):

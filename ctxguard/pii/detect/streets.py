@@ -75,7 +75,8 @@ _UNIT: Final = (
 _SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
 _TAIL: Final = re.compile(
     rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{POSTAL_CODE}(?:[ \t,]{{1,2}}{CITY})?"
-    rf"|{CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{_END}|[A-Z]{{2}} {POSTAL_CODE}))?"
+    rf"|{CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{_END}"
+    rf"|[A-Z]{{2}} {POSTAL_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(
