@@ -76,6 +76,8 @@ def _log(report: Report) -> None:
             "cut at artifact %d: %d of %d tokens are sent, the budget is %d%s",
             *(report.cut.at, report.tokens_after, report.tokens_before, report.budget, mode),
         )
+    if report.observed and _LOG.isEnabledFor(logging.INFO):
+        _LOG.info("observed: %d of %d tokens would be sent", report.tokens_after, report.tokens_before)
     for check in report.checks:
         if check.findings:
             found = (_POSITION.match(finding.path) for finding in check.findings[:5])

@@ -68,12 +68,15 @@ def serve(
     stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": mode})
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
+    note(f"serving http://{host}:{port} for {upstream}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
     guard.warm()
     gc.collect()
     gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if stabilizer.mode == "observe":
+        logging.getLogger("ctxguard").setLevel(logging.INFO)  # what would be done is what this mode is for
     uvicorn.run(
         app,
         host=host,

@@ -277,7 +277,10 @@ class Guard:
             body = self._with_shared_messages(kind, _parsed(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
-            return self._unread(request, str(error))
+            # A body that is broken is the client's fault: nobody should be told to send it on unread.
+            if self.on_unreadable == "pass":
+                return Prepared(request.body)
+            raise WireError(str(error)) from error
         return (yield from self._stabilized(kind, request, body, budget))
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
@@ -295,7 +298,8 @@ class Guard:
         """
         if self.on_unreadable == "pass":
             return Prepared(request.body)
-        raise WireError(f"{why}; on_unreadable='pass' sends such requests on unread", status=403)
+        hint = "on_unreadable='pass' (serve: --on-unreadable pass) sends such requests on unread"
+        raise WireError(f"{why}; {hint}", status=403)
 
     def _stabilized(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], budget: int | None

@@ -198,13 +198,17 @@ class _Forward:
             return
         except httpx.TransportError as error:
             self._failed("upstream_unreachable", 502)
-            await client.refuse(502, "upstream_unreachable", f"the provider did not answer ({type(error).__name__})")
+            await client.refuse(502, "upstream_unreachable", self._unreachable(error))
             return
         try:
             await self._passed_on(answer, client)
         finally:
             await answer.aclose()
         self._guard.metrics.add("answers_total", "status", str(answer.status_code))
+
+    def _unreachable(self, error: httpx.TransportError) -> str:
+        host = self._upstream.copy_with(userinfo=None, path="/", query=None)
+        return f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
     async def _passed_on(self, answer: httpx.Response, client: _Client) -> None:
         """Pass an answer on as it comes."""

@@ -131,8 +131,10 @@ def test_what_json_hides_is_not_sent(guard):
     [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": [], "t": NaN}', b'{"a":' * 5_000, b"\xff\xfe", b"null"],
 )
 def test_a_body_that_cannot_be_read_is_refused_or_passed_on_as_it_is(raw):
-    with pytest.raises(WireError):
+    with pytest.raises(WireError) as caught:
         Guard(Stabilizer(4_000)).prepare(ask(raw))
+    assert caught.value.status == 400
+    assert "pass" not in str(caught.value)  # nobody should send on what is broken
     assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(raw)).body == raw
 
 
