@@ -143,13 +143,16 @@ def _of_table(text: str) -> Iterator[str]:
 
 def _of_json(text: str) -> Iterator[str]:
     from ctxguard.content.processors.json_tree import parse_start
+    from ctxguard.content.processors.tree import MARK
 
     try:
         tree = parse_start(text)
     except (ValueError, RecursionError):
         return
     if isinstance(tree, list):
-        yield f"{len(tree)} items"
+        # A bounded view says itself of how many it shows some.
+        marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
+        yield marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
     for key, value in islice(_pairs(tree), 4 * _NAMES):
         yield f"{key} {value}" if key else value
 

@@ -134,7 +134,12 @@ def _tree_of(text: str) -> object:
 
 
 def _leaves(tree: object) -> Iterator[Labeled]:
-    """Walk the plain values of a tree with their keys, in order, without recursion; keys that are names come first."""
+    """Walk the plain values of a tree with their keys, in order, without recursion; keys that are names come first.
+
+    What says how much of a bounded view is shown is no value of it.
+    """
+    from ctxguard.content.processors.tree import MARK
+
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:
         label, node = stack.pop()
@@ -145,7 +150,7 @@ def _leaves(tree: object) -> Iterator[Labeled]:
             stack.extend(reversed(node.items()))
         elif isinstance(node, list):
             stack.extend((label, item) for item in reversed(node))
-        elif isinstance(node, str):
+        elif isinstance(node, str) and not node.startswith(MARK):
             yield label, node
 
 

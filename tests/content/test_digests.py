@@ -194,3 +194,11 @@ def test_a_view_keeps_its_limit_and_is_a_view_of_itself(text, limit):
     view = telling_view(text, limit, count=COUNT)
     assert COUNT(view) <= limit
     assert telling_view(view, limit, count=COUNT) == view
+
+
+def test_the_digest_of_a_bounded_view_says_how_much_there_was():
+    rows = json.dumps([{"order": f"A-{n:04}", "state": "sent"} for n in range(100)])
+    view = telling_view(rows, 400, count=COUNT)
+    told = digest(view, 60, count=COUNT)
+    assert "of 100 items shown" in told
+    assert "A-0000" in told
