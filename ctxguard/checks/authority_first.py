@@ -28,7 +28,8 @@ class AuthorityFirst:
                 yield Finding(
                     f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]"
                 )
-            highest = max(highest, rank)
+            else:
+                highest = rank
 
 
 _RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}

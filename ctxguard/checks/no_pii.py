@@ -62,9 +62,9 @@ class NoPII:
         for position, artifact in enumerate(draft.artifacts):
             content, result_of = artifact.content, artifact.answers
             # most artifacts are plain and known: one look is all that they cost
-            is_plain = type(content) is str and not (artifact.calls or artifact.fields or artifact.name)
+            is_bare = not (artifact.calls or artifact.fields or artifact.name) and names is None
             is_clean_id = result_of is None or strict is None or clean_ids.get(result_of)
-            if is_plain and is_clean_id and names is None and clean.get(artifact.text):
+            if isinstance(content, str) and is_bare and is_clean_id and clean.get(content):
                 continue
             for slot, text in artifact.texts():
                 if slot == "name":  # never edited: it is among the fixed texts

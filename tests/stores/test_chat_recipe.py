@@ -11,4 +11,4 @@ def test_the_chat_recipe_on_postgres(postgres_server, tmp_path, monkeypatch):
     pytest.importorskip("httpx", reason="docs/recipe_chat.md: httpx is not installed")
     monkeypatch.setenv("DATABASE_URL", postgres_server.url.replace("postgresql:", "postgresql+psycopg:"))
     monkeypatch.chdir(tmp_path)
-    assert Reader(ROOT / "docs" / "recipe_chat.md").follow() == 2
+    assert Reader(ROOT / "docs" / "recipe_chat.md").follow() == 3
