@@ -16,7 +16,7 @@ import warnings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately, trim_messages
 
-from ctxguard import Stabilizer
+from ctxguard import Artifact, Stabilizer
 from ctxguard.tokens import find_counter
 from ctxguard_openai import OpenAIAdapter, stabilize_messages
 
@@ -150,6 +150,23 @@ def cuts() -> None:
         )
 
 
+def appended() -> None:
+    """Time `session.context()` after one more message of 200 characters, where nothing has to be cut."""
+    for size in (100, 1_000, 10_000):
+        session = Stabilizer(32_000, counter="o200k_base").session()
+        session.append(Artifact("system", "You help."))
+        messages = [Artifact("user" if n % 2 == 0 else "assistant", text(n, 60)[:200]) for n in range(size + 41)]
+        session.extend(messages[:size])
+        session.context()
+        times = []
+        for message in messages[size:]:
+            began = time.process_time()
+            session.append(message)
+            session.context()
+            times.append((time.process_time() - began) * 1_000)
+        print(f"{size:>9,} messages: session.context() after one more {statistics.median(times):.2f} ms")
+
+
 def lens() -> None:
     messages = dicts(2_000)
     adapter = OpenAIAdapter()
@@ -174,4 +191,5 @@ if __name__ == "__main__":
     imports()
     lens()
     cuts()
+    appended()
     rows()
