@@ -34,7 +34,7 @@ from ctxguard.pii import (
     read_gold,
     resolve,
 )
-from ctxguard.pii.detect import match
+from ctxguard.pii.detect import match, matcher
 from ctxguard.pii.detect.match import Engine
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -278,8 +278,8 @@ def code():
 
 def fresh():
     """Make an engine that remembers nothing, and let the check digits forget what they were asked."""
-    match._verdict.cache_clear()
-    match._says.cache_clear()
+    matcher._verdict.cache_clear()
+    match._standing.cache_clear()
     return Engine(STANDARD.rules, frozenset(), ())
 
 
