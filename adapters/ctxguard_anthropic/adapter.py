@@ -9,14 +9,23 @@ from typing import Final, TypeAlias, cast
 
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
 from ctxguard.adapting.extra_fields import extra_fields
-from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, text_of, walk_content
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_object,
+    get,
+    is_list,
+    require_field,
+    require_list,
+    text_of,
+    walk_content,
+)
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, join_fragments, split_message
 from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call, tool_input
+from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call
 
 __all__ = ["AnthropicAdapter", "Message", "Native"]
 
@@ -195,6 +204,8 @@ def _created(group: list[Artifact]) -> dict[str, object]:
         return {"role": "user", "content": results}
     if first.kind is not Kind.ASSISTANT:
         return {"role": "user", "content": first.text or LEFT_OUT}
-    calls = [{"type": "tool_use", "id": c.id, "name": c.name, "input": tool_input(c.arguments)} for c in first.calls]
+    calls = [
+        {"type": "tool_use", "id": c.id, "name": c.name, "input": arguments_as_object(c.arguments)} for c in first.calls
+    ]
     spoken = [{"type": "text", "text": first.text}] if first.text and calls else []
     return {"role": "assistant", "content": spoken + calls or first.text or LEFT_OUT}

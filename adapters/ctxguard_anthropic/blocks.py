@@ -20,10 +20,10 @@ from ctxguard.adapting.content_format import (
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.fields import (
     Path,
+    arguments_as_object,
     arguments_as_text,
     get,
     optional_field,
-    parse_json,
     require_field,
     require_text,
     text_of,
@@ -31,7 +31,7 @@ from ctxguard.adapting.fields import (
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
 
-__all__ = ["BLOCKS", "THINKING", "as_blocks", "kind_of", "left_of", "place_call", "tool_input"]
+__all__ = ["BLOCKS", "THINKING", "as_blocks", "kind_of", "left_of", "place_call"]
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -119,10 +119,4 @@ def place_call(block: object, path: Path) -> PlacedCall:
         arguments_as_text(require_field(block, "input", path) or {}),
         text_of(block, "id"),
     )
-    return PlacedCall(call, (*path, "input"), (*path, "id"), tool_input)
-
-
-def tool_input(arguments: str) -> dict[str, object]:
-    """Return arguments as the object that a `tool_use` block needs; what is no JSON object is wrapped in one."""
-    value = parse_json(arguments or "{}")
-    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
+    return PlacedCall(call, (*path, "input"), (*path, "id"), arguments_as_object)

@@ -9,7 +9,16 @@ from typing import Final, TypeAlias, cast
 
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import extra_fields
-from ctxguard.adapting.fields import Path, get, is_list, require_field, require_list, unreadable, walk_content
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_object,
+    get,
+    is_list,
+    require_field,
+    require_list,
+    unreadable,
+    walk_content,
+)
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, split_message
 from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import BEDROCK, is_converse, require_role
@@ -22,7 +31,6 @@ from ctxguard_bedrock.blocks import (
     block_fields,
     left_of,
     place_call,
-    tool_input,
     tool_result,
     tool_use,
 )
@@ -211,4 +219,4 @@ def _created(artifact: Artifact) -> Iterator[dict[str, object]]:
     if artifact.text or not artifact.calls:
         yield {"text": artifact.text or LEFT_OUT}
     for call in artifact.calls:
-        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": tool_input(call.arguments)}}
+        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments_as_object(call.arguments)}}

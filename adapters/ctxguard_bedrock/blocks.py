@@ -6,16 +6,25 @@ base64 text as in the body of an HTTP request.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import ContentFormat, audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    as_base64,
+    audio,
+    encrypted_tokens,
+    file,
+    image,
+    opaque,
+    video,
+)
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import (
     Path,
+    arguments_as_object,
     arguments_as_text,
     get,
     is_record,
@@ -39,7 +48,6 @@ __all__ = [
     "is_reasoning",
     "left_of",
     "place_call",
-    "tool_input",
     "tool_result",
     "tool_use",
 ]
@@ -102,14 +110,8 @@ def _reasoning(holder: object, path: Path) -> list[PlacedPart]:
     if said is not None:
         text = require_text(said, "text", (*path, "reasoningText"))
         return [((*path, "reasoningText", "text"), Part("reasoning", text, signed=bool(get(said, "signature"))))]
-    sealed = _encoded(require_field(holder, "redactedContent", path))
+    sealed = as_base64(require_field(holder, "redactedContent", path))
     return [(path, Part("reasoning", tokens=encrypted_tokens(sealed), signed=True))]
-
-
-def _encoded(blob: object) -> str | None:
-    if isinstance(blob, (bytes, bytearray)):
-        return base64.b64encode(blob).decode()
-    return blob if isinstance(blob, str) else None
 
 
 def image_of(data: str | None, kind: str) -> Part:
@@ -117,16 +119,11 @@ def image_of(data: str | None, kind: str) -> Part:
     return image(None if data is None else f"data:image/{kind};base64,{data}")
 
 
-def _video_of(data: str | None, _kind: str) -> Part:
-    part = audio(data)
-    return part if part.media is None else replace(part, media=replace(part.media, kind="video"))
-
-
 def _medium(make: Callable[[str | None, str], Part]) -> _Reader:
     """Return what reads a medium, given by its bytes or a place in S3."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
-        data = _encoded(get(get(holder, "source"), "bytes"))
+        data = as_base64(get(get(holder, "source"), "bytes"))
         return [((), make(data, str(get(holder, "format") or "")))]
 
     return read
@@ -168,7 +165,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "cachePoint": _nothing,
     "image": _medium(image_of),
     "audio": _medium(lambda data, _: audio(data)),
-    "video": _medium(_video_of),
+    "video": _medium(lambda data, _: video(data)),
     "document": _document,
     "guardContent": _guarded,
     "citationsContent": _texts("content"),
@@ -234,13 +231,7 @@ def place_call(block: object, path: Path) -> PlacedCall:
         raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)
     arguments = arguments_as_text(require_field(inner, "input", place) or {})
     call = ToolCall(str(get(inner, "name") or ""), arguments, text_of(inner, "toolUseId"))
-    return PlacedCall(call, (*place, "input"), (*place, "toolUseId"), tool_input)
-
-
-def tool_input(arguments: str) -> dict[str, object]:
-    """Return arguments as the object that a `toolUse` block needs; what is not a JSON object is wrapped in one."""
-    value = parse_json(arguments or "{}")
-    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
+    return PlacedCall(call, (*place, "input"), (*place, "toolUseId"), arguments_as_object)
 
 
 def block_changes(block: object, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain, groupby, pairwise
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
-from ctxguard.adapting.fields import Path, get, is_list, is_record, text_of, unreadable
+from ctxguard.adapting.fields import Path, arguments_as_object, get, is_list, is_record, member_at, text_of, unreadable
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied, split_message
 from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
@@ -29,7 +29,6 @@ from ctxguard_google.parts import (
     response_changes,
     response_parts,
     set_field,
-    tool_arguments,
     tool_response,
 )
 
@@ -111,15 +110,8 @@ def prompt_place(native: Mapping[str, object]) -> Path:
 def _request(native: Mapping[str, object], system: object, contents: list[Content]) -> Mapping[str, object]:
     was, place = native["contents"], prompt_place(native)
     is_alone = not is_list(was) and len(contents) == 1 and contents[0] is was
-    is_new = bool(place) and system is not None and system is not _at(native, place)
+    is_new = bool(place) and system is not None and system is not member_at(native, place)
     return copy_with({**native, "contents": was if is_alone else contents}, {place: system} if is_new else {})
-
-
-def _at(native: Mapping[str, object], place: Path) -> object:
-    value: object = native
-    for key in place:
-        value = get(value, str(key))
-    return value
 
 
 def _contents(native: Native) -> Sequence[Content]:
@@ -138,7 +130,7 @@ def _prompt(native: Native) -> list[Content]:
     place = prompt_place(native) if isinstance(native, Mapping) else ()
     if not place:
         return []
-    return _PROMPTS.read([_at(cast("Mapping[str, object]", native), place)])
+    return _PROMPTS.read([member_at(native, place)])
 
 
 _PROMPTS: Final[ReadCache[object, Content]] = ReadCache(lambda content: {"role": "system", "parts": content})
@@ -353,7 +345,7 @@ def _created(artifact: Artifact) -> Iterator[dict[str, object]]:
     if artifact.text or not artifact.calls:
         yield {"text": artifact.text or LEFT_OUT}
     for call in artifact.calls:
-        yield {"functionCall": {**_named(call.id, call.name), "args": tool_arguments(call.arguments)}}
+        yield {"functionCall": {**_named(call.id, call.name), "args": arguments_as_object(call.arguments)}}
 
 
 def _named(identity: str | None, name: str | None) -> dict[str, object]:

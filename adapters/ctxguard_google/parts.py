@@ -6,15 +6,23 @@ the REST API has it). Parts have no type: the field that is set says what they a
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
-from ctxguard.adapting.content_format import ContentFormat, audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    as_base64,
+    audio,
+    encrypted_tokens,
+    file,
+    image,
+    opaque,
+    video,
+)
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
     Path,
+    arguments_as_object,
     arguments_as_text,
     fields_of,
     get,
@@ -126,9 +134,8 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
 
 def _signature(part: object) -> list[PlacedPart]:
     """Return what a thought signature costs: it is billed as the thought that it stands for."""
-    value = set_field(part, "thought_signature")[1]
-    sealed = base64.b64encode(value).decode() if isinstance(value, bytes) else value
-    if not isinstance(sealed, str) or not sealed.startswith(_BILLED):
+    sealed = as_base64(set_field(part, "thought_signature")[1])
+    if sealed is None or not sealed.startswith(_BILLED):
         return []
     return [((), Part("reasoning", tokens=encrypted_tokens(sealed), media=Media("sealed", length=len(sealed))))]
 
@@ -142,15 +149,12 @@ def _media(part: object) -> Part | None:
 
 
 def _medium(blob: object) -> Part:
-    mime, data = str(set_field(blob, "mime_type")[1] or ""), get(blob, "data")
-    known = base64.b64encode(data).decode() if isinstance(data, bytes) else data if isinstance(data, str) else None
+    mime, data = str(set_field(blob, "mime_type")[1] or ""), as_base64(get(blob, "data"))
     if mime.startswith("image/"):
-        return image(None if known is None else f"data:{mime};base64,{known}")
-    if not mime.startswith(("audio/", "video/")):
-        return file(known)
-    part = audio(known)
-    is_video = mime.startswith("video/") and part.media is not None
-    return replace(part, media=replace(part.media, kind="video")) if is_video else part  # type: ignore[type-var]
+        return image(None if data is None else f"data:{mime};base64,{data}")
+    if mime.startswith("audio/"):
+        return audio(data)
+    return video(data) if mime.startswith("video/") else file(data)
 
 
 PARTS: Final = ContentFormat({None: _read_part}, unknown=_unknown)
@@ -189,13 +193,7 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
     # an empty object and none are the same call
     call = ToolCall(name, arguments_as_text(get(inner, "args") or {}), identity or f"{NO_ID}{name} {number}")
     place = (*path, spelled)
-    return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), tool_arguments)
-
-
-def tool_arguments(arguments: str) -> dict[str, object]:
-    """Return arguments as the object that a call needs; what is not a JSON object is wrapped in one."""
-    value = parse_json(arguments or "{}")
-    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
+    return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), arguments_as_object)
 
 
 def response_parts(part: object, path: Path) -> list[PlacedPart]:

@@ -6,6 +6,7 @@ medium. Adapters fill in the table; how a content is walked is the same for all.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from ctxguard.tokens.media import audio_media, audio_tokens, file_media, file_to
 __all__ = [
     "ContentFormat",
     "PartReader",
+    "as_base64",
     "audio",
     "encrypted_tokens",
     "file",
@@ -35,6 +37,7 @@ __all__ = [
     "read_image",
     "read_unknown",
     "text_reader",
+    "video",
     "with_titles",
 ]
 
@@ -222,10 +225,23 @@ def audio(data: object) -> Part:
     return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
 
 
+def video(data: object) -> Part:
+    """Return the part of a video, counted as its sound is."""
+    known = data if isinstance(data, str) else None
+    return Part("audio", tokens=audio_tokens(known), media=replace(audio_media(known or ""), kind="video"))
+
+
 def file(data: object) -> Part:
     """Return the part of a file, counted by the length of its base64 data where there is any."""
     known = data if isinstance(data, str) else None
     return Part("file", tokens=file_tokens(known), media=file_media(known or ""))
+
+
+def as_base64(blob: object) -> str | None:
+    """Return data as base64: bytes encoded, a text as it is, None for anything else."""
+    if isinstance(blob, (bytes, bytearray)):
+        return base64.b64encode(blob).decode()
+    return blob if isinstance(blob, str) else None
 
 
 def encrypted_tokens(data: object) -> int:

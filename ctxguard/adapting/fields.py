@@ -13,6 +13,7 @@ from ctxguard.errors import HistoryError
 
 __all__ = [
     "Path",
+    "arguments_as_object",
     "arguments_as_text",
     "fields_of",
     "get",
@@ -194,6 +195,12 @@ def arguments_as_text(value: object) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) if not isinstance(error, RecursionError) else "nested too deep"
         raise HistoryError(f"arguments of a call cannot be written as JSON: {reason}") from None
+
+
+def arguments_as_object(arguments: str) -> dict[str, object]:
+    """Return the arguments of a tool call as an object; what is not a JSON object is wrapped in one."""
+    value = parse_json(arguments or "{}")
+    return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
 
 
 def parse_json(text: object) -> object:
