@@ -12,12 +12,13 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "adapters" / "server"))
 
-from provider_server import Provider, RefusedError
+from loopback import RefusedError, listening
+from provider_server import Provider
 
 from ctxguard.tokens import find_counter
 
@@ -247,25 +248,10 @@ class Handler(BaseHTTPRequestHandler):
     def chunk(self, data):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def log_message(self, *args):
-        """Keep quiet."""
 
-
-@contextmanager
 def provider_at(provider, handler=Handler):
     """Serve on a free port of 127.0.0.1 and give the address."""
-    kind = type("Handler", (handler,), {"provider": provider})
-    queueing = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 512})
-    server = queueing(("127.0.0.1", 0), kind)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return listening(type("Handler", (handler,), {"provider": provider}))
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote
+
+from loopback import RefusedError, listening, require
 
 PLANTED = ("ann@example.com", "bob@mailhost.org", "4111 1111 1111 1111", "536-22-8726", "ops-pager@mailhost.org")
 """What nobody may see: in questions, tool output, system prompts and tool descriptions."""
@@ -20,15 +20,6 @@ LINE = "row {number}: the parcel left the warehouse, ask bob@mailhost.org, card 
 def output(number, lines=30):
     """Return the output of a tool: some of what was planted in it."""
     return "\n".join(LINE.format(number=f"{number}-{line}", shelf=line * 7919 % 1009) for line in range(lines))
-
-
-class RefusedError(Exception):
-    """Carry what the provider answers with 400."""
-
-
-def require(holds, message):
-    if not holds:
-        raise RefusedError(message)
 
 
 def texts_in(value):
@@ -93,7 +84,6 @@ class Script:
         return sum(now[key][: len(was[key])] == was[key] for was, now in pairs) / max(len(pairs), 1)
 
 
-@contextmanager
 def serving(script):
     """Serve on a free port of 127.0.0.1 and give the address."""
 
@@ -121,16 +111,4 @@ def serving(script):
                 self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")
 
-        def log_message(self, *args):
-            """Keep quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return listening(Handler)

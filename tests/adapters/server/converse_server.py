@@ -12,7 +12,8 @@ import json
 import struct
 import zlib
 
-from cloud_server import Script, require
+from cloud_server import Script
+from loopback import require
 
 
 def event(kind, payload):

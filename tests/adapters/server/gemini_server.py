@@ -11,7 +11,8 @@ import base64
 import json
 from collections import Counter
 
-from cloud_server import Script, require, tokens_of
+from cloud_server import Script, tokens_of
+from loopback import require
 
 
 def _decoded(signature):

@@ -9,20 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from loopback import RefusedError, listening, require
 
 ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(40))
-
-
-class RefusedError(Exception):
-    """Carry what the provider answers with 400."""
-
-
-def require(holds, message):
-    if not holds:
-        raise RefusedError(message)
 
 
 class Provider:
@@ -221,7 +212,6 @@ class Provider:
         )
 
 
-@contextmanager
 def serving(provider):
     """Serve on a free port of 127.0.0.1 and give the address."""
 
@@ -241,16 +231,4 @@ def serving(provider):
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args):
-            """Keep quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return listening(Handler)
