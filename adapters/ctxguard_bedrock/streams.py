@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path, member_at, text_of
+from ctxguard.adapting.fields import Path, member_at
 
 if TYPE_CHECKING:
     from ctxguard.pii import UnmaskStream
@@ -16,9 +16,8 @@ __all__ = ["GuardedStream"]
 
 Event = Mapping[str, Any]
 
-_DELTA: Final = ("contentBlockDelta", "delta")
-_PIECES: Final = ("text", "input")
-_HOLDERS: Final[tuple[Path, ...]] = (_DELTA, (*_DELTA, "toolUse"))
+_TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
+_INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
 """Where the pieces of a text and of a tool's input stand. Reasoning keeps its placeholders."""
 
 
@@ -47,15 +46,14 @@ class GuardedStream:
             yield self._restored(event)
 
     def _restored(self, event: Event) -> Event:
-        path = next((p for p, key in zip(_HOLDERS, _PIECES, strict=True) if text_of(member_at(event, p), key)), None)
-        if path is None:
+        place = _TEXT if member_at(event, _TEXT) else _INPUT
+        text = member_at(event, place)
+        if not text or not isinstance(text, str):
             return event
-        place = (*path, _PIECES[_HOLDERS.index(path)])
         index = member_at(event, ("contentBlockDelta", "contentBlockIndex"))
         if index not in self._open:
-            is_json = path != _DELTA or self._reply.wants_json
+            is_json = place == _INPUT or self._reply.wants_json
             self._open[index] = (self._reply.session.unmask_stream(arguments=is_json), place)
-        text = str(member_at(event, place))
         restored = self._open[index][0].feed(text)
         return event if restored == text else copy_with(event, {place: restored})
 
@@ -66,5 +64,5 @@ class GuardedStream:
         for index in indexes:
             unmask, place = self._open.pop(index, (None, ()))
             if unmask is not None and (text := unmask.close()):
-                delta = {"text": text} if place == (*_DELTA, "text") else {"toolUse": {"input": text}}
+                delta = {"text": text} if place == _TEXT else {"toolUse": {"input": text}}
                 yield {"contentBlockDelta": {"delta": delta, "contentBlockIndex": index}}

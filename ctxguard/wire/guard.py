@@ -39,7 +39,7 @@ from ctxguard.wire.formats import Format, format_of
 from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
-from ctxguard.wire.replies import Reply
+from ctxguard.wire.replies import Reply, as_json
 from ctxguard.wire.sessions import credential_of
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values, texts_of
@@ -394,8 +394,6 @@ def _refuse_constant(name: str) -> object:
 def _written(body: Mapping[str, object]) -> bytes:
     """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+        return as_json(body, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the request cannot be written as JSON ({type(error).__name__})") from None

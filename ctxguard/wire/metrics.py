@@ -53,7 +53,7 @@ class Metrics:
         for name, told in _HELP.items():
             lines += [f"# HELP ctxguard_{name} {told}", f"# TYPE ctxguard_{name} counter"]
             lines += [
-                f"ctxguard_{name}{f'{{{label}={value!r}}}'.replace(chr(39), chr(34)) if label else ''} {count}"
+                f'ctxguard_{name}{{{label}="{value}"}} {count}' if label else f"ctxguard_{name} {count}"
                 for (known, label, value), count in counts
                 if known == name
             ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.wire.formats import Api
@@ -145,9 +146,10 @@ def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
     return []
 
 
-def as_json(value: object) -> bytes:
+def as_json(value: object, *, allow_nan: bool = True) -> bytes:
     """Return the bytes of a JSON value, on one line."""
+    write = partial(json.dumps, value, separators=(",", ":"), allow_nan=allow_nan)
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return write(ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        return json.dumps(value, separators=(",", ":")).encode()
+        return write().encode()

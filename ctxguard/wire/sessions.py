@@ -98,21 +98,20 @@ class Recent(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> None:
         """Remember a value."""
         with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._keep(key, value)
 
     def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
         """Return the value of a key, made where there is none."""
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = make()
-            self._kept.move_to_end(key)
-            value = self._kept[key]
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            value = self._kept[key] if key in self._kept else make()
+            self._keep(key, value)
             return value
+
+    def _keep(self, key: Key, value: Value) -> None:
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)
 
 
 def credential_of(headers: Mapping[str, str]) -> str:

@@ -232,12 +232,13 @@ def _inner(record: object, key: str, field: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _chat_ends(event: Event) -> Ends | None:
-    choices = event.get("choices")
+def _choice_ends(event: Event, *, listed: str, reason: str) -> Ends | None:
+    """Tell the texts of those choices of an event that name the reason why they end."""
+    choices = event.get(listed)
     over = [
         choice.get("index", 0)
         for choice in (choices if isinstance(choices, list) else ())
-        if isinstance(choice, dict) and choice.get("finish_reason") is not None
+        if isinstance(choice, dict) and choice.get(reason) is not None
     ]
     return (lambda channel: channel[0] in over) if over else None
 
@@ -314,16 +315,6 @@ def _gemini_alone(candidate: Mapping[str, object], text: str) -> Event:
     return {"candidates": [{"content": content, "index": candidate.get("index", 0)}]}
 
 
-def _gemini_ends(event: Event) -> Ends | None:
-    candidates = event.get("candidates")
-    over = [
-        candidate.get("index", 0)
-        for candidate in (candidates if isinstance(candidates, list) else ())
-        if isinstance(candidate, dict) and candidate.get("finishReason") is not None
-    ]
-    return (lambda channel: channel[0] in over) if over else None
-
-
 def _gemini_wholes(event: Event) -> Iterator[tuple[Path, object]]:
     """Walk the function calls of an event, which come whole and may stand beside pieces of text."""
     for path, _, part in _gemini_parts(event):
@@ -345,8 +336,10 @@ class _Readers(NamedTuple):
 
 
 _READERS: Final[Mapping[Api, _Readers]] = {
-    "chat": _Readers(_chat_deltas, _chat_ends),
+    "chat": _Readers(_chat_deltas, partial(_choice_ends, listed="choices", reason="finish_reason")),
     "anthropic": _Readers(_anthropic_deltas, _anthropic_ends),
     "responses": _Readers(_responses_deltas, _responses_ends),
-    "gemini": _Readers(_gemini_deltas, _gemini_ends, _gemini_wholes),
+    "gemini": _Readers(
+        _gemini_deltas, partial(_choice_ends, listed="candidates", reason="finishReason"), _gemini_wholes
+    ),
 }
