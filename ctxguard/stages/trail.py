@@ -6,7 +6,6 @@ of what left, in the order of the cuts; its text is written anew at each cut.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,13 +13,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import nsmallest
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import outcome
-from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_in
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_in, names_under, walk
+from ctxguard.content.processors.json_tree import parse_json
 
-__all__ = ["Step", "Trace", "Trail", "names_of_arguments", "read_trail", "trace_of"]
+__all__ = ["Step", "Trace", "Trail", "read_trail", "trace_of"]
 
 _OPENING: Final = "{} earlier steps, the oldest first:"
 _COUNT_ALONE: Final = "{} earlier steps."
@@ -50,6 +51,10 @@ _USE: Final = 8
 _MOST_USES: Final = 5
 _IN_VAIN: Final = 30
 """Names in a row that do not fit into what is left, after which no more are tried."""
+
+_READ: Final = 4_000
+"""Values of the arguments of one call that are looked at."""
+_Pairs = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,13 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
     first, results = exchange[0], exchange[1:]
     # What the model wrote comes first: names that it uses itself are those it needs again.
     labels = dict(_labels(_spoken(first)))
-    for call in first.calls:
-        for name, label in _labels(call.arguments):
-            labels.setdefault(name, label)
+    arguments = [_read(call.arguments) for call in first.calls]
+    for label, name in chain.from_iterable(map(names_under, arguments)):
+        labels.setdefault(name, label)
     tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
-    keys = [key for call in first.calls for key in _keys(call.arguments)]
-    short = (value for call in first.calls for value in _values(call.arguments) if len(value) <= _USED)
+    # Names of parameters are told as well: an agent often has to use the same again.
+    keys = [key for key in dict.fromkeys(key for pairs in arguments for key, _ in pairs) if names_in(key) == (key,)]
+    short = (value for pairs in arguments for value in _values(pairs) if len(value) <= _USED)
     names = (name for text in (_spoken(first), *short) for name in names_in(text, _NAMES))
     used = tuple({*names, *tools, *keys}) if first.kind is Kind.ASSISTANT else ()
     labels.update(dict.fromkeys(keys, ""))
@@ -110,17 +116,12 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
             labels.setdefault(name, label)
     labels.update(dict.fromkeys(tools, ""))
     handles = handles or {}
-    steps = tuple(_steps(first, results, handles)) if first.calls else (_said(first, handles.get(0)),)
+    steps = tuple(_steps(first, arguments, results, handles)) if first.calls else (_said(first, handles.get(0)),)
     return Trace(steps, tuple((label, name) for name, label in labels.items())[:_NAMES], used)
 
 
 def _labels(text: str) -> list[tuple[str, str]]:
     return [(name, label) for label, name in labeled_names(text, _NAMES)]
-
-
-def names_of_arguments(arguments: str) -> set[str]:
-    """Return the distinctive strings of a call's arguments."""
-    return {name for _, name in labeled_names(arguments)}
 
 
 def _spoken(artifact: Artifact) -> str:
@@ -134,10 +135,12 @@ def _said(artifact: Artifact, handle: str | None) -> Step:
     return Step(artifact.name or artifact.kind.value, _clipped(_spoken(artifact), _SAID), handle=handle)
 
 
-def _steps(first: Artifact, results: Sequence[Artifact], handles: Mapping[int, str]) -> Iterator[Step]:
+def _steps(
+    first: Artifact, arguments: Sequence[_Pairs], results: Sequence[Artifact], handles: Mapping[int, str]
+) -> Iterator[Step]:
     ends = _ends_by_call(first, results)
     for number, call in enumerate(first.calls):
-        values = [" ".join(value[: 4 * _STEP].split()) for value in _values(call.arguments)]
+        values = [" ".join(value[: 4 * _STEP].split()) for value in _values(arguments[number])]
         # A value that is nothing but a name is what the call is about: a path, an id, an address.
         subject = next((value for value in values if names_in(value) == (value,)), None)
         rest = " ".join(_clipped(value, _VALUE) for value in values if value != subject)
@@ -164,41 +167,19 @@ def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int
     return places
 
 
-def _parsed(arguments: str) -> object:
+def _read(arguments: str) -> _Pairs:
+    """Return the keys and values of a call's arguments, some thousands at most."""
     try:
-        return json.loads(arguments)
+        tree: object = parse_json(arguments)
     # Arguments may be cut off or no JSON at all; their ends still hold names.
-    except (ValueError, RecursionError):
-        return ends_of(arguments)
+    except ValueError:
+        tree = ends_of(arguments)
+    return tuple(islice(walk(tree), _READ))
 
 
-def _leaves(tree: object) -> Iterator[tuple[str | None, object]]:
-    """Walk keys and plain values of a tree, in order, without recursion; at most some thousands."""
-    stack: list[tuple[str | None, object]] = [(None, tree)]
-    # Bounded, and a stack instead of recursion: arguments come from a model and may be nested without end.
-    for _ in range(4_000):
-        if not stack:
-            return
-        key, node = stack.pop()
-        if isinstance(node, dict):
-            stack.extend((str(key), value) for key, value in reversed(list(node.items())[:200]))
-        elif isinstance(node, list):
-            stack.extend((None, item) for item in reversed(node[:200]))
-        if key is not None or not isinstance(node, (dict, list)):
-            yield key, node
-
-
-@lru_cache(maxsize=256)
-def _keys(arguments: str) -> tuple[str, ...]:
-    """Return the distinctive ones among the names of a call's arguments: an agent often has to use the same again."""
-    keys = dict.fromkeys(key for key, _ in _leaves(_parsed(arguments)) if key is not None)
-    return tuple(key for key in keys if names_in(key) == (key,))
-
-
-def _values(arguments: str) -> tuple[str, ...]:
-    """Return the plain values of a call's arguments."""
-    values = (node for _, node in _leaves(_parsed(arguments)))
-    return tuple(str(node) for node in values if isinstance(node, (str, int, float)) and not isinstance(node, bool))
+def _values(pairs: _Pairs) -> Iterator[str]:
+    """Walk the plain values among them, numbers as they were spelled."""
+    return (node for _, node in pairs if isinstance(node, str))
 
 
 def _clipped(text: str, length: int) -> str:
