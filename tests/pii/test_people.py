@@ -377,10 +377,14 @@ def test_what_follows_an_address_stays(text, kept):
         "12 Elm Street, Port St. Lucie, FL 34952",
         "Via Garibaldi 7, 20121 Milano (MI)",
         "Hauptstraße 12, 110 00 Praha",
+        "Av. San Antonio, 47 - 4º Dcha. 02001 Albacete",
+        "Calle Mayor 12, 3º izda, 28014 Madrid",
+        "Rua Augusta 15, 2º Esq., 1100-048 Lisboa",
     ],
 )
-def test_an_address_goes_on_to_the_line_of_its_postal_code(address):
-    assert Masker(BOTH).mask(f"Ship to {address}\n\nThank you") == "Ship to [REDACTED_ADDRESS]\n\nThank you"
+@pytest.mark.parametrize("said", ["Ship to ", ""])
+def test_an_address_goes_on_to_the_line_of_its_postal_code(address, said):
+    assert Masker(BOTH).mask(f"{said}{address}\n\nThank you") == f"{said}[REDACTED_ADDRESS]\n\nThank you"
 
 
 @pytest.mark.parametrize("address", ["350 5th Ave, New York, NY 10118", "12 rue de la Paix, 75002 Paris"])

@@ -64,12 +64,13 @@ _LINES: Final = 200
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
     rf"|scala|box|esc|puerta"
-    rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{END}|# ?\w{{1,6}}|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?[A-Z]{{0,2}}{END})"
+    rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{END}|# ?\w{{1,6}}"
+    rf"|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?(?:(?i:dr?cha|iz(?:q?d)?a|izq|dto|esq)\.?|[A-Z]{{0,2}}){END})"
 )
 _SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
 _TAIL: Final = re.compile(
     rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{CODE_AND_CITY}"
-    rf"|{CITY}(?:,?[ \t\n][A-Z]{{2,3}}{END})?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{END}"
+    rf"|{CITY}(?:,?[ \t\n](?:[A-Z]{{2,3}}{END}|(?:[A-Z]\.){{2}}))?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{END}"
     rf"|[A-Z]{{2}} {POSTAL_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
