@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.content.views import Count
 
-__all__ = ["Labeled", "fitting_names", "labeled", "labeled_names", "names_in"]
+__all__ = ["Labeled", "fitting_names", "labeled", "labeled_names", "names_in", "names_under", "walk"]
 
 Labeled = tuple[str, str]
 """A name behind what it is the value of; the label is empty where the text gives none."""
@@ -98,13 +98,27 @@ def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
 
 def _all_names(text: str) -> Iterator[Labeled]:
     tree = _tree_of(text)
-    if tree is None:
-        yield from _labeled_runs(text)
-        return
-    for label, value in _leaves(tree):
-        names = tuple(name for _, name in _runs(value))
-        # A sentence is not what its key stands for, a single name is.
-        yield from ((label if names == (value,) else "", name) for name in names)
+    return _labeled_runs(text) if tree is None else names_under(walk(tree))
+
+
+def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
+    """Walk the distinctive strings of the values of a tree with the keys they stand under, as often as they appear.
+
+    Args:
+        pairs: keys and values, see `walk`.
+    """
+    from ctxguard.content.processors.tree import MARK
+
+    told: set[str] = set()
+    for key, node in pairs:
+        if key not in told and _FIELD.fullmatch(key) is None:
+            yield from (("", name) for _, name in _runs(key))
+        told.add(key)
+        # What says how much of a bounded view is shown is no value of it.
+        if isinstance(node, str) and not node.startswith(MARK):
+            names = tuple(name for _, name in _runs(ends_of(node)))
+            # A sentence is not what its key stands for, a single name is.
+            yield from ((key if names == (node,) else "", name) for name in names)
 
 
 def _labeled_runs(text: str) -> Iterator[Labeled]:
@@ -133,25 +147,19 @@ def _tree_of(text: str) -> object:
     return tree if isinstance(tree, (dict, list)) else None
 
 
-def _leaves(tree: object) -> Iterator[Labeled]:
-    """Walk the plain values of a tree with their keys, in order, without recursion; keys that are names come first.
+def walk(tree: object) -> Iterator[tuple[str, object]]:
+    """Walk a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
 
-    What says how much of a bounded view is shown is no value of it.
+    Without recursion: what a model or a tool wrote may be nested without end.
     """
-    from ctxguard.content.processors.tree import MARK
-
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:
-        label, node = stack.pop()
+        key, node = stack.pop()
+        yield key, node
         if isinstance(node, dict):
-            for key in node:
-                if _FIELD.fullmatch(key) is None:
-                    yield "", key
             stack.extend(reversed(node.items()))
         elif isinstance(node, list):
-            stack.extend((label, item) for item in reversed(node))
-        elif isinstance(node, str) and not node.startswith(MARK):
-            yield label, node
+            stack.extend((key, item) for item in reversed(node))
 
 
 def labeled(names: Iterable[Labeled]) -> str:

@@ -17,10 +17,11 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import digest, digest_arguments
-from ctxguard.content.names import names_in
+from ctxguard.content.names import labeled_names, names_in
 from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
 from ctxguard.stages.bound_tool_output import handle_of
-from ctxguard.stages.trail import Trace, Trail, names_of_arguments, read_trail, trace_of
+from ctxguard.stages.traces import Trace, trace_of
+from ctxguard.stages.trail import Trail, read_trail
 from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 __all__ = ["WEIGHTS", "Cutter", "WindowSettings"]
@@ -107,8 +108,6 @@ class Cutter:
     handles: dict[str, str] = field(default_factory=dict)
     _traces: dict[int, Trace] = field(default_factory=dict)
     _steps: list[int] = field(default_factory=lambda: [0])
-    _digests: dict[int, Artifact] = field(default_factory=dict)
-    _renamed: dict[int, Artifact] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
         """Return the state after a cut at an exchange, as small as what must stay allows, down to the goal."""
@@ -183,21 +182,17 @@ class Cutter:
             after = ledger.draft.mask_again(before, at)
             if after is not before:
                 fixed += (count(after) - ledger.tokens_at(position, shortened)) if is_fixed else 0
-                shortened[position] = Deferred.of(after, count(after))
-                (self._digests if self.is_digest(before) else self._renamed)[id(after)] = after
+                action = shortened[position].action if position in shortened else "masked"
+                shortened[position] = Deferred.of(after, count(after), action)
         return replace(state, shortened=shortened, fixed=fixed)
-
-    def is_renamed(self, artifact: Artifact) -> bool:
-        """Tell an artifact of which a cut made nothing smaller: it only masked names that had become known."""
-        return id(artifact) in self._renamed
 
     # -- smaller instead of gone
 
     def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
         """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
         shortened, saved = dict(state.shortened), 0
-        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
         at = self.ledger.history.members(state.judged - 1)[0]
+        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
         for shorten in (self._digest_outputs, self._digest_arguments):
             for number in numbers:
                 if state.total - saved <= goal:
@@ -240,20 +235,16 @@ class Cutter:
                 self.handle(whole.text)
             return self._within(most, made)
 
-        return Deferred(most, make)
+        return Deferred(most, make, "digested")
 
     def _within(self, max_tokens: int, made: Callable[[int], Artifact]) -> Artifact:
         """Return what is made with a limit, in at most so many tokens: masking can make a text longer."""
         limit = _DIGEST
-        while self.ledger.draft.counter.artifact(made(limit)) > max_tokens and limit:
+        while True:
+            artifact = made(limit)
+            if not limit or self.ledger.draft.counter.artifact(artifact) <= max_tokens:
+                return artifact
             limit //= 2
-        artifact = made(limit)
-        self._digests[id(artifact)] = artifact
-        return artifact
-
-    def is_digest(self, artifact: Artifact) -> bool:
-        """Tell an artifact that a cut made a digest of, or of whose arguments."""
-        return id(artifact) in self._digests
 
     def _digest_arguments(self, number: int, shortened: dict[int, Deferred], at: Artifact) -> int:
         position = self.ledger.positions(number)[0]
@@ -273,7 +264,7 @@ class Cutter:
             )
             return draft.mask_again(artifact.revised(calls=tuple(calls)), at)
 
-        return self._put(position, Deferred(most, lambda: self._within(most, made)), shortened)
+        return self._put(position, Deferred(most, lambda: self._within(most, made), "digested"), shortened)
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -406,5 +397,5 @@ def _names_of(artifact: Artifact) -> frozenset[str]:
     names: set[str] = set(names_in(artifact.text))
     for call in artifact.calls:
         names.add(call.name)
-        names.update(names_of_arguments(call.arguments))
+        names.update(name for _, name in labeled_names(call.arguments))
     return frozenset(names)

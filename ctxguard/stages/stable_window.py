@@ -32,6 +32,12 @@ _LATEST_CALLS: Final = 4
 _BOUNDED: Final = "BoundToolOutput"
 """The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
+_WHY: Final[Mapping[Action, str]] = {
+    "digested": "old when the budget was hit",
+    "masked": "holds a name that became known",
+    "bounded": "what must stay did not fit",
+}
+
 
 class StableWindow:
     """Cut when the budget is hit, down to `target`, and stay there until the next hit.
@@ -213,12 +219,8 @@ class _Window:
         if state.cut_at is None:
             return draft
         positions, artifacts = self._kept(state)
-        reasons = {id(draft.artifacts[p]): self._why(d.artifact) for p, d in state.shortened.items()}
-        actions: dict[int, Action] = {
-            id(draft.artifacts[p]): "digested" if self._cutter.is_digest(d.artifact) else "masked"
-            for p, d in state.shortened.items()
-            if self._cutter.is_digest(d.artifact) or self._cutter.is_renamed(d.artifact)
-        }
+        reasons = {id(draft.artifacts[p]): _WHY[d.action] for p, d in state.shortened.items()}
+        actions: dict[int, Action] = {id(draft.artifacts[p]): d.action for p, d in state.shortened.items()}
         note = None if state.note is None else state.note.artifact
         if note is not None:
             # Behind the task and before everything else: it is about what came between the two.
@@ -254,16 +256,11 @@ class _Window:
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)
-        positions = sorted(p for p, d in shown if d is not None and not self._cutter.is_renamed(d.artifact))
+        positions = sorted(p for p, d in shown if d is not None and d.action != "masked")
         return [
             {"position": p, "tokens_before": history.costs[p], "tokens_after": count(state.shortened[p].artifact)}
             for p in positions
         ]
-
-    def _why(self, artifact: Artifact) -> str:
-        if self._cutter.is_renamed(artifact):
-            return "holds a name that became known"
-        return "old when the budget was hit" if self._cutter.is_digest(artifact) else "what must stay did not fit"
 
     def _place_of_note(self, positions: Sequence[int]) -> int:
         """Return where the trail stands among what is kept: behind the task, before all other exchanges."""

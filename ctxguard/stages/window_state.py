@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Draft
+from ctxguard.draft import Action, Draft
 from ctxguard.history import History
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
@@ -28,17 +28,20 @@ class Deferred:
     Args:
         tokens: that the artifact takes at most.
         make: makes the artifact; a pure function.
+        action: what the report says was done: `digested`, `bounded`, or `masked` where only names were hidden in it
+            that had become known.
     """
 
-    def __init__(self, tokens: int, make: Callable[[], Artifact]) -> None:
+    def __init__(self, tokens: int, make: Callable[[], Artifact], action: Action = "bounded") -> None:
         self.tokens = tokens
+        self.action: Action = action
         self._make = make
         self._made: Artifact | None = None
 
     @classmethod
-    def of(cls, artifact: Artifact, tokens: int) -> Deferred:
+    def of(cls, artifact: Artifact, tokens: int, action: Action = "bounded") -> Deferred:
         """Return one that is made already."""
-        return cls(tokens, lambda: artifact)
+        return cls(tokens, lambda: artifact, action)
 
     @property
     def artifact(self) -> Artifact:
