@@ -183,7 +183,7 @@ def people():
     for _ in range(3):
         for name, rules in (("standard", STANDARD), ("people", PEOPLE), ("both", STANDARD | PEOPLE)):
             engine = Engine(rules.rules, frozenset(), ())
-            match._verdict.cache_clear()
+            matcher._verdict.cache_clear()
             for text in texts[1::40]:
                 engine.find(text)
             rates.setdefault(name, []).append(rate(engine.find, texts[::8]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.checks.known_names import KnownNames
 from ctxguard.draft import Draft
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NoPII"]
 
-# What rules find only where their labels say so, and then only where the text itself does.
+# What has no form of its own: rules find it only where the text says what it is.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
+
+_Memory: TypeAlias = tuple[TextCache[bool], TextCache[Sequence[str]], TextCache[tuple[str, ...]]]
+"""Of each text: whether it is clean, the names it makes known, and the names that were looked for in vain."""
 
 
 class NoPII:
@@ -39,11 +42,10 @@ class NoPII:
 
     def __init__(self, rules: Detector | None = None) -> None:
         self.rules = rules
-        self._clean: dict[int, tuple[object, TextCache[bool]]] = {}
-        self._known: dict[int, tuple[object, TextCache[Sequence[str]], TextCache[tuple[str, ...]]]] = {}
+        self._memories: dict[int, tuple[object, _Memory]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_clean": {}, "_known": {}}
+        return {**vars(self), "_memories": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield everything that is wrong."""
@@ -56,8 +58,8 @@ class NoPII:
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         strict = for_identifiers(detector)
-        clean = self._verdicts(detector)
-        clean_ids = clean if strict is None else self._verdicts(strict)
+        clean, *_ = self._memory(detector)
+        clean_ids = clean if strict is None else self._memory(strict)[0]
         names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
             content, result_of = artifact.content, artifact.answers
@@ -84,19 +86,16 @@ class NoPII:
 
         if not isinstance(detector, RuleSet) or not detector.echoes:
             return None
-        known = self._known.get(id(detector))
-        if known is None or known[0] is not detector:
-            if len(self._known) > 16:
-                self._known.clear()
-            known = self._known[id(detector)] = (detector, TextCache(16_000_000), TextCache(16_000_000))
-        return KnownNames(detector, known[1], known[2], draft)
+        _, read, unnamed = self._memory(detector)
+        return KnownNames(detector, read, unnamed, draft)
 
-    def _verdicts(self, detector: Detector) -> TextCache[bool]:
-        known = self._clean.get(id(detector))
+    def _memory(self, detector: Detector) -> _Memory:
+        known = self._memories.get(id(detector))
         if known is None or known[0] is not detector:
-            if len(self._clean) > 16:
-                self._clean.clear()
-            known = self._clean[id(detector)] = (detector, TextCache(16_000_000))
+            if len(self._memories) > 16:
+                self._memories.clear()
+            memory: _Memory = TextCache(16_000_000), TextCache(16_000_000), TextCache(16_000_000)
+            known = self._memories[id(detector)] = (detector, memory)
         return known[1]
 
 

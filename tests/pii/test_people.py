@@ -350,6 +350,15 @@ def test_a_rule_may_walk_by_itself_and_make_names_known():
         ("ul. Długa 5, 00-238 Warszawa, zamówienie 17 uszkodzone", ", zamówienie 17 uszkodzone"),
         ("Adres: Keizersgracht 12, 1015 CJ Amsterdam, bestelling 17 is kapot", ", bestelling 17 is kapot"),
         ("12, rue Verte, 75011 Paris, IBAN FR14 2004 1010 0505 0001 3M02 606", ", IBAN [REDACTED_IBAN]"),
+        ("Hauptstraße 12, 10115 Berlin. Bestellung 17 ist kaputt", ". Bestellung 17 ist kaputt"),
+        ("Anschrift: Hauptstraße 12\n10115 Berlin. Bestellung 17 ist kaputt", ". Bestellung 17 ist kaputt"),
+        ("Calle Mayor 12, 28014 Madrid Pedido 17 roto", " Pedido 17 roto"),
+        ("Via Garibaldi 7, 20121 Milano (MI), ordine 17 rotto", ", ordine 17 rotto"),
+        ("Address: 350 5th Ave, New York, NY 10118, order 17 is broken", ", order 17 is broken"),
+        ("Adresse : 12 rue de la Paix, 75002 Paris, commande 17 cassée", ", commande 17 cassée"),
+        ("1 Elm Street, 20500 Washington D.C. Order 17", " Order 17"),
+        ("Ich wohne in der Hauptstraße 12. Übrigens ist Bestellung 17 kaputt", ". Übrigens ist Bestellung 17 kaputt"),
+        ("Vivo en Calle Mayor 12. ¿Cuándo llega el pedido 17?", ". ¿Cuándo llega el pedido 17?"),
     ],
 )
 def test_what_follows_an_address_stays(text, kept):
@@ -363,7 +372,22 @@ def test_what_follows_an_address_stays(text, kept):
         "12 Elm Street\nApt 4\nSpringfield, IL 62704",
         "12 Elm Street\nSpringfield, IL 62704\nUSA",
         "Hauptstraße 12\n10115 Berlin",
+        "Marktgasse 12\n9000 St. Gallen",
+        "1600 Elm Street, Washington, D.C. 20500",
+        "12 Elm Street, Port St. Lucie, FL 34952",
+        "Via Garibaldi 7, 20121 Milano (MI)",
+        "Hauptstraße 12, 110 00 Praha",
+        "Av. San Antonio, 47 - 4º Dcha. 02001 Albacete",
+        "Calle Mayor 12, 3º izda, 28014 Madrid",
+        "Rua Augusta 15, 2º Esq., 1100-048 Lisboa",
     ],
 )
-def test_an_address_goes_on_to_the_line_of_its_postal_code(address):
-    assert Masker(BOTH).mask(f"Ship to {address}\n\nThank you") == "Ship to [REDACTED_ADDRESS]\n\nThank you"
+@pytest.mark.parametrize("said", ["Ship to ", ""])
+def test_an_address_goes_on_to_the_line_of_its_postal_code(address, said):
+    assert Masker(BOTH).mask(f"{said}{address}\n\nThank you") == f"{said}[REDACTED_ADDRESS]\n\nThank you"
+
+
+@pytest.mark.parametrize("address", ["350 5th Ave, New York, NY 10118", "12 rue de la Paix, 75002 Paris"])
+@pytest.mark.parametrize("behind", [", order 17 is broken", " - order 17", "; thanks"])
+def test_an_address_that_is_said_begins_with_its_number(address, behind):
+    assert Masker(BOTH).mask(f"I live at {address}{behind}") == f"I live at [REDACTED_ADDRESS]{behind}"

@@ -208,7 +208,6 @@ def _lowered(text: str) -> str:
     return "".join(low if len(low := char.lower()) == 1 else char for char in text)
 
 
-@lru_cache(maxsize=256)
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return what the cells of a column hold, by its heading, and what judges them."""
     lowered = _lowered(cell.strip(" \t\"'*_`"))

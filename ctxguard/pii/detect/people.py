@@ -8,7 +8,20 @@ from typing import Final, TypeAlias
 
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["Place", "address", "city", "code", "lines", "name"]
+__all__ = [
+    "CITY",
+    "CODE_AND_CITY",
+    "END",
+    "OF",
+    "POSTAL_CODE",
+    "UP",
+    "Place",
+    "address",
+    "city",
+    "code",
+    "lines",
+    "name",
+]
 
 Place: TypeAlias = tuple[int, int]
 """Where something begins and ends in a text."""
@@ -104,6 +117,7 @@ def _is_mixed(word: str) -> bool:
     return (word[0].islower() and inner != inner.lower()) or "º" in word
 
 
+UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
 _FAR: Final = 24
 _LONGEST_LINE: Final = 50
 _LINE_SIGNS: Final = " \t.,;*_'\")"
@@ -118,7 +132,10 @@ _STREET: Final = re.compile(
     rf"|[^\W\d_](?:{words.STREET_ENDINGS})(?![^\W_])",
     re.IGNORECASE,
 )
-_NUMBER_FIRST: Final = re.compile(r"\d{1,6}[A-Za-z]?(?:[-/ ]\d{1,6})?,? (?:[^\W\d_]{1,4}\.? )?[A-ZÀ-ÞĀ-Ž]")
+_NUMBER_FIRST: Final = re.compile(
+    r"\d{1,6}[A-Za-z]?(?:[-/ ]\d{1,6})?,? "
+    rf"(?:(?:[^\W\d_]{{1,4}}\.? )?(?:[A-ZÀ-ÞĀ-Ž]|\d{{1,3}}(?:st|nd|rd|th) )|(?i:{words.HOUSE_FIRST}) )"
+)
 _NUMBERED: Final = re.compile(
     rf"{_NUMBER_FIRST.pattern}|[A-ZÀ-ÞĀ-Ž][^\W\d_]*[.,]? (?:[^\W\d_]+[.,]? ){{0,4}}(?:n[.ºo°]{{1,2}} ?)?\d"
 )
@@ -128,26 +145,32 @@ _NO_ADDRESS: Final = re.compile(
 )
 # A sentence or a string ends, or another label follows.
 _ENDING: Final = re.compile(
-    r"[.!?](?=\s+[A-Z]|\s*\Z)|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
+    rf"[.!?](?=\s+[¿¡]?{UP}|\s*\Z)"
+    r"|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
     r"|(?<=[\w,]) (?:and|but|so|with|for|please|which|where|or|as|because|und|et|y|e|en) (?=[a-zß-ÿ])"
 )
 _ABBREVIATED: Final = re.compile(
     r"(?<![^\W_])(?:st|ave|av|rd|dr|apt|blvd|ste|no|str|ul|al|pl|avda|c|n|n[ºo°]|sta|sto|hwy)\Z", re.IGNORECASE
 )
 
-
-_UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
-_OF: Final = (
+OF: Final = (
     "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der"
     "|am|y|e|i|św|gen)"
 )
-_END: Final = r"(?![^\W_])"
+END: Final = r"(?![^\W_])"
 POSTAL_CODE: Final = (
     r"(?:(?:[A-Z]{1,3}[- ])?\d{4,6}(?:-\d{3,4})?(?: [A-Z]{2}(?![^\W_]))?|\d{2}-\d{3}|\d{3} \d{2}"
     r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
-    rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){_END}"
+    rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){END}"
 )
-CITY: Final = rf"{_UP}[\w'’.-]{{1,25}}(?:[ -](?:{_OF}[ -]){{0,2}}{_UP}[\w'’.-]{{1,25}}){{0,3}}"
+# A dot ends a sentence, but for those in `St. Gallen` and `D.C.`
+_TOWN_WORD: Final = rf"(?:(?:{UP}[a-z]?|St[ae])\. ?)?(?:(?:{UP}\.){{2}}|{UP}(?:[\w'’-]|\.(?=\w)){{1,25}})"
+CITY: Final = rf"{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}){{0,3}}"
+# A number follows no further word of a town: `10115 Berlin Order 17`.
+CODE_AND_CITY: Final = (
+    rf"{POSTAL_CODE}(?:[ \t,]{{1,2}}{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}{END}(?! ?#?\d)){{0,3}}"
+    rf"(?: \([A-Z]{{2}}\))?)?"
+)
 _CODE_IN_LINE: Final = re.compile(POSTAL_CODE)
 # A line with the postal code, or with the number of a house or flat.
 _LINE_OF_ADDRESS: Final = re.compile(
@@ -155,9 +178,7 @@ _LINE_OF_ADDRESS: Final = re.compile(
     rf"|(?i:apartment|apt|suite|ste|unit|floor|flat|room)\.? ?#?[\w-]{{1,6}}"
 )
 # Where an address ends in its line: behind postal code and town, and a country that ends the line.
-_CODED: Final = re.compile(
-    rf"(?<=[ ,])(?:{POSTAL_CODE}(?:[ \t,]{{1,2}}{CITY})?)(?:(?: [(]|, ?){CITY}[)]?(?=[ .;]{{0,2}}\Z))?"
-)
+_CODED: Final = re.compile(rf"(?<=[ ,]){CODE_AND_CITY}(?:(?: [(]|, ?){CITY}[)]?(?=[ .;]{{0,2}}\Z))?")
 
 
 def address(value: str, how: str) -> Place | None:

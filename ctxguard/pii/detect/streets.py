@@ -13,32 +13,26 @@ from itertools import chain
 from typing import Final
 
 from ctxguard.pii.detect.cues import words_of
-from ctxguard.pii.detect.people import CITY, POSTAL_CODE, lines, name
+from ctxguard.pii.detect.people import CITY, CODE_AND_CITY, END, OF, POSTAL_CODE, UP, lines, name
 from ctxguard.pii.rules import people_words as words
 
 __all__ = ["owners", "streets"]
 
-_UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"
-_NAME: Final = rf"{_UP}[\w'’.-]{{0,24}}"
-_END: Final = r"(?![^\W_])"
-_OF: Final = (
-    "(?:de|del|de la|de los|de las|la|las|los|da|do|dos|das|di|della|dei|delle|du|des|le|les|d|l|van|van de|der|an der"
-    "|am|y|e|i|św|gen)"
-)
+_NAME: Final = rf"{UP}[\w'’.-]{{0,24}}"
 _ENGLISH: Final = re.compile(
     rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}"
     rf"|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?"
     rf"(?:{'|'.join(one.capitalize() for one in words.STREET_WORDS.split('|'))}"
-    rf"|{words.STREET_WORDS}){_END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){_END})?"
+    rf"|{words.STREET_WORDS}){END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){END})?"
 )
 _FRENCH: Final = re.compile(
-    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{_OF}|l'|l’"
+    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{OF}|l'|l’"
     rf"|d'|d’)[ ]?){{0,3}}"
-    rf"{_NAME}(?:[ -](?:{_OF} ){{0,2}}{_NAME}){{0,4}}"
+    rf"{_NAME}(?:[ -](?:{OF} ){{0,2}}{_NAME}){{0,4}}"
 )
 # The number behind the street, and what stands before it.
 _NUMBER: Final = re.compile(
-    rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{_END}| s/n{_END}"
+    rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{END}| s/n{END}"
 )
 _BEFORE: Final = 90
 _SIGNS: Final = re.compile(r"[^\w]")
@@ -47,13 +41,13 @@ _FIRST_WORDS: Final = frozenset(
     f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
 )
 _COMPOUND: Final = re.compile(
-    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{_UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})"
+    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})"
     rf"|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
 )
 _SOUTHERN: Final = re.compile(
     rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c"
     rf"|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
-    rf"(?:[ ./]{{1,3}})(?:{_OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{_OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?:"
+    rf"(?:[ ./]{{1,3}})(?:{OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?:"
     rf" ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
 )
 _BOX: Final = re.compile(
@@ -70,12 +64,13 @@ _LINES: Final = 200
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
     rf"|scala|box|esc|puerta"
-    rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{_END}|# ?\w{{1,6}}|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?[A-Z]{{0,2}}{_END})"
+    rf"|bloque|etage|whg|lok|m)\.? ?#?[\w-]{{1,6}}{END}|# ?\w{{1,6}}"
+    rf"|\d{{1,2}}(?!-\d)[ºª°o]?[ -]?(?:(?i:dr?cha|iz(?:q?d)?a|izq|dto|esq)\.?|[A-Z]{{0,2}}){END})"
 )
 _SEPARATOR: Final = r"[ \t]?[,\n;.–-]?[ \t\n]{1,4}"
 _TAIL: Final = re.compile(
-    rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{POSTAL_CODE}(?:[ \t,]{{1,2}}{CITY})?"
-    rf"|{CITY}(?:,?[ \t\n][A-Z]{{2,3}}{_END})?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{_END}"
+    rf"(?:{_SEPARATOR}{_UNIT}){{0,2}}(?:{_SEPARATOR}(?:{CODE_AND_CITY}"
+    rf"|{CITY}(?:,?[ \t\n](?:[A-Z]{{2,3}}{END}|(?:[A-Z]\.){{2}}))?,?[ \t\n]{POSTAL_CODE}|{CITY}, [A-Z]{{2}}{END}"
     rf"|[A-Z]{{2}} {POSTAL_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
@@ -107,13 +102,9 @@ _NAME_BEFORE: Final = re.compile(
 )
 
 
+@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
 def streets(text: str) -> Sequence[tuple[int, int]]:
     """Return where addresses stand, by their parts."""
-    return _streets(text)
-
-
-@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
-def _streets(text: str) -> Sequence[tuple[int, int]]:
     return tuple(_walked(text))
 
 
@@ -159,7 +150,7 @@ def owners(text: str) -> Iterator[tuple[int, int]]:
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
             yield from _owner(found[0].rstrip("\"' \t"), start - len(found[0]))
-    for start, _ in _streets(text):
+    for start, _ in streets(text):
         found = _LINE_ABOVE.search(text, max(0, start - _NAME_SIZE), start)
         if found is not None:
             yield from _owner(found[1], found.start(1))
