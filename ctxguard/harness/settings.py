@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from math import isfinite
 from typing import Final
 
 from ctxguard.errors import ConfigError
@@ -58,7 +59,9 @@ def _number(text: str) -> Value:
         number = float(text[:-1] if thousand else text) * (1_000 if thousand else 1)
     except ValueError:
         return text
-    return int(number) if number == int(number) and "." not in text else number
+    if not isfinite(number):
+        return text
+    return int(number) if number.is_integer() and "." not in text else number
 
 
 def swept(

@@ -213,11 +213,18 @@ def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
 
 
 @pytest.mark.parametrize(
-    "text", ["budget", "budget=", "budget=1,,2", "target=0.5:0.1", f"budget={','.join('123456789' * 9)}"]
+    "text",
+    ["budget", "budget=", "budget=1,,2", "target=0.5:0.1", "target=0:inf", f"budget={','.join('123456789' * 9)}"],
 )
 def test_a_sweep_that_cannot_be_read_is_refused(text):
     with pytest.raises(ConfigError):
         parse_sweep(text)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e308k", "much"])
+def test_a_swept_setting_that_is_not_a_number_is_one_line(session, value):
+    run = cli("replay", session, "--sweep", f"target={value}")
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
 
 
 def test_ranges_and_thousands_of_a_sweep():
