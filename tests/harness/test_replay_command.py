@@ -181,9 +181,14 @@ def test_a_baseline_that_is_no_report_is_one_line(session, tmp_path, text):
 
 def test_only_worse_figures_are_told(session):
     _, told = report_of(session, "--budget", 600)
-    better = told.model_copy(deep=True)
-    assert compare(told, better).worse == ()
-    assert compare(told, better).compared == 9
+    worse = told.model_copy(deep=True)
+    worse.runs[0].figures.findings["pairs"] = 1
+    assert compare(told, told).worse == compare(told, worse).worse == ()
+    assert compare(told, worse).compared == 9
+    assert [line.partition(": ")[2] for line in compare(worse, told).worse] == [
+        "findings was 0 and is 1 (1 worse, 0 allowed)",
+        "findings: pairs held, and now breaks at 1 call",
+    ]
 
 
 def test_processes_change_nothing_but_times(tmp_path):
