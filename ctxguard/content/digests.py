@@ -15,7 +15,7 @@ from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 if TYPE_CHECKING:
     from ctxguard.content.processors.tree import Tree
 
-__all__ = ["digest", "digest_arguments", "outcome", "telling_view"]
+__all__ = ["clipped", "digest", "digest_arguments", "outcome", "telling_view"]
 
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
@@ -60,7 +60,7 @@ def _last_error(text: str) -> str:
     from ctxguard.content.processors.error_lines import find_errors
 
     errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
-    return _clipped(text[errors[-1].start : errors[-1].end], _LINE) if errors else ""
+    return clipped(text[errors[-1].start : errors[-1].end], _LINE) if errors else ""
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
@@ -122,7 +122,7 @@ def _of_log(text: str) -> Iterator[str]:
     if ended:
         yield ended
     for match in _FAILING.finditer(text):
-        yield _clipped(match[1], _LINE)
+        yield clipped(match[1], _LINE)
 
 
 def _of_code(text: str) -> Iterator[str]:
@@ -133,11 +133,11 @@ def _of_code(text: str) -> Iterator[str]:
 
 def _of_page(text: str) -> Iterator[str]:
     for match in _HEADING.finditer(text):
-        yield _clipped(match[1], _SHORT)
+        yield clipped(match[1], _SHORT)
 
 
 def _of_table(text: str) -> Iterator[str]:
-    header = _clipped(text.lstrip().partition("\n")[0], 2 * _LINE)
+    header = clipped(text.lstrip().partition("\n")[0], 2 * _LINE)
     yield f"columns {header}"
 
 
@@ -181,7 +181,8 @@ _READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
 }
 
 
-def _clipped(text: str, length: int) -> str:
+def clipped(text: str, length: int) -> str:
+    """Return a text on one line, in at most so many characters."""
     text = " ".join(text[: 4 * length].split())
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
@@ -291,7 +292,7 @@ def _shorter_arguments(arguments: str) -> Iterator[str]:
         tree = parse_json(arguments)
     except (ValueError, RecursionError):
         if not arguments.lstrip().startswith(("{", "[")):
-            yield from (_clipped(arguments, length) for length in _STRING_LENGTHS)
+            yield from (clipped(arguments, length) for length in _STRING_LENGTHS)
         yield f'{{"…":"{len(arguments)} characters"}}'
         yield "{}"
         return
@@ -315,7 +316,7 @@ def _shortened(tree: Tree, length: int, depth: int) -> Tree:
         kept_items = [_shortened(item, length, depth + 1) for item in tree[:_MOST_ITEMS]]
         return kept_items if len(tree) <= _MOST_ITEMS else [*kept_items, f"… {len(tree) - _MOST_ITEMS} more"]
     if isinstance(tree, Number):
-        return tree if len(tree) <= 40 else _clipped(tree, 40)
+        return tree if len(tree) <= 40 else clipped(tree, 40)
     return _clipped_value(tree, length) if isinstance(tree, str) else tree
 
 

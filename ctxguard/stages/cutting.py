@@ -20,7 +20,8 @@ from ctxguard.content.digests import digest, digest_arguments
 from ctxguard.content.names import labeled_names, names_in
 from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
 from ctxguard.stages.bound_tool_output import handle_of
-from ctxguard.stages.trail import Trace, Trail, read_trail, trace_of
+from ctxguard.stages.traces import Trace, trace_of
+from ctxguard.stages.trail import Trail, read_trail
 from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 __all__ = ["WEIGHTS", "Cutter", "WindowSettings"]
@@ -190,8 +191,8 @@ class Cutter:
     def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
         """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
         shortened, saved = dict(state.shortened), 0
-        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
         at = self.ledger.history.members(state.judged - 1)[0]
+        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
         for shorten in (self._digest_outputs, self._digest_arguments):
             for number in numbers:
                 if state.total - saved <= goal:

@@ -62,10 +62,11 @@ def of_a_capability(told):
 
 
 def of_a_history_processor(told):
-    from pydantic_ai.capabilities import ProcessHistory
+    from pydantic_ai import capabilities
 
+    process = getattr(capabilities, "ProcessHistory", None) or capabilities.HistoryProcessor  # its name in 1.x
     processor = ctxguard_pydantic_ai.history_processor(Stabilizer(1_000), on_report=told)
-    Agent(TestModel(), capabilities=[ProcessHistory(processor)]).run_sync("hello")
+    Agent(TestModel(), capabilities=[process(processor)]).run_sync("hello")
 
 
 def of_the_agents_sdk(told):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact
 from ctxguard.artifacts import ToolCall
-from ctxguard.stages.trail import Trail, read_trail, trace_of
+from ctxguard.stages.traces import trace_of
+from ctxguard.stages.trail import Trail, read_trail
 from ctxguard.tokens import find_counter
 
 COUNT = find_counter("o200k_base").count

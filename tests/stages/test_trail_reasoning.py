@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxguard import Artifact, Part
-from ctxguard.stages.trail import trace_of
+from ctxguard.stages.traces import trace_of
 
 
 def test_reasoning_stands_on_no_line_of_the_trail():

@@ -82,6 +82,8 @@ def described(text, default=None):
 
 def pydantic_agent(address, stabilizer, *, instructions, tool, output=None):
     pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed")
+    reason = "this PydanticAI needs a newer openai"
+    pytest.importorskip("pydantic_ai.models.openai", reason=reason, exc_type=ImportError)
     from pydantic_ai import Agent, NativeOutput
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
