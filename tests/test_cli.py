@@ -134,7 +134,10 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["stabilize"], "missing argument 'SESSION' (see ctxguard stabilize --help)"),
         (["stabilize", "--nonsense", "x"], "no such option: --nonsense (see ctxguard stabilize --help)"),
         (["pii", "scan"], "missing argument 'FILES' (see ctxguard pii scan --help)"),
-        (["pii", "scan", "x", "--rules", "all"], "no rule set 'all'; there are "),
+        (
+            ["pii", "scan", "x", "--rules", "all"],
+            "no rule set 'all'; there are standard, people, ssn, digits, presidio\n",
+        ),
         (["read", "x", "--lines", "b"], "--lines 'b' is not a range; write A:B with 1 <= A <= B"),
         (["serve"], "missing option '--upstream' / '-u' (see ctxguard serve --help)"),
         (["stabilize", "\x1b]0;title\x07"], "\\u001b]0;title\\u0007: no such file or directory"),

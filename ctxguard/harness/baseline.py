@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness.document import FiguresModel, ReplayReport
+from ctxguard.report.printing import counted
 
 __all__ = ["TOLERANCES", "Comparison", "compare", "load_baseline", "parse_tolerances"]
 
@@ -157,7 +158,7 @@ def _worse(now: FiguresModel, before: FiguresModel, tolerances: Mapping[str, Tol
             yield f"{name} was {was:g} and is {found:g} ({loss:g} worse, {allowed:g} allowed)"
     for law, calls in now.findings.items():
         if law not in before.findings and tolerances.get("findings") is not None:
-            yield f"findings: {law} held and does not at {calls} calls"
+            yield f"findings: {law} held, and now breaks at {counted(calls, 'call')}"
 
 
 def _figure(figures: FiguresModel, name: str) -> float | None:

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final
 from warnings import catch_warnings, simplefilter
@@ -164,7 +165,7 @@ def play(
         yield from (_played(source, peers, budgets) for source in sources)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from [future.result() for future in [pool.submit(_played, source, peers, budgets) for source in sources]]
+        yield from pool.map(_played, sources, repeat(peers), repeat(budgets))
 
 
 def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int]) -> Skipped | list[BenchCall]:

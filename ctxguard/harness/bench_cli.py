@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,8 +16,10 @@ from ctxguard.cli.options import Processes
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import COUNTER, Totals, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
+from ctxguard.harness.engine import cores
 from ctxguard.harness.peers.registry import BASELINE, Peer
 from ctxguard.harness.recordings import Skipped, recordings
+from ctxguard.harness.settings import number
 from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting
 from ctxguard.report.progress import working
@@ -98,7 +99,7 @@ def _played(
     totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
     played, skipped = 0, []
     with working("comparing") as now:
-        for outcome in play(sources, able, tokens, processes=processes or (os.cpu_count() or 1 if sessions else 1)):
+        for outcome in play(sources, able, tokens, processes=processes or (cores() if sessions else 1)):
             if isinstance(outcome, Skipped):
                 skipped.append(str(outcome))
                 continue
@@ -110,14 +111,8 @@ def _played(
 
 
 def _budgets(text: str) -> list[int]:
-    found = []
-    for part in text.split(","):
-        thousand = part.strip().lower().endswith("k")
-        try:
-            value = int(float(part.strip().lower().removesuffix("k")) * (1_000 if thousand else 1))
-        except (ValueError, OverflowError):
-            value = 0
-        if value < 1:
-            raise ConfigError(f"budgets are whole numbers of tokens, such as 4k,8k, not {text!r}", setting="budgets")
-        found.append(value)
+    values = [number(part.strip()) for part in text.split(",")]
+    found = [int(value) for value in values if not isinstance(value, str) and value >= 1]
+    if len(found) < len(values):
+        raise ConfigError(f"budgets are whole numbers of tokens, such as 4k,8k, not {text!r}", setting="budgets")
     return list(dict.fromkeys(found))

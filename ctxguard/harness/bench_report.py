@@ -10,16 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ctxguard.harness.bench import Totals
 from ctxguard.harness.peers.registry import BASELINE, Peer
+from ctxguard.report.printing import counted
 
 __all__ = ["BenchReport", "BenchRow", "bench_row", "markdown", "table"]
 
 NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
     "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",
+    "Over: a request that exceeds the budget.",
+    "Bad: broken pairs, a lost system prompt or last message, or no request at all: the library refused or failed.",
     "Support: what the agent's next message uses of the older history, found in the request with words around it; "
     "over the calls that the row holds, so rows that hold different calls are not over the same ones.",
     f"Bill: a cached token costs a tenth; a share of the {BASELINE}'s at the calls that both send. Writing summaries "
     "is not billed.",
+    "Kept: the share of prompts that extend the one before, as a provider's cache needs.",
     "Time: processor time of the library's own work at one call, median; ctxguard masks and checks in it.",
     "Not compared: masking of personal data, which only ctxguard does; what a model answers; a summary that a model "
     "writes (a fixed extract of 2,000 characters stands in for it).",
@@ -105,15 +109,19 @@ def _milliseconds(value: float | None) -> str:
 
 def table(report: BenchReport) -> str:
     """Return the report for a terminal of 60 columns."""
-    lines = [f"{report.sessions:,} sessions, counted by {report.counter}"]
+    lines = [f"{counted(report.sessions, 'session')}, counted by {report.counter}"]
     for budget, rows in _by_budget(report.rows):
-        lines += ["", f"budget {budget:,}: {rows[0].calls:,} calls exceed it" if rows else f"budget {budget:,}"]
+        lines += ["", f"budget {budget:,}: exceeded by {_calls(rows)}"]
         lines.append(f"{'':<21}{'holds':>6}{'over':>5}{'bad':>5}{'supp.':>6}{'bill':>5}{'kept':>5}{'ms':>6}")
         lines.append(f"{'':<21}{'%':>6}{'%':>5}{'%':>5}{'':>6}{'':>5}{'':>5}{'':>6}")
         lines += [_line(row) for row in rows]
     lines += ["", *(line for note in report.notes for line in _wrapped(note))]
     lines += [line for each in report.absent for line in _wrapped(f"left out: {each}")]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _calls(rows: Sequence[BenchRow]) -> str:
+    return counted(rows[0].calls if rows else 0, "call")
 
 
 def _line(row: BenchRow) -> str:
@@ -140,8 +148,8 @@ def markdown(report: BenchReport) -> str:
     """Return the report as Markdown."""
     lines = []
     for budget, rows in _by_budget(report.rows):
-        calls = rows[0].calls if rows else 0
-        lines += [f"Budget {budget:,} tokens: {calls:,} calls of {report.sessions:,} sessions exceed it.", ""]
+        sessions = counted(report.sessions, "session")
+        lines += [f"Budget {budget:,} tokens: exceeded by {_calls(rows)} of {sessions}.", ""]
         lines.append(
             "| | holds | over budget | pairs broken | other fault or refused | support | bill | prefix kept | ms |"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
@@ -63,6 +64,11 @@ def demo_session() -> Session:
     return parse_session(parse_records(text)[0][1], adapter="openai")
 
 
+@lru_cache(maxsize=1)
+def _history() -> tuple[Artifact, ...]:
+    return tuple(demo_session().read())
+
+
 def demo_report(stabilizer: Stabilizer) -> Report:
     """Return the report of what a stabilizer makes of the demo session.
 
@@ -93,7 +99,7 @@ class AgreedFact(NamedTuple):
 
 def agreed_facts(report: Report) -> list[AgreedFact]:
     """Return what became of the facts that the last message of the demo session asks for."""
-    history = demo_session().read()
+    history = _history()
     shown = [(_place(d.position), d.artifact) for d in report.decisions if d.tokens_after]
     newest = [(str(position), history[position]) for position in _newest_that_fit(history, report)]
     everything = [(str(position), artifact) for position, artifact in enumerate(history)]
@@ -137,7 +143,7 @@ def show_demo(report: Report) -> None:
 
 
 def _question(report: Report) -> Text:
-    history = demo_session().read()
+    history = _history()
     return Text.assemble(
         "A support session: ",
         (f"{len(history)} messages, {report.tokens_before:,} tokens", "bold"),
@@ -177,7 +183,7 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
 
 def _sides(decision: Decision) -> tuple[str, str]:
     """Return what a message said and says; of a masked one, from the first value that was masked."""
-    before, after = _said(demo_session().read()[decision.position or 0]), _said(decision.artifact)
+    before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""
     return lead + before[same:][:_SHOWN], lead + after[same:][:_SHOWN]

@@ -7,13 +7,12 @@ field may be added within a version; one that is renamed or removed begins a new
 from __future__ import annotations
 
 import json
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ctxguard.harness.figures import Figures, Place
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.recordings import Skipped
 from ctxguard.harness.replay import SessionReplay
 
 __all__ = ["SCHEMA_VERSION", "FiguresModel", "ReplayReport", "RunModel", "schema_json"]
@@ -152,24 +151,11 @@ def schema_json() -> str:
 
 def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
     """Return figures as data, rounded."""
-    places = 6 if prices.currency == "USD" else 1
+    named_alike = FiguresModel.model_fields.keys() - {"bill", "time", "findings"}
+    plain: dict[str, Any] = {name: _rounded(getattr(figures, name)) for name in named_alike}
+    places = _places(prices)
     return FiguresModel(
-        sessions=figures.sessions,
-        calls=figures.calls,
-        served=figures.served,
-        refused=figures.refused,
-        pressed=figures.pressed,
-        needed=figures.needed,
-        tokens_before=figures.tokens_before,
-        tokens_after=figures.tokens_after,
-        saved=_rounded(figures.saved),
-        cuts=figures.cuts,
-        cut_share=_rounded(figures.cut_share),
-        rebilled=figures.rebilled,
-        prefix_share=_rounded(figures.prefix_share),
-        support=_rounded(figures.support),
-        support_in_context=_rounded(figures.support_in_context),
-        needing=figures.needing,
+        **plain,
         bill=BillModel(
             currency="USD" if prices.currency == "USD" else "tokens",
             stabilized=round(figures.bill, places),
@@ -179,6 +165,10 @@ def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
         time=TimeModel(**{f"p{n}_ms": _rounded(figures.percentile(n / 100), 3) for n in (50, 95, 99)}),
         findings=dict(sorted(figures.findings.items())),
     )
+
+
+def _places(prices: PriceModel) -> int:
+    return 6 if prices.currency == "USD" else 1
 
 
 def _rounded(value: float | None, places: int = 4) -> float | None:
@@ -200,7 +190,7 @@ def finding_model(place: Place) -> FindingModel:
 
 def session_model(told: SessionReplay, prices: PriceModel) -> SessionModel:
     """Return a replayed session as data."""
-    places = 6 if prices.currency == "USD" else 1
+    places = _places(prices)
     return SessionModel(
         id=told.id,
         path=told.path,
@@ -213,8 +203,3 @@ def session_model(told: SessionReplay, prices: PriceModel) -> SessionModel:
         bill=[round(call.bill, places) for call in told.calls],
         trimmed=[round(call.trimmed, places) for call in told.calls],
     )
-
-
-def skipped_model(skipped: Skipped) -> SkippedModel:
-    """Return what was skipped as data."""
-    return SkippedModel(path=skipped.path, line=skipped.line, session=skipped.session, reason=skipped.reason)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import chain, islice
 from multiprocessing import get_context
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.figures import Figures
@@ -24,7 +24,7 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["AHEAD", "Outcome", "Plan", "Replayed", "Setting", "Tally", "batches", "replayed", "run"]
+__all__ = ["Outcome", "Plan", "Replayed", "Setting", "Tally", "cores", "in_order", "replayed", "run"]
 
 MOST_SKIPPED: Final = 1_000
 MOST_SESSIONS: Final = 100
@@ -68,6 +68,7 @@ class Plan:
 
 
 Outcome = Skipped | list[SessionReplay]
+Task = TypeVar("Task")
 
 
 @dataclass(order=True, slots=True)
@@ -199,7 +200,7 @@ def run(
     remaining = iter(sources)
     done = 0 if keeper is None else keeper.taken_up(results, remaining)
     ahead, walked = _peeked(remaining)
-    wanted = _cores() if processes is None else processes
+    wanted = cores() if processes is None else processes
     if processes is None and ahead < _SMALL and spread is None:
         wanted = 1
     outcomes = spread(walked, plan, wanted) if spread else _replays(walked, plan, wanted)
@@ -219,7 +220,8 @@ def _replays(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
     return _inline(sources, plan) if processes <= 1 else _spread(sources, plan, processes)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -240,25 +242,14 @@ def _replayed(recording: Recording, plan: Plan) -> Outcome:
     if isinstance(session, Skipped):
         return session
     try:
-        told = list(replay_settings(session, [s.stabilizer for s in plan.settings], prices=plan.prices))
+        stabilizers = [setting.stabilizer for setting in plan.settings]
+        told = list(replay_settings(session, stabilizers, prices=plan.prices, path=recording.path, line=recording.line))
     except CtxguardError as error:
         return Skipped(recording.path, str(error), line=recording.line, session=session.id)
     if not told[0].calls:
         reason = "no model call: calls are replayed up to each assistant message"
         return Skipped(recording.path, reason, line=recording.line, session=session.id)
-    for each in told:
-        _name(each, recording)
     return told
-
-
-def _name(told: SessionReplay, recording: Recording) -> None:
-    """Say which file a session and its findings are from."""
-    from dataclasses import replace
-
-    told.path, told.line = recording.path, recording.line
-    told.places = [replace(place, path=recording.path) for place in told.places]
-    own = told.figures
-    own.places = {law: replace(place, path=recording.path) for law, place in own.places.items()}
 
 
 def _inline(sources: Iterator[Source], plan: Plan) -> Replayed:
@@ -309,19 +300,11 @@ def batches(sources: Iterator[Source]) -> Iterator[Batch]:
 
 def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
     """Replay in processes of their own; reading waits where they are behind."""
-    waiting: deque[tuple[Batch, Future[list[Outcome]] | None]] = deque()
     try:
         with ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
         ) as pool:
-            read = batches(sources)
-            while True:
-                room = processes * AHEAD - len(waiting)
-                for batch in islice(read, room):
-                    waiting.append((batch, None if isinstance(batch, Skipped) else pool.submit(_work, batch)))
-                if not waiting:
-                    return
-                yield from _arrived(*waiting.popleft())
+            yield from in_order(sources, processes, lambda batch: pool.submit(_work, batch), Future.result)
     except BrokenProcessPool as error:
         raise ConfigError(
             "a process that replays was killed, most likely for lack of memory; use fewer with --processes 1",
@@ -329,8 +312,29 @@ def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
         ) from error
 
 
-def _arrived(batch: Batch, future: Future[list[Outcome]] | None) -> Replayed:
-    if isinstance(batch, Skipped):
-        yield batch, batch
-    elif future is not None:
-        yield from zip(batch, future.result(), strict=True)
+def in_order(
+    sources: Iterator[Source],
+    workers: int,
+    submit: Callable[[Sequence[Recording]], Task],
+    result: Callable[[Task], list[Outcome]],
+) -> Replayed:
+    """Replay in workers, and walk the outcomes in the order of the recordings; reading waits where workers are behind.
+
+    Args:
+        sources: recordings, and what could not be read.
+        workers: how many there are.
+        submit: hands a batch to a worker.
+        result: waits for the outcomes of a batch.
+    """
+    read = batches(sources)
+    waiting: deque[tuple[Sequence[Recording], Task] | Skipped] = deque()
+    while True:
+        for batch in islice(read, workers * AHEAD - len(waiting)):
+            waiting.append(batch if isinstance(batch, Skipped) else (batch, submit(batch)))
+        if not waiting:
+            return
+        first = waiting.popleft()
+        if isinstance(first, Skipped):
+            yield first, first
+        else:
+            yield from zip(first[0], result(first[1]), strict=True)

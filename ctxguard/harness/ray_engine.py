@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.harness.engine import AHEAD, Plan, Replayed, batches, replayed
-from ctxguard.harness.recordings import Skipped, Source
+from ctxguard.harness.engine import Plan, Replayed, in_order, replayed
+from ctxguard.harness.recordings import Source
 from ctxguard.settings import install_command
 
 __all__ = ["spread_on_ray"]
@@ -39,18 +37,9 @@ def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replay
     with _cluster(workers) as ray:
         shared = ray.put(plan)
         task = ray.remote(max_retries=RETRIES, num_cpus=1)(replayed)
-        read = batches(sources)
-        waiting: deque[Any] = deque()
-        while True:
-            for batch in islice(read, workers * AHEAD - len(waiting)):
-                waiting.append((batch, None if isinstance(batch, Skipped) else task.remote(batch, shared)))
-            if not waiting:
-                return
-            batch, future = waiting.popleft()
-            if isinstance(batch, Skipped):
-                yield batch, batch
-            else:
-                yield from zip(batch, _result(ray, future), strict=True)
+        yield from in_order(
+            sources, workers, lambda batch: task.remote(batch, shared), lambda future: _result(ray, future)
+        )
 
 
 def _result(ray: Any, future: Any) -> Any:  # noqa: ANN401 - Ray may be absent where types are checked

@@ -153,11 +153,14 @@ def replay_settings(
     prices: PriceModel | None = None,
     progress: Callable[[int, int], object] | None = None,
     watch: Watcher | None = None,
+    path: str = "",
+    line: int = 1,
 ) -> Iterator[SessionReplay]:
-    """Replay one session under several settings; what they share is worked out once."""
+    """Replay one session, from a line of a file, under several settings; what they share is worked out once."""
     recorded = Recorded(session)
     for stabilizer in stabilizers:
-        yield _Player(recorded, stabilizer, prices or PriceModel(), watch).play(progress or _unseen)
+        told = SessionReplay(session.id, path, line)
+        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(progress or _unseen)
 
 
 def _unseen(_done: int, _total: int) -> None:
@@ -200,7 +203,12 @@ class _Player:
     """Play one session under one setting."""
 
     def __init__(
-        self, recorded: Recorded, stabilizer: Stabilizer, prices: PriceModel, watch: Watcher | None = None
+        self,
+        recorded: Recorded,
+        stabilizer: Stabilizer,
+        prices: PriceModel,
+        told: SessionReplay,
+        watch: Watcher | None = None,
     ) -> None:
         session = recorded.session
         chain = with_adapter_stages(stabilizer, session.adapter)
@@ -214,7 +222,8 @@ class _Player:
         beside = overhead + counter.tools(session.tools)
         self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=beside))
         self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), beside)
-        self.told = SessionReplay(session.id, budget=chain.budget_for())
+        self.told = told
+        told.budget = chain.budget_for()
         self.previous: list[Artifact] | None = None
         self.history_before = 0
         self.called_at: float | None = None

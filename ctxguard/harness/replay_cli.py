@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
 from ctxguard.harness.checkpoints import Checkpoint
 from ctxguard.harness.document import schema_json
-from ctxguard.harness.engine import Plan, Progress, Setting, Spread, run
+from ctxguard.harness.engine import Plan, Progress, Setting, Spread, cores, run
 from ctxguard.harness.locations import total_size
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import Recording, recordings
@@ -193,7 +192,7 @@ def _processes(engine: str | None, processes: int | None) -> int | None:
         raise ConfigError(f"--engine is inline, local, or ray, not {engine!r}", setting="engine")
     if engine == "inline":
         return 1
-    return processes or (None if engine is None else os.cpu_count() or 1)
+    return processes or (None if engine is None else cores())
 
 
 def _spread(engine: str | None) -> Spread | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from ctxguard import __version__
-from ctxguard.harness.document import ReplayReport, RunModel, figures_model, finding_model, session_model, skipped_model
+from ctxguard.harness.document import ReplayReport, RunModel, SkippedModel, figures_model, finding_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
@@ -35,7 +36,7 @@ def replay_report(
         prices=plan.prices.source,
         model=plan.prices.model,
         counter=f"{count.name}, {count.accuracy}",
-        skipped=[skipped_model(each) for each in results.skipped],
+        skipped=[SkippedModel(**asdict(each)) for each in results.skipped],
         skipped_count=results.skipped_count,
         runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
     )

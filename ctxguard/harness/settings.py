@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from math import isfinite
 from typing import Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import Setting
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["MOST_SETTINGS", "parse_sweep", "swept"]
+__all__ = ["MOST_SETTINGS", "number", "parse_sweep", "swept"]
 
 MOST_SETTINGS: Final = 64
 Value = str | int | float
@@ -40,8 +41,8 @@ def parse_sweep(text: str | None) -> dict[str, list[Value]]:
 
 def _range(value: str) -> list[Value]:
     if ":" not in value:
-        return [_number(value)]
-    bounds = [_number(part) for part in value.split(":")]
+        return [number(value)]
+    bounds = [number(part) for part in value.split(":")]
     if len(bounds) > 3 or not all(isinstance(b, (int, float)) for b in bounds):
         raise ConfigError(f"a range is FROM:TO or FROM:TO:STEP in numbers, not {value!r}", setting="sweep")
     first, last, *rest = map(float, bounds)
@@ -52,13 +53,16 @@ def _range(value: str) -> list[Value]:
     return [int(n) if n == int(n) and all(isinstance(b, int) for b in bounds) else n for n in walked]
 
 
-def _number(text: str) -> Value:
-    thousand = text[-1:].lower() == "k"
+def number(text: str) -> Value:
+    """Return the number that a text stands for, `4k` for 4,000; another text as it is."""
+    is_thousand = text[-1:].lower() == "k"
     try:
-        number = float(text[:-1] if thousand else text) * (1_000 if thousand else 1)
+        value = float(text[:-1] if is_thousand else text) * (1_000 if is_thousand else 1)
     except ValueError:
         return text
-    return int(number) if number == int(number) and "." not in text else number
+    if not isfinite(value):
+        return text
+    return int(value) if value.is_integer() and "." not in text else value
 
 
 def swept(

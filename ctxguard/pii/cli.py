@@ -18,7 +18,7 @@ from ctxguard.report.printing import counted, out, printable, refuse_overwriting
 from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
-    from ctxguard.pii.evaluation import Scores
+    from ctxguard.pii.evaluation import Score, Scores
     from ctxguard.pii.scanning import Place
     from ctxguard.pii.spans import Detector
 
@@ -152,7 +152,10 @@ def _detectors(names: str) -> list[Detector]:
     chosen = list(dict.fromkeys(name.strip().lower() for name in names.replace("+", ",").split(",")))
     sets = [name for name in chosen if name != PRESIDIO]
     presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
-    return [*([named_rules(*sets)] if sets else []), *presidio]
+    try:
+        return [*([named_rules(*sets)] if sets else []), *presidio]
+    except ConfigError as error:
+        raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 
 
 def _scan_text(found: Mapping[str, Sequence[Place]]) -> str:
@@ -176,13 +179,19 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
     return json.dumps(told, ensure_ascii=False, indent=2)
 
 
+def _rates(score: Score) -> tuple[float | None, ...]:
+    """Return precision, recall, F1, and F2; None for what would be a share of nothing."""
+    precision = score.precision if score.predicted else None
+    recall = score.recall if score.gold else None
+    f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))
+    return precision, recall, f1, f2
+
+
 def _score_table(scores: Scores) -> str:
-    rows = [
-        (label, score.gold, score.predicted, score.precision, score.recall, score.f(1), score.f(2))
-        for label, score in (*scores.labels.items(), ("all", scores.total))
-    ]
-    width = min(24, max(len(str(row[0])) for row in rows))
+    rows = {**scores.labels, "all": scores.total}
+    width = min(24, max(map(len, rows)))
     lines = [f"{'label':<{width}}{'gold':>6}{'found':>6}{'prec':>6}{'rec':>6}{'F1':>6}{'F2':>6}"]
-    for label, gold, predicted, *rates in rows:
-        lines.append(f"{label:<{width}}{gold:>6}{predicted:>6}" + "".join(f"{rate:>6.3f}" for rate in rates))
+    for label, score in rows.items():
+        rates = "".join(f"{'–' if rate is None else f'{rate:.3f}':>6}" for rate in _rates(score))
+        lines.append(f"{label:<{width}}{score.gold:>6}{score.predicted:>6}{rates}")
     return "\n".join([*lines, f"{scores.chars:,} characters at {scores.megabytes_per_second:.2f} MB/s"])

@@ -172,9 +172,10 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
             session.connection.close()
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - `suppress` is gone by the time Python shuts down
+        # Nobody could handle an error here: `__init__` may have failed, or Python may be shutting down.
+        try:  # noqa: SIM105 - `suppress` may be gone by then
             self.close()
-        except Exception:  # noqa: BLE001, S110 - and `__init__` may have failed
+        except Exception:  # noqa: BLE001, S110
             pass
 
     def __repr__(self) -> str:
@@ -212,9 +213,7 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                with suppress(
-                    sqlite3.Error
-                ):  # a full disk has rolled it back already; the first error is the one to see
+                with suppress(sqlite3.Error):  # a full disk has rolled it back already; the first error matters
                     connection.execute("ROLLBACK")
                 raise
 

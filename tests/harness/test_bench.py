@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from test_cli import cli
@@ -56,6 +58,8 @@ def test_it_runs_with_nothing_given_and_fits_sixty_columns():
     assert rows["ctxguard"][:3] == ["100", "0", "0"]
     assert rows["whole history"][:2] == ["0", "100"]
     assert "rolling window" in rows, "bills are given as a share of it"
+    for column in ("Holds", "Over", "Bad", "Support", "Bill", "Kept"):
+        assert f"\n{column}: " in run.stdout, "every column is in the legend"
 
 
 def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
@@ -70,6 +74,8 @@ def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
     written = cli(*words, "--report", "markdown").stdout
     assert f"| {told.rows[0].support:.2f} |" in written
     assert "Budget 2,000 tokens" in written
+    assert "of 1 session." in written
+    assert cli(*words).stdout.startswith("1 session, ")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +132,20 @@ def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
         contestants(["nobody"])
     assert cli("bench", "--only", "nobody").returncode == 2
     assert cli("bench", "--budgets", "much").returncode == 2
+
+
+def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeypatch):
+    taken = Event()
+
+    def played(source, peers, budgets):
+        return [source.line == 1 or taken.wait(10)]
+
+    monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
+    monkeypatch.setattr("ctxguard.harness.bench._played", played)
+    told = play([Recording("x", line, 0, b"") for line in (1, 2)], [], [], processes=2)
+    next(told)
+    taken.set()
+    assert next(told) == [True]
 
 
 def test_where_nothing_exceeds_the_budget_nothing_was_compared():

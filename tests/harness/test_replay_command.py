@@ -181,9 +181,14 @@ def test_a_baseline_that_is_no_report_is_one_line(session, tmp_path, text):
 
 def test_only_worse_figures_are_told(session):
     _, told = report_of(session, "--budget", 600)
-    better = told.model_copy(deep=True)
-    assert compare(told, better).worse == ()
-    assert compare(told, better).compared == 9
+    worse = told.model_copy(deep=True)
+    worse.runs[0].figures.findings["pairs"] = 1
+    assert compare(told, told).worse == compare(told, worse).worse == ()
+    assert compare(told, worse).compared == 9
+    assert [line.partition(": ")[2] for line in compare(worse, told).worse] == [
+        "findings was 0 and is 1 (1 worse, 0 allowed)",
+        "findings: pairs held, and now breaks at 1 call",
+    ]
 
 
 def test_processes_change_nothing_but_times(tmp_path):
@@ -213,11 +218,18 @@ def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
 
 
 @pytest.mark.parametrize(
-    "text", ["budget", "budget=", "budget=1,,2", "target=0.5:0.1", f"budget={','.join('123456789' * 9)}"]
+    "text",
+    ["budget", "budget=", "budget=1,,2", "target=0.5:0.1", "target=0:inf", f"budget={','.join('123456789' * 9)}"],
 )
 def test_a_sweep_that_cannot_be_read_is_refused(text):
     with pytest.raises(ConfigError):
         parse_sweep(text)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e308k", "much"])
+def test_a_swept_setting_that_is_not_a_number_is_one_line(session, value):
+    run = cli("replay", session, "--sweep", f"target={value}")
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
 
 
 def test_ranges_and_thousands_of_a_sweep():

@@ -57,6 +57,19 @@ def test_the_command_prints_scores(tmp_path):
     assert "EMAIL" in cli("pii", "eval", file).stdout
 
 
+def test_a_share_of_nothing_is_a_dash(tmp_path):
+    rows = [
+        {"text": "mail jane@site.org", "spans": [{"start": 5, "end": 18, "label": "EMAIL"}]},
+        {"text": "my town", "spans": [{"start": 3, "end": 7, "label": "PLACE"}]},
+        {"text": "card 4111 1111 1111 1111", "spans": []},
+    ]
+    shown = command(tmp_path / "gold.jsonl", content="\n".join(map(json.dumps, rows))).stdout
+    cells = {line.split()[0]: line.split()[1:] for line in shown.splitlines()}
+    assert cells["EMAIL"] == ["1", "1", *["1.000"] * 4]
+    assert cells["PLACE"] == ["1", "0", "–", "0.000", "–", "–"]
+    assert cells["CREDIT_CARD"] == ["0", "1", "0.000", "–", "–", "–"]
+
+
 def test_files_that_hold_no_gold_end_with_two_and_one_line(tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": 1}\n')

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib.metadata import PackageNotFoundError
 
+import ctxguard
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
 from ctxguard.report import decision_runs
 from ctxguard_openai import stabilize_messages
@@ -150,3 +153,13 @@ def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
         if report.cut is not None:
             told.append((report.cut.fresh, "no new cut; the context still starts" in str(report)))
     assert set(told) == {(True, False), (False, True)}
+
+
+def test_the_page_needs_no_installed_package(monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", absent)
+    monkeypatch.delitem(sys.modules, "ctxguard.report.messages", raising=False)
+    page = Stabilizer(800).stabilize([Artifact("user", "Hi")]).report.to_html()
+    assert f"ctxguard {ctxguard.__version__}<" in page
