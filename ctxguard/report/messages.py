@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from html import escape
 from typing import Final
 
-from ctxguard import __version__
 from ctxguard.artifacts import Artifact
 from ctxguard.report.data import Decision, ReportData
 from ctxguard.report.page import page, table, tiles, words
@@ -22,7 +22,8 @@ _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;"
 def call_page(report: ReportData, *, title: str = "", show_originals: bool = False) -> str:
     """Return the page of one call."""
     named = title or "One model call, before and after"
-    head = f"<h1>{escape(named)}</h1><p class='meta'>ctxguard {escape(__version__)}</p>"
+    release = sys.modules["ctxguard"].__version__  # not imported: the report stands below the package's own names
+    head = f"<h1>{escape(named)}</h1><p class='meta'>ctxguard {escape(release)}</p>"
     return page(named, head + call_section(report, show_originals=show_originals))
 
 
