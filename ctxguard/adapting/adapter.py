@@ -155,6 +155,7 @@ class _Call(Generic[Native]):
         try:
             read = adapter.read(request.messages)
         except HistoryError as error:
+            # Who only observes must not break a program that ran before; the report says what would have been raised.
             if stabilizer.mode == "enforce":
                 raise
             read, unread = [], error
@@ -168,6 +169,7 @@ class _Call(Generic[Native]):
         return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
 
     def written(self, result: Stabilized) -> Request[Native]:
+        # Observed: the caller's own request goes out, whatever the chain made of it.
         if result.report.observed:
             if self.unread is not None:
                 result.report.details = {**result.report.details, "would_have_raised": type(self.unread).__name__}
@@ -196,7 +198,9 @@ def tighter_stabilizer(stabilizer: Stabilizer, window: int | None = None) -> Sta
         stabilizer: The stabilizer whose result was too long for the provider.
         window: The model's context window in tokens, where the budget is a share of it.
     """
+    # A copy shares the counts and masks by text, so the second attempt pays for neither again.
     tighter = copy.copy(stabilizer)
+    # A share of the window is fixed as a number here: the provider has just shown that the share was too large.
     tighter.budget = tighter.reserve + int(TIGHTER * stabilizer.budget_for(window))
     return tighter
 

@@ -21,7 +21,15 @@ from ctxguard.adapting.provider_formats import refuse_foreign_part
 from ctxguard.artifacts import Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
-from ctxguard.tokens.media import audio_media, audio_tokens, file_media, file_tokens, image_media, image_tokens
+from ctxguard.tokens.media import (
+    audio_media,
+    audio_tokens,
+    encrypted_tokens,
+    file_media,
+    file_tokens,
+    image_media,
+    image_tokens,
+)
 
 __all__ = [
     "ContentFormat",
@@ -242,8 +250,3 @@ def as_base64(blob: object) -> str | None:
     if isinstance(blob, (bytes, bytearray)):
         return base64.b64encode(blob).decode()
     return blob if isinstance(blob, str) else None
-
-
-def encrypted_tokens(data: object) -> int:
-    """Return about how many tokens encrypted or signed base64 data stands for, at four bytes a token."""
-    return len(data) * 3 // 16 if isinstance(data, str) else 0

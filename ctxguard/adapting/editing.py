@@ -51,6 +51,7 @@ def _copy_record(value: object, changes: Mapping[str, object]) -> object:
         # the installed version of a framework may lack a field that a newer one has
         known = {field.name for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **{k: None if v is REMOVED else v for k, v in changes.items() if k in known})
+    # `model_copy` cannot remove a field; clients take a dict wherever they take a model.
     if hasattr(value, "model_copy") and REMOVED not in changes.values():
         return value.model_copy(update=dict(changes))
     return {key: member for key, member in {**fields_of(value), **changes}.items() if member is not REMOVED}

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from ctxguard.adapting.fields import Path, fields_of, is_record, place_name
 from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
+from ctxguard.tokens.media import encrypted_tokens
 
 __all__ = ["EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
 
@@ -124,6 +125,7 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
         place = (*path, key)
         if place in taken:
             continue
+        # An id or a signature in what is free text otherwise is looked up or checked by somebody: it stays as it is.
         if isinstance(key, str) and (key in _SIGNATURES or (key in _IDENTIFIERS and key not in _CITED)):
             yield from fixed_field(key, member, place)
         elif isinstance(member, str) or (member and (is_record(member) or isinstance(member, (list, tuple)))):
@@ -135,6 +137,7 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
 def _links(value: object, path: Path, own: AbstractSet[str]) -> Iterator[PlacedField]:
     """Walk the texts of a medium but for its data."""
     if isinstance(value, str):
+        # The data of a medium is counted as the medium, and nothing is found in it; a link can name a person.
         if not is_payload(value):
             yield from fixed_field(str(path[-1]), value, path)
     elif isinstance(value, (list, tuple)):
@@ -164,7 +167,7 @@ def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
     is_framing = key in _IDENTIFIERS and len(text) <= _FRAMING
     if is_framing and _HARMLESS.fullmatch(text):
         return
-    tokens = len(text) * 3 // 16 if key in _SIGNATURES else 0 if is_framing else None
+    tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
     if key and key not in _IDENTIFIERS and key not in _SIGNATURES:
         text = f"{key}: {text}"  # an unknown key is sent too, and may be what somebody made of an address
     yield (), Field(place_name(path), text, tokens=tokens)

@@ -105,6 +105,7 @@ class PerRun(Generic[Context]):
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
     """Return a stabilizer whose placeholders live in a vault."""
     stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
+    # The very same object: it finds what it worked out for the conversation in earlier calls.
     if stages == stabilizer.stages:
         return stabilizer
     chain = copy.copy(stabilizer)
@@ -121,6 +122,7 @@ def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
 
 def is_function(given: object) -> bool:
     """Tell a function of the run context from a stabilizer, a vault or a class."""
+    # A class is callable, too; whoever gives one forgot the parentheses, and gets the error for a wrong type.
     return callable(given) and not isinstance(given, type)
 
 
@@ -143,6 +145,7 @@ def tell(on_report: OnReport | None, report: Report, session: object = None) -> 
         report: The report.
         session: The name that the framework has for the conversation.
     """
+    # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
     if on_report is not None:
         on_report(report)

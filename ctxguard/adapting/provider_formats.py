@@ -111,6 +111,7 @@ def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | 
     Raises:
         HistoryError: The part is one that another format knows.
     """
+    # Refused rather than counted as unknown: what nobody reads is neither masked nor bounded.
     kind = get(part, "type")
     if isinstance(kind, str) and kind in _PARTS:
         _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)

@@ -57,6 +57,7 @@ def reasoning_changes(fields: object, changes: Mapping[Path, object], path: Path
     places = {place for place, _ in details}
     for place, new in changes.items():
         yield (place[: len(path) + 1], REMOVED) if place in places else (place, new)
+    # The text that repeats the details must not outlive them: it would bring the old reasoning back.
     if not places.isdisjoint(changes) and get(fields, "reasoning") == _joined(details):
         yield (*path, "reasoning"), REMOVED
 

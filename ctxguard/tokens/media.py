@@ -22,6 +22,7 @@ __all__ = [
     "audio_media",
     "audio_tokens",
     "document_part",
+    "encrypted_tokens",
     "file_media",
     "file_tokens",
     "image_media",
@@ -228,3 +229,8 @@ def _decoded(payload: str) -> bytes:
         return base64.b64decode(payload + "=" * (-len(payload) % 4))
     except (binascii.Error, ValueError):
         return b""
+
+
+def encrypted_tokens(data: object) -> int:
+    """Return about how many tokens encrypted or signed base64 data stands for, at four bytes a token."""
+    return len(data) * 3 // 16 if isinstance(data, str) else 0
