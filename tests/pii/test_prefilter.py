@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from strategies_for_text import texts
 
 from ctxguard.pii import STANDARD, Rule, RuleSet
+from ctxguard.pii.detect.anchors import WORDS, anchor_of
+from ctxguard.pii.detect.expressions import is_number, stands_alone
 from ctxguard.pii.detect.normalize import View, view_of
-from ctxguard.pii.detect.prefilter import WORDS, Prefilter, anchor_of, is_number, stands_alone
+from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.rules.words import token
 
 RULES = [rule for rule in STANDARD.rules if not is_number(rule.pattern)]

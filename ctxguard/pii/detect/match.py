@@ -14,10 +14,11 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ctxguard.pii.detect.anchors import SHAPE
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, Prefilter
+from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
