@@ -71,6 +71,18 @@ def test_the_heading_of_a_column_is_the_word_before_its_cells(table, masked):
 
 
 @pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("<phone>(022).17515</phone><ref>28968963</ref>", "<phone>[REDACTED_PHONE]</phone><ref>28968963</ref>"),
+        ("phone: 030 127246\nweight 28968963", "phone: [REDACTED_PHONE]\nweight 28968963"),
+        ("phone: [REDACTED_PHONE], 28968963", "phone: [REDACTED_PHONE], 28968963"),
+    ],
+)
+def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
+    assert mask_pii(text) == masked == mask_pii(masked)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "VAT: 96135542.67 EUR",

@@ -20,7 +20,7 @@ from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.detect.tables import Headings
-from ctxguard.pii.placeholders import LITERAL, UNCHECKED
+from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _PHONE: Final = "PHONE"
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
+_CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
@@ -233,7 +234,11 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
 @lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
-    lowered = before.lower()
+    # the word before a placeholder told what stood there, and tells nothing of what comes behind
+    lowered = before[before.rfind(BLANK) + 1 :].lower()
+    # what a closing tag names is over
+    if "</" in lowered:
+        lowered = _CLOSING.sub("</b>", lowered)
     return [one for one in matchers if one.stands_after(lowered)]
 
 

@@ -104,17 +104,12 @@ def _table_at(text: str, begin: int) -> _Table | None:
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
-        if last - end > _LONGEST or not row.strip() or not _is_row(row, separator, many, len(headings)):
+        # more of them stand within quotes, or in a number; the cells before are in their columns still
+        is_row = row.count(separator) >= many or _RULE.match(row)
+        if last - end > _LONGEST or not row.strip() or not is_row:
             break
         end = last + 1
     return _Table(separator, headings, rows, min(end, len(text))) if end > rows else None
-
-
-def _is_row(line: str, separator: str, separators: int, columns: int) -> bool:
-    if line.count(separator) == separators or _RULE.match(line):
-        return True
-    # a separator may stand within quotes
-    return '"' in line and len(_cells(line, 0, separator)) == columns
 
 
 def columns(
