@@ -1,4 +1,4 @@
-"""Structured personal data in templates of mails, logs, forms, JSON, and chats, in eight languages.
+"""Structured personal data in templates of mails, logs, forms, JSON, tables, and chats, in the languages of the EU.
 
 Run `python benchmarks/pii_templates.py [SET …]`. Each set of templates was written, and measured, before anybody looked at
 what the rules miss in it; see `docs/pii.md`. Values are generated anew for each text, with their check digits. Decoys are

@@ -37,7 +37,7 @@ _NUMBERS: Final = (
 )
 # Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    rf"{_NUMBERS}|code|kod|código|codice|cod|id|ref|reference|référence|seria|serie|series|série|sorozat"
+    rf"{_NUMBERS}|nie|code|kod|código|codice|cod|id|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
     "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι|е"
@@ -96,19 +96,19 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
-        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid",
+        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid nr|uid nummer",
         "numéro fiscal|identifiant fiscal|numéro spi|tva|t.v.a.|siren|siret",
-        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|nie|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
+        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|inn|αφμ|α.φ.μ.|oib|davčn* št|ddv",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|ddv",
     ),
     "COMPANY_ID": (
         "company number|company no|company reg|registration number|registration no|reg. no|crn",
         "handelsregister|firmenbuch|hra|hrb|registre du commerce|numéro d'entreprise|rcs|r.c.s.|bce",
         "registro mercantil|registro imprese|registro delle imprese|rea|kamer van koophandel|ondernemingsnummer",
-        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|ič|cégjegyzékszám|nr. reg. com|registrul comerțului",
+        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
         "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
