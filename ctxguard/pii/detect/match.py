@@ -198,12 +198,8 @@ class Engine:
         found: Found = []
         headings = Headings(text)
         for matchers, start, end in candidates:
-            # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-            before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-            in_table = headings.before(start)
-            standing = _standing(matchers, before) if in_table is None else _standing_in_row(matchers, *in_table)
             # the cheapest evidence first: words are looked up, check digits are worked out
-            for one in standing:
+            for one in _allowed(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -220,6 +216,19 @@ class Engine:
         Any other text of that shape is read as what it is: values may stand in it.
         """
         return label in self._labels and not (number and self.find(number))
+
+
+def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
+    """Return the rules that the words before a candidate let stand; in a table those are the heading of its column."""
+    if not any(one.heeds_words for one in matchers):
+        return matchers
+    in_row = headings.before(start)
+    if in_row is None:
+        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+        return _standing(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+    heading, row = in_row
+    headed = _standing(matchers, heading[-WINDOW:])
+    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
 
 
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
@@ -240,12 +249,6 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     if "</" in lowered:
         lowered = _CLOSING.sub("</b>", lowered)
     return [one for one in matchers if one.stands_after(lowered)]
-
-
-def _standing_in_row(matchers: tuple[Matcher, ...], heading: str, row: str) -> Sequence[Matcher]:
-    """Return the rules that the heading of a column, or else what stands before in the same row, lets stand."""
-    headed = _standing(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:

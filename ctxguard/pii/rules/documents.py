@@ -96,7 +96,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
-        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid nr|uid nummer",
+        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid n",
         "numéro fiscal|identifiant fiscal|numéro spi|tva|t.v.a.|siren|siret",
         "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
