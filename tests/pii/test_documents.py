@@ -76,6 +76,10 @@ def test_the_heading_of_a_column_is_the_word_before_its_cells(table, masked):
         ("<phone>(022).17515</phone><ref>28968963</ref>", "<phone>[REDACTED_PHONE]</phone><ref>28968963</ref>"),
         ("phone: 030 127246\nweight 28968963", "phone: [REDACTED_PHONE]\nweight 28968963"),
         ("phone: [REDACTED_PHONE], 28968963", "phone: [REDACTED_PHONE], 28968963"),
+        (
+            "If you need help, call me at\n2015553334, any time",
+            "If you need help, call me at\n[REDACTED_PHONE], any time",
+        ),
     ],
 )
 def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
