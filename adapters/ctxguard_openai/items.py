@@ -142,7 +142,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     """Walk what is sent of an item beside its content and its call."""
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
-    if any(part.kind == "opaque" and part.tokens for _, part in read) and kind != "reasoning":
+    if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
         # counted as a whole already; what is found in it has to be named all the same
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
         return
