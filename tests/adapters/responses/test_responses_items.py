@@ -338,3 +338,10 @@ def test_what_an_unknown_part_holds_is_a_finding():
     part = {"type": "future_part", "payload": {"note": "by ann@example.com"}}
     _, report = stabilize_input([USER, CALL, {**OUTPUT, "output": [part]}], Stabilizer(8_000))
     assert not report.ok
+
+
+def test_an_unknown_part_of_an_edited_reply_stays_whole():
+    part = {"type": "future_part", "payload": {"note": "kept"}}
+    reply = {**MESSAGE, "content": [part, {"type": "output_text", "text": "by ann@example.com", "annotations": []}]}
+    items, _ = stabilize_input([USER, reply], Stabilizer(8_000))
+    assert items[1]["content"] == [part, {"type": "output_text", "text": "by [REDACTED_EMAIL]"}]
