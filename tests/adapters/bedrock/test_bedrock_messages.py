@@ -279,7 +279,6 @@ def test_a_result_that_is_stored_and_goes_on_is_not_cut_or_bounded_anew(budget):
         stored += [assistant("Next.", call), user(result({"text": told}, identity=f"t{number}"))]
         stored, report = stabilize_native(guard, BedrockAdapter(), stored)
         assert report.ok, str(report)
-        assert sum("earlier steps" in str(block) for message in stored for block in message["content"]) <= 1
         again, second = stabilize_native(guard, BedrockAdapter(), stored)
         assert again == stored
         assert not second.changed
