@@ -127,7 +127,7 @@ def test_letters_that_stand_for_those_of_ascii_hide_nothing(text):
         (r"(?<![a-z])(?:dob)(?![a-z])|born|geburt|né\b|出生", {"\x00dob\x00", "born", "geburt"}),
         (
             r"\A(?>[\s\S]*\d)?+\D*?(?:call(?: me)?(?: at| on)|t[eé]l|phones?)\D{0,9}\Z",
-            {"call at", "call on", "call me at", "call me on", "phone", "phones", "tel"},
+            {"call-at", "call-on", "call-me-at", "call-me-on", "phone", "phones", "tel"},
         ),
         (r"ipv[46]|\D+", set()),
         ("号码|電話", set()),

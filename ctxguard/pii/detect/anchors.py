@@ -64,6 +64,7 @@ class Form:
         ignores_case: small and capital letters become the same.
         weights: how much a character tells; 1 where it is not named.
         most: literals of which one must stand in the text; more are not looked for.
+        price: what each literal takes off what an anchor tells.
         is_ascii: what is derived holds of ASCII texts only; every other text passes.
         is_apart: its literals are looked for by an automaton of their own. Nearly every character of a text goes on
             with one of them, and an automaton has a state for each combination of what it is amid.
@@ -73,6 +74,7 @@ class Form:
     ignores_case: bool
     weights: Mapping[str, float]
     most: int = 12
+    price: float = 0.1
     is_ascii: bool = False
     is_apart: bool = False
 
@@ -94,12 +96,13 @@ def _form(
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
-    return Form(bytes(table), ignores_case, weights, most=100 if is_ascii else 12, is_ascii=is_ascii, is_apart=is_apart)
+    size = (200, 0.012) if is_ascii else (12, 0.1)
+    return Form(bytes(table), ignores_case, weights, *size, is_ascii=is_ascii, is_apart=is_apart)
 
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
-WORDS: Final = _form(("0", DIGITS), is_ascii=True, is_apart=True)
-"""For words of many languages, of which an ASCII text can hold the ASCII ones alone."""
+WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apart=True)
+"""For words of many languages, of which an ASCII text can hold the ASCII ones alone; what joins words is one sign."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
@@ -186,7 +189,7 @@ def worth(anchor: Anchor) -> float:
     weights = anchor.form.weights
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
     weakest = min(each) + 0.01 * sum(each) / len(each)
-    return weakest - 1.2 * len(anchor.literals) / anchor.form.most - (0.5 if anchor.most is None else 0.0)
+    return weakest - anchor.form.price * len(anchor.literals) - (0.5 if anchor.most is None else 0.0)
 
 
 def _places(literal: str, form: str) -> Iterator[int]:
