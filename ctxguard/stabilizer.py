@@ -247,7 +247,13 @@ class Stabilizer:
             window: the model's context window in tokens, where the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
-        return Session(self.stages, lambda stages: self._run(stages, tools, overhead, window), self._judged, adapter)
+
+        def start(stages: Sequence[Stage], is_native: bool) -> Run:
+            # native messages are counted as the adapters count a request: with the opening of the reply
+            beside = overhead + self.counter.beside() if is_native else overhead
+            return self._run(stages, tools, beside, window)
+
+        return Session(self.stages, start, self._judged, adapter)
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, less the reserve and the margin.
