@@ -21,7 +21,6 @@ from ctxguard.adapting.adapter import (
     astabilize_request,
     stabilize_native,
     stabilize_request,
-    tighter_stabilizer,
 )
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell
 from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
@@ -120,7 +119,9 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the stabilized messages; once more with a tighter budget where it says that they overflow.
+        """Send the model the stabilized messages; once more, and fewer, where it says that they overflow.
+
+        The smaller budget then holds for all that follows in the conversation.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
@@ -130,8 +131,7 @@ class ContextGuardMiddleware(_Middleware):
         try:
             return handler(self._stabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
-            return handler(self._stabilized(tighter, request))
+            return handler(self._stabilized(stabilizer, request, overflowed=True))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -142,20 +142,31 @@ class ContextGuardMiddleware(_Middleware):
         try:
             return await handler(await self._astabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
-            return await handler(await self._astabilized(tighter, request))
+            return await handler(await self._astabilized(stabilizer, request, overflowed=True))
 
-    def _stabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        window = self._window(stabilizer, request)
+    def _stabilized(
+        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
+    ) -> ModelRequest[Any]:
         sent, report = stabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
+            stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(stabilizer, request),
+            keep_thinking=self.keep_thinking,
+            overflowed=overflowed,
         )
         return self._overridden(request, sent, report)
 
-    async def _astabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        window = self._window(stabilizer, request)
+    async def _astabilized(
+        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
+    ) -> ModelRequest[Any]:
         sent, report = await astabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
+            stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(stabilizer, request),
+            keep_thinking=self.keep_thinking,
+            overflowed=overflowed,
         )
         return self._overridden(request, sent, report)
 

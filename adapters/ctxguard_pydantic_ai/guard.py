@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, astabilize_request, tighter_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request
 from ctxguard.adapting.per_run import OnReport, PerRun, tell
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
@@ -91,7 +91,7 @@ class ContextGuard(AbstractCapability[Any]):
 
     A tool result that is larger than the whole budget is bounded when the tool returns, its full value goes into the
     part's metadata. When the provider says that the context overflowed, the request is repeated once with a tighter
-    budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
+    budget, which then holds for the rest of the conversation (PydanticAI 2.66 and up).
 
     Attributes:
         stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
@@ -117,7 +117,8 @@ class ContextGuard(AbstractCapability[Any]):
     on_report: OnReport | None = field(default=None, kw_only=True)
     vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
-    _tighter: Stabilizer | None = field(default=None, init=False, repr=False, compare=False)
+    _overflowed: bool = field(default=False, init=False, repr=False, compare=False)
+    _answered_step: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._per_run = PerRun(self.stabilizer, self.vault)
@@ -130,15 +131,20 @@ class ContextGuard(AbstractCapability[Any]):
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> ContextGuard:  # noqa: ARG002 - the framework's signature
-        """Return a copy of its own for each run, so that a budget that was tightened is that run's alone."""
+        """Return a copy of its own for each run, so that an overflow is answered in the run that it happened in."""
         return copy.copy(self)
 
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
-        stabilizer, sent = self._chosen(ctx), sent_beside(request)
+        stabilizer, sent = self._per_run.of(ctx).stabilizer, sent_beside(request)
         room = _window(stabilizer, self.window, ctx, model)
         done, report = await astabilize_request(
-            stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
+            stabilizer,
+            _ADAPTER,
+            sent,
+            window=room,
+            keep_thinking=self.keep_thinking,
+            overflowed=self._overflowed,
         )
         tell(self.on_report, report, _conversation(ctx))
         require_clean_schemas(report)
@@ -151,17 +157,23 @@ class ContextGuard(AbstractCapability[Any]):
             self, ctx: RunContext[Any], request_context: ModelRequestContext
         ) -> ModelRequestContext:
             """Put the stabilized view into each attempt at a request."""
-            return await self._stabilized(ctx, request_context)
+            try:
+                return await self._stabilized(ctx, request_context)
+            finally:
+                self._overflowed = False
 
         async def on_model_request_error(
-            self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
+            self,
+            ctx: RunContext[Any],
+            *,
+            request_context: ModelRequestContext,  # noqa: ARG002 - the framework's signature
+            error: Exception,
         ) -> Any:  # noqa: ANN401 - the framework's signature; it always raises
             """Ask for another attempt with a tighter budget where the context overflowed; raise any other error."""
-            if not isinstance(error, exceptions.ModelContextWindowExceededError) or self._tighter is not None:
+            is_second = self._answered_step == ctx.run_step
+            if not isinstance(error, exceptions.ModelContextWindowExceededError) or is_second:
                 raise error
-            stabilizer = self._chosen(ctx)
-            window = _window(stabilizer, self.window, ctx, request_context.model)
-            self._tighter = tighter_stabilizer(stabilizer, window)
+            self._answered_step, self._overflowed = ctx.run_step, True  # for the attempt that follows
             raise exceptions.RetryModelRequest from error
 
     else:  # before 2.66 this is the one hook that changes the request alone
@@ -175,9 +187,6 @@ class ContextGuard(AbstractCapability[Any]):
         ) -> Any:  # noqa: ANN401 - the framework's signature
             """Hand the stabilized view on."""
             return await handler(await self._stabilized(ctx, request_context))
-
-    def _chosen(self, ctx: RunContext[Any]) -> Stabilizer:
-        return self._per_run.of(ctx).stabilizer if self._tighter is None else self._tighter
 
     async def before_tool_validate(
         self,
@@ -203,7 +212,7 @@ class ContextGuard(AbstractCapability[Any]):
         """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay whole."""
         if is_fixed(tool_def):
             return result
-        stabilizer = self._chosen(ctx)
+        stabilizer = self._per_run.of(ctx).stabilizer
         if stabilizer.mode == "observe":
             return result
         limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
