@@ -28,7 +28,7 @@ from ctxguard.policies import (
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import callables, valid_budget, whole_number
+from ctxguard.settings import NotAHook, callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
@@ -48,7 +48,7 @@ _TIGHTER: Final = 0.6
 """Share of the budget that is used once the provider said that a prompt was too long."""
 
 
-class Stabilizer:
+class Stabilizer(NotAHook):
     """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import NotAHook, install_command
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -56,7 +56,7 @@ FULL_OUTPUT = "ctxguard_full_output"
 """Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
 
 
-class ContextGuardMiddleware(_Middleware):
+class ContextGuardMiddleware(_Middleware, NotAHook):
     """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and

@@ -29,7 +29,7 @@ from ctxguard.adapting.adapter import astabilize_request
 from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, MisplacedError
 from ctxguard_openai import ResponsesAdapter
 from ctxguard_openai_agents.retries import Sent, remember
 
@@ -80,6 +80,8 @@ def call_model_input_filter(
     adapter = ResponsesAdapter(incremental=incremental)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
+        if not isinstance(data, CallModelData):
+            raise MisplacedError("ctxguard_openai_agents.call_model_input_filter")
         chosen = per_run.of(RunContextWrapper(data.context)).stabilizer
         schemas = await _schemas(data)
 

@@ -23,7 +23,7 @@ from ctxguard.adapting.tools import (
 )
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.settings import whole_number
+from ctxguard.settings import NotAHook, whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
 from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
@@ -83,7 +83,7 @@ def history_processor(
 
 
 @dataclass
-class ContextGuard(AbstractCapability[Any]):
+class ContextGuard(AbstractCapability[Any], NotAHook):
     """Send the model a stabilized view of the history; what the run stores stays as it was.
 
     Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be

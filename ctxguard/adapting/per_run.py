@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import require_stabilizer
 from ctxguard.adapting.tools import require_vault, tool_output_stabilizer
+from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
@@ -123,7 +124,7 @@ def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
 def is_function(given: object) -> bool:
     """Tell a function of the run context from a stabilizer, a vault or a class."""
     # A class is callable, too; whoever gives one forgot the parentheses, and gets the error for a wrong type.
-    return callable(given) and not isinstance(given, type)
+    return callable(given) and not isinstance(given, (type, NotAHook))
 
 
 def require_choice(

@@ -28,6 +28,7 @@ from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, His
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.session import Stabilized
+from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
@@ -148,7 +149,7 @@ class _Refusal(NamedTuple):
         return replace(prepared, refused=self.before | {self.why})
 
 
-class Guard:
+class Guard(NotAHook):
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
     It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and
