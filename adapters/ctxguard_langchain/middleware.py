@@ -77,7 +77,8 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with the report of each model call; `report.session` is the thread id.
+        on_report: called with the report of each model call, and of each tool output that is bounded when the tool
+            returns (`report.tool` is the name of the tool, then); `report.session` is the thread id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
             arguments right before it runs. The state keeps the placeholders that the model wrote. Either the vault of
             a session, or a function from the run's `Runtime` to the vault of that run.
@@ -179,7 +180,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
         result = run.outputs.stabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result)
+        return self._bounded(output, result, request.tool_call["name"])
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -190,7 +191,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
         result = await run.outputs.astabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result)
+        return self._bounded(output, result, request.tool_call["name"])
 
     def _run_of_tool(self) -> ForRun:
         """Return what the run uses; a tool's own runtime is of another type than the run's, which is asked for."""
@@ -218,11 +219,12 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
         return request.override(messages=rest, **_prompt_fields(request, prompt), **_tool_fields(request, sent.tools))
 
-    def _bounded(self, output: ToolMessage, result: Stabilized) -> ToolMessage:
+    def _bounded(self, output: ToolMessage, result: Stabilized, tool: str) -> ToolMessage:
         """Return a tool message as the stages made it, if they bounded it."""
         decision = result.report.decisions[-1]
         if not any(step.action == "bounded" for step in decision.steps):
             return output
+        tell(self.on_report, result.report, _thread(), tool=tool)
         (bounded,) = ADAPTER.write([output], result.artifacts[-1:])
         kept = {} if self.persist else {FULL_OUTPUT: output.content}
         metadata = {**output.response_metadata, **kept}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
+    from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
@@ -99,7 +100,8 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
             profile says.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
-        on_report: called with the report on each request; `report.session` is the conversation's id.
+        on_report: called with the report on each request, and on each result that is bounded when its tool returns
+            (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
             arguments right before they are validated. The history keeps the placeholders that the model wrote. Either
             the vault of a session, or a function from the run's `RunContext` to the vault of that run.
@@ -216,7 +218,10 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
         if stabilizer.mode == "observe":
             return result
         limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
-        return await _bounded(result, limit, stabilizer, tool_def.name)
+        bounded, report = await _bounded(result, limit, stabilizer, tool_def.name)
+        if report is not None:
+            tell(self.on_report, report, _conversation(ctx), tool=tool_def.name)
+        return bounded
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -242,21 +247,21 @@ def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], mo
     return window or getattr(model or ctx.model, "context_window", None)
 
 
-async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result
-    """Return a result that fits, or the very same where it does, or where it holds media."""
+async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> tuple[Any, Report | None]:  # noqa: ANN401 - any tool's result
+    """Return a result that fits and the report on it; the very same and None where it does, or where it holds media."""
     value = result.return_value if isinstance(result, ToolReturn) else result
     part = ToolReturnPart(tool, value, "")
     found = read_part(part)
     if len(found) > 1 or any(piece.text is None for _, piece in found):
-        return result
+        return result, None
     text = rendered(part, value)
     if stabilizer.counter.text(text) <= limit:
-        return result
+        return result, None
     step = tool_exchange(Artifact(Kind.TOOL, text, answers="1"), tool)
-    shown = (await tool_output_stabilizer(stabilizer, max_tokens=limit).astabilize(step)).artifacts[-1].text
-    if isinstance(result, ToolReturn):
-        return replace(result, return_value=shown, metadata=_metadata(result.metadata, value))
-    return ToolReturn(shown, metadata=_metadata(None, value))
+    done = await tool_output_stabilizer(stabilizer, max_tokens=limit).astabilize(step)
+    given = result if isinstance(result, ToolReturn) else ToolReturn(value)
+    shown = replace(given, return_value=done.artifacts[-1].text, metadata=_metadata(given.metadata, value))
+    return shown, done.report
 
 
 def _metadata(metadata: Any, value: object) -> Any:  # noqa: ANN401 - the application's own

@@ -7,6 +7,7 @@ PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
 from __future__ import annotations
 
 import copy
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +28,12 @@ __all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tel
 
 Context = TypeVar("Context")
 OnReport: TypeAlias = "Callable[[Report], object]"
-"""What every guard calls with the report of each model call; `report.session` names the conversation."""
+"""What every guard calls with the report of each model call; `report.session` names the conversation.
 
+Guards that bound a tool's output when the tool returns call it with the report of that, too; `report.tool` names it.
+"""
+
+_LOG: Final = logging.getLogger("ctxguard")
 _REMEMBERED: Final = 256
 """Runs whose stabilizer is remembered, with what it worked out for its conversation."""
 
@@ -138,15 +143,20 @@ def require_choice(
     return given if is_function(given) else require_stabilizer(given)
 
 
-def tell(on_report: OnReport | None, report: Report, session: object = None) -> None:
+def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
     """Name the conversation of a report, and hand the report to the application.
 
     Args:
         on_report: The application's function; None for none.
         report: The report.
         session: The name that the framework has for the conversation.
+        tool: The name of the tool whose output was bounded as it returned; None for a model call.
     """
     # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
+    report.tool = tool
+    if tool is not None:
+        output = report.decisions[-1]
+        _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)
