@@ -54,6 +54,8 @@ Refused = Literal["too long", "stale thinking"]
 
 SESSION_HEADER: Final = "x-ctxguard-session"
 """The header by which a client names its session. It is not sent on."""
+_SIGNED: Final = "AWS4-"
+"""How the signature of a request to Amazon begins, which covers its body."""
 _COUNTED_FROM: Final = 0.9
 """Share of the budget from which on a body is counted once more, as it is sent."""
 _ROUNDS: Final = 3
@@ -310,6 +312,9 @@ class Guard(NotAHook):
             return Prepared(b"")
         if request.headers.get("content-encoding", "identity") != "identity":
             return self._unread(request, "the body is compressed, and the guard reads none that is")
+        if request.headers.get("authorization", "").startswith(_SIGNED):
+            why = "the client signed the request, so that nobody can change it on its way"
+            return self._unread(request, f"{why} (for boto3: ctxguard_bedrock.guarded)")
         if kind is None:
             return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
         try:
