@@ -116,7 +116,7 @@ class Stabilizer(NotAHook):
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
-        self.budget = valid_budget(budget)
+        self.budget: int | str = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         if mode not in ("enforce", "observe"):
@@ -129,14 +129,14 @@ class Stabilizer(NotAHook):
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
             *profile,
         )
-        self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
+        self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
-        self.reserve = whole_number(reserve, "reserve", unit="tokens")
+        self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.mode: Mode = mode
-        self.counter = ArtifactCounter(find_counter(counter, model=model))
+        self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
         self._overflows = Overflows()
 

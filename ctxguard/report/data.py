@@ -130,9 +130,9 @@ class ReportData:
         self._draft = draft
         self.tokens_after = tokens_after
         self.checks = checks
-        self.budget = draft.budget
-        self.counter = draft.counter.counter.name
-        self.accuracy = draft.counter.counter.accuracy
+        self.budget: int = draft.budget
+        self.counter: str = draft.counter.counter.name
+        self.accuracy: str = draft.counter.counter.accuracy
         self.cut = cut
         self.details: Mapping[str, object] = draft.details
         self.session: str | None = None

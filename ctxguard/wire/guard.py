@@ -186,14 +186,14 @@ class Guard(NotAHook):
         keep_thinking: bool = False,
         on_report: OnReport | None = None,
     ) -> None:
-        self.stabilizer = require_stabilizer(stabilizer)
+        self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
         if on_unreadable not in ("refuse", "pass"):
             raise ConfigError(f"on_unreadable is 'refuse' or 'pass', not {on_unreadable!r}", setting="on_unreadable")
         self.strategy = strategy
         self.on_unreadable: OnUnreadable = on_unreadable
         self.max_body = max_body
         self.on_report = on_report
-        self.metrics = Metrics()
+        self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()

@@ -59,7 +59,7 @@ class Transport(_Transport):
     def __init__(
         self, guard: Stabilizer | Guard, *, transport: object = None, **settings: Unpack[GuardSettings]
     ) -> None:
-        self.guard = as_guard(guard, settings)
+        self.guard: Guard = as_guard(guard, settings)
         self._inner: Any = transport
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ class AsyncTransport(_AsyncTransport):
         large: int | None = None,
         **settings: Unpack[GuardSettings],
     ) -> None:
-        self.guard = as_guard(guard, settings)
+        self.guard: Guard = as_guard(guard, settings)
         self._inner: Any = transport
         self._large = large
 
