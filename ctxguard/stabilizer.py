@@ -401,7 +401,8 @@ class Stabilizer(NotAHook):
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
-        return Stabilized([_counted(artifact, self.counter) for artifact in draft.artifacts], report)
+        own = [a if a.origin is None else _counted(a, a.origin, self.counter) for a in draft.artifacts]
+        return Stabilized(own, report)
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
@@ -436,10 +437,9 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
     return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
 
 
-def _counted(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
+def _counted(artifact: Artifact, origin: Artifact, counter: ArtifactCounter) -> Artifact:
     """Give a changed copy a count of its own where the artifact came with one."""
-    origin = artifact.origin
-    if origin is None or origin.token_count is None or artifact.token_count is not None:
+    if origin.token_count is None or artifact.token_count is not None:
         return artifact
     return replace(artifact, token_count=counter.artifact(artifact))
 

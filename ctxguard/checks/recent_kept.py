@@ -29,10 +29,15 @@ class RecentKept:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield everything that is wrong."""
-        wanted = _latest(draft.history, draft.keep_recent)
-        there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)
-        for artifact in wanted:
-            if id(artifact.root) not in there:
+        missing = {id(artifact.root): artifact for artifact in _latest(draft.history, draft.keep_recent)}
+        # from the end, where they stand unless something is wrong
+        for artifact in reversed(draft.artifacts):
+            if not missing:
+                return
+            missing.pop(id(artifact.root), None)
+        excused = _rightly_gone(draft) | _joined(draft)
+        for root, artifact in missing.items():
+            if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
 

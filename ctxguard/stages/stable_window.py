@@ -7,6 +7,7 @@ every call repeats the decisions of the calls before it, and prompts only grow b
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -266,8 +267,8 @@ class _Window:
         """Return where the trail stands among what is kept: behind the task, before all other exchanges."""
         task = self._ledger.task
         behind = -1 if task is None else self._history.start(task)
-        authority = set(self._history.authority)
-        return sum(position <= behind or position in authority for position in positions)
+        authority = self._history.authority
+        return bisect_right(positions, behind) + len(authority) - bisect_right(authority, behind)
 
     def _exceeded(self, draft: Draft, state: WindowState) -> BudgetExceededError:
         history, count, task = self._history, draft.counter.artifact, self._ledger.task

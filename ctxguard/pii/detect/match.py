@@ -14,10 +14,12 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ctxguard.pii.detect.anchors import SHAPE
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, Prefilter
+from ctxguard.pii.detect.prefilter import Prefilter
+from ctxguard.pii.detect.tables import Headings
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
@@ -193,11 +195,14 @@ class Engine:
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
+        headings = Headings(text)
         for matchers, start, end in candidates:
             # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
             before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
+            in_table = headings.before(start)
+            standing = _standing(matchers, before) if in_table is None else _standing_in_row(matchers, *in_table)
             # the cheapest evidence first: words are looked up, check digits are worked out
-            for one in _standing(matchers, before):
+            for one in standing:
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -230,6 +235,12 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
     lowered = before.lower()
     return [one for one in matchers if one.stands_after(lowered)]
+
+
+def _standing_in_row(matchers: tuple[Matcher, ...], heading: str, row: str) -> Sequence[Matcher]:
+    """Return the rules that the heading of a column, or else what stands before in the same row, lets stand."""
+    headed = _standing(matchers, heading[-WINDOW:])
+    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:

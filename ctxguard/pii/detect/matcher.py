@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
+from ctxguard.pii.detect.expressions import is_number, reach, stands_alone
 from ctxguard.pii.detect.normalize import View
-from ctxguard.pii.detect.prefilter import WORDS, Anchor, anchor_of, is_number, reach, stands_alone, worth
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule

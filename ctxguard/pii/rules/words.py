@@ -106,7 +106,7 @@ _PHONE_NOUNS: Final = (
     "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
+    r"|handy|celular|telefoonnummer|puh|puhelin|matkapuhelin|тел\w{0,6}|мобилен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
