@@ -271,4 +271,50 @@ FOURTH = (
     "La commande {ORDER} ({MONEY} € TTC) part le {TIME}; poids {COUNT} g",
 )
 
-SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+FIFTH = (
+    "Vänligen bekräfta: pass {PASSPORT_XX}, körkort {DRIVER_LICENSE_SV}, telefon hem {PHONE_SV}. Ärendenr {ORDER}.",
+    "Moms-/VAT-nr: {TAX_ID_SV}. Organisationsnr: {COMPANY_ID_SV}. Fakturanr: {ORDER}",
+    "Kunden oplyste CPR nr. {NATIONAL_ID_DA} og mobil {PHONE_DA}; bestilling {ORDER}",
+    "Asiakkaan henkilötunnus: {NATIONAL_ID_FI}\nPassin nro: {PASSPORT_XX}\nGSM: {PHONE_FI}\nTilausnumero: {ORDER}",
+    "OP č. {NATIONAL_ID_CS}, ŘP č. {DRIVER_LICENSE_CS}, DIČ odběratele {TAX_ID_CS}, faktura {ORDER}",
+    "Vodičský preukaz: {DRIVER_LICENSE_CS}; rodné číslo {NATIONAL_ID_CS_BIRTH}; IČO firmy {COMPANY_ID_CS}",
+    "Az útlevelem száma {PASSPORT_XX}, a vezetői engedélyemé {DRIVER_LICENSE_HU}, adószám: {TAX_ID_HU}",
+    "Seria buletinului {NATIONAL_ID_EL}, CNP-ul meu este {NATIONAL_ID_RO}, CUI firmă: {TAX_ID_RO}. Comanda {ORDER}.",
+    "Δελτίο ταυτότητας {NATIONAL_ID_EL}, διαβατήριο {PASSPORT_XX}, τηλ. {PHONE_EL}, παραγγελία {ORDER}",
+    "Клиентът с ЕГН {NATIONAL_ID_BG} и паспорт № {PASSPORT_XX} поръча {ORDER}; тел. {PHONE_BG}",
+    "Osobna iskaznica: {NATIONAL_ID_HR}, putovnica: {PASSPORT_XX}, OIB tvrtke {TAX_ID_HR}, račun {ORDER}",
+    "Vozniško dovoljenje št. {DRIVER_LICENSE_HR}, matična številka {COMPANY_ID_BG}, ID za DDV: {TAX_ID_SL}",
+    "Minu isikukood on {NATIONAL_ID_ET} ja juhiloa number {PASSPORT_XX}; arve nr {ORDER}",
+    "Vairuotojo pažymėjimo Nr. {PASSPORT_XX}, PVM mokėtojo kodas {TAX_ID_LT}, užsakymas {ORDER}",
+    "Vadītāja apliecības numurs {PASSPORT_XX}, PVN reģ. Nr. {TAX_ID_LV}, pasūtījums {ORDER}",
+    "Bitte hinterlegen Sie meinen Reisepass Nr. {PASSPORT_DE} und die Steuer-Identifikationsnummer {TAX_ID_DE}.",
+    "Registergericht: Amtsgericht München, Registernummer: HRB {COMPANY_ID_DE_NUM}, USt-ID: {TAX_ID_DE_VAT}",
+    "Tel. dienstlich {PHONE_DE}, Mobilnummer {PHONE_DE}, Auftrag {ORDER}",
+    "Pièce présentée : passeport nº {PASSPORT_FR}, délivré le {TIME} ; permis nº {DRIVER_LICENSE_FR}",
+    "Entreprise SIREN {COMPANY_ID_FR}, n° de TVA : {TAX_ID_FR_VAT}, commande {ORDER}",
+    "Fixe : {PHONE_FR} / Port. : {PHONE_FR} / Réf. : {ORDER}",
+    "Documento: DNI {NATIONAL_ID_ES} - Pasaporte {PASSPORT_ES} - Tel. móvil {PHONE_ES} - Pedido {ORDER}",
+    "NIF/CIF: {TAX_ID_ES}. Carnet de conducir nº {DRIVER_LICENSE_ES}. Albarán {ORDER}",
+    "Documento di identità: carta n. {NATIONAL_ID_IT}; C.F. {TAX_ID_IT_CF}; cell. {PHONE_IT}; ordine {ORDER}",
+    "La mia patente è la n. {DRIVER_LICENSE_IT}, il passaporto è il n. {PASSPORT_IT}",
+    "Rijbewijs: {DRIVER_LICENSE_NL} / Paspoort: {PASSPORT_NL} / Mobiel: {PHONE_NL} / Order: {ORDER}",
+    "Legitymuję się dowodem osobistym {NATIONAL_ID_PL}; paszport {PASSPORT_PL}; nr zam. {ORDER}",
+    "Prawo jazdy: {DRIVER_LICENSE_PL}. NIP: {TAX_ID_PL}. Tel. służbowy: {PHONE_PL}",
+    "CC n.º {NATIONAL_ID_PT}; contribuinte n.º {TAX_ID_PT}; tlm. {PHONE_PT}; enc. {ORDER}",
+    "Travel doc: passport no {PASSPORT_EN}; DL# {DRIVER_LICENSE_EN}; contact {PHONE_EN}; PNR {ORDER}",
+    # machines
+    "passport_number,phone,order_id,total\n{PASSPORT_EN},{PHONE_EN},{ORDER},{MONEY}\n{PASSPORT_EN},{PHONE_EN},{ORDER},{MONEY}\n",
+    "| Kunde | Ausweisnummer | Telefon | Auftrag |\n|---|---|---|---|\n| A. B. | {NATIONAL_ID_DE} | {PHONE_DE} | {ORDER} |\n| C. D. | {NATIONAL_ID_DE} | {PHONE_DE} | {ORDER} |\n",
+    "nom\tpasseport\ttéléphone\tcommande\nA\t{PASSPORT_FR}\t{PHONE_FR}\t{ORDER}\n",
+    "customer:\n  passport_no: {PASSPORT_EN}\n  tax_number: {TAX_ID_EN_VAT}\n  mobile: {PHONE_EN}\n  order_no: {ORDER}\n",
+    "<person><passportNumber>{PASSPORT_EN}</passportNumber><taxId>{TAX_ID_EN_VAT}</taxId><phone>{PHONE_EN}</phone><ref>{ORDER}</ref></person>",
+    '{"nationalId": "{NATIONAL_ID_EN}", "drivingLicence": "{DRIVER_LICENSE_EN}", "companyRegNo": "{COMPANY_ID_EN}", "etag": "{HASH}"}',
+    "kyc.verify(passport='{PASSPORT_EN}', licence_number='{DRIVER_LICENSE_EN}', build='{VERSION}')",
+    # nothing in it
+    "VAT 20%: {MONEY}; subtotal {MONEY}; order {ORDER}; licence key type B, seats {COUNT}",
+    "order,amount,vat,created\n{ORDER},{MONEY},{MONEY},{TIME}\n{ORDER},{MONEY},{MONEY},{TIME}\n",
+    "Der Pass ist gesperrt, Umleitung {COUNT} m; Steuer {MONEY} EUR; Ticket {ORDER}",
+    "commit {HASH} bumps license header year, {COUNT} files; build {VERSION}; run {UUID}",
+)
+
+SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}

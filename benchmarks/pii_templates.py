@@ -1,4 +1,4 @@
-"""Structured personal data in templates of mails, logs, forms, JSON, and chats, in eight languages.
+"""Structured personal data in templates of mails, logs, forms, JSON, tables, and chats, in the languages of the EU.
 
 Run `python benchmarks/pii_templates.py [SET …]`. Each set of templates was written, and measured, before anybody looked at
 what the rules miss in it; see `docs/pii.md`. Values are generated anew for each text, with their check digits. Decoys are
@@ -164,6 +164,9 @@ VALUES = {
     "COMPANY_ID_PT": one_of(filled("599 999 999"), filled("599999999")),
     "COMPANY_ID_EN": either("09999999", "SC999999", "NI999999"),
     "COMPANY_ID_DE_HRB": either("HRB 999999", "HRB 9999", "HRB 99999 B"),
+    "COMPANY_ID_DE_NUM": either("99999", "999999"),
+    "TAX_ID_DE_VAT": filled("DE999999999"),
+    "TAX_ID_LV": filled("LV99999999999"),
     "COMPANY_ID_FR_SIRET": by_luhn(3, 3, 3, 5),
     "COMPANY_ID_NL_KVK": filled("99999999"),
     "COMPANY_ID_PL_REGON": filled("999999999"),

@@ -364,7 +364,7 @@ class Session:
 
     Args:
         stages: the chain.
-        start: begins a run of a chain.
+        start: begins a run of a chain; its second argument says whether the messages are native.
         judge: runs the chain over what a run has taken in, and judges the result.
         adapter: reads and writes native messages; None means the installed one that knows the first message.
     """
@@ -372,7 +372,7 @@ class Session:
     def __init__(
         self,
         stages: Sequence[Stage],
-        start: Callable[[Sequence[Stage]], Run],
+        start: Callable[[Sequence[Stage], NativeAdapter | None], Run],
         judge: Callable[[Run], Generator[Ask, object, Stabilized]],
         adapter: NativeAdapter | None = None,
     ) -> None:
@@ -420,7 +420,7 @@ class Session:
             from ctxguard.adapting.protocol import chain_for
 
             stages = chain_for(self.adapter, stages)
-        self._run = self._start(stages)
+        self._run = self._start(stages, self.adapter)
         return self._run
 
     def context(self) -> Context:

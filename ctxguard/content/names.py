@@ -76,8 +76,10 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(run: str, text: str, start: int) -> str:
-    """Return a run without the rest of an escape that ends within it."""
+    """Return a run without the rest of an escape that ends within it; nothing of a closing tag."""
     before = text[start - 1 : start]
+    if before == "<" and run[0] == "/":  # a closing tag
+        return ""
     if before == "\\":
         escape = _ESCAPE.match(run)
     elif before == "[" and text.endswith(_ESC, max(0, start - 8), start - 1):

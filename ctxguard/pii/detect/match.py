@@ -20,7 +20,7 @@ from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.detect.tables import Headings
-from ctxguard.pii.placeholders import LITERAL, UNCHECKED
+from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _PHONE: Final = "PHONE"
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
+_CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
@@ -197,12 +198,8 @@ class Engine:
         found: Found = []
         headings = Headings(text)
         for matchers, start, end in candidates:
-            # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-            before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
-            in_table = headings.before(start)
-            standing = _standing(matchers, before) if in_table is None else _standing_in_row(matchers, *in_table)
             # the cheapest evidence first: words are looked up, check digits are worked out
-            for one in standing:
+            for one in _allowed(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -221,6 +218,19 @@ class Engine:
         return label in self._labels and not (number and self.find(number))
 
 
+def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
+    """Return the rules that the words before a candidate let stand; in a table those are the heading of its column."""
+    if not any(one.heeds_words for one in matchers):
+        return matchers
+    in_row = headings.before(start)
+    if in_row is None:
+        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+        return _standing(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+    heading, row = in_row
+    headed = _standing(matchers, heading[-WINDOW:])
+    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
+
+
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
     """Return candidates, each with all the rules that match there."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
@@ -233,14 +243,12 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
 @lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
-    lowered = before.lower()
+    # the word before a placeholder told what stood there, and tells nothing of what comes behind
+    lowered = before[before.rfind(BLANK) + 1 :].lower()
+    # what a closing tag names is over
+    if "</" in lowered:
+        lowered = _CLOSING.sub("</b>", lowered)
     return [one for one in matchers if one.stands_after(lowered)]
-
-
-def _standing_in_row(matchers: tuple[Matcher, ...], heading: str, row: str) -> Sequence[Matcher]:
-    """Return the rules that the heading of a column, or else what stands before in the same row, lets stand."""
-    headed = _standing(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:

@@ -1,4 +1,4 @@
-"""Numbers of documents that are told by the word before them, in the languages of the European Union.
+"""Numbers of documents and accounts that are told by the word before them, in the languages of the European Union.
 
 Documents of 27 states have numbers of many shapes, few with a check digit: the word is the evidence, and the value is
 whatever stands right behind it with enough digits.
@@ -21,9 +21,11 @@ _ENOUGH: Final = (
     rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}"
     rf"|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
 )
+# No amount of money: `12,345.67`, `12.345,67`.
+_NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\d(?![{GLUE}]|[.-][{GLUE}]))"
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
-    rf"(?<![{GLUE}])(?<![{GLUE}][-.])(?!\d{{1,10}}[.,]\d\d(?![{GLUE}.,-]))(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
+    rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
     rf"{_ENOUGH}(?=(?P<value>(?:[A-Za-z]{{1,5}}|[A-Z]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,15}}"
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,9}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[A-Za-z0-9]"
@@ -35,19 +37,20 @@ _NUMBERS: Final = (
 )
 # Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    rf"{_NUMBERS}|code|kod|código|codice|cod|id|ref|reference|référence|seria|serie|series|série|sorozat"
+    rf"[^\W\d_]{{1,2}}|{_NUMBERS}|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
-    "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι|е"
-    "|to|luidt|lleva|reca|bär|have|has|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada"
-    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|des|det|den|het|de|del|della|dello|di|du|do|da|d|l|of|for|von"
-    "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder|ve|ως"
+    "|ist|est|jest|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι"
+    "|luidt|lleva|reca|bär|have|has|hat|hält|a pour|tiene|tem|heeft|posiada"
+    "|the|der|die|das|den|dem|des|det|den|het|del|della|dello|for|von"
+    "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
     "|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
-    "|my|your|our|mon|ma|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mi|su|mio|mia|suo|moje|mojego|mojej|mój"
+    "|your|our|mon|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mio|mia|suo|moje|mojego|mojej|mój"
     "|mého|moja|meu|minha|mijn|min|mitt|mit|minu|mano|mans|μου|moj|meg"
     "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
-    "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka|conductor|conducteur"
-    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
+    "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka|conductor|conducteur|carta"
+    "|firmă|firmei|firme|tvrtke|podjetja|odběratele|dodavatele|odberateľa|cég|yrityksen|ettevõtte|uzņēmuma|įmonės"
+    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european"
     r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
     r"|nederlands\w?|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
     r"|européen\w{0,2}|bitte|prüfen|please"
@@ -64,11 +67,11 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "citizen card|ppsn|personalausweis|ausweisnummer|ausweis|perso|identitätskarte",
         "carte d'identité|nationale d'identité|carte identité|pièce d'identité|numéro identité|cni",
         "documento de identidad|nacional de identidad|documento identidad|identificación|cédula|dni|d.n.i.",
-        "carta d'identità|carta identità|documento d'identità|documento identità|c.i.",
-        "identiteitskaart|identiteitsbewijs|id kaart|dowód osobist*|dowodu osobist*|dowód tożsamości|dowód|dowodu",
-        "cartão de cidadão|cartão cidadão|bilhete de identidade|documento de identificação",
-        "občansk* průkaz|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
-        "cart* de identitate|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
+        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità|c.i.",
+        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
+        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
+        "občansk* průkaz|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
+        "cart* de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
         "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
@@ -77,35 +80,51 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "PASSPORT": (
         "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
         "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
-        "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|putovnic|potn* list",
+        "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
         "паспорт|διαβατήρι|διαβατηρί|passi n|passin n|reisipass|pase n|pases n|paso n|pasas n",
     ),
     "DRIVER_LICENSE": (
         "driver's licen|drivers licen|driver licen|driving licen|driver permit|driving permit",
-        "licence no|license no|licence nr|license nr|licence num|license num|d/l|dl no|dl number|führerschein",
+        "licence no|license no|licence nr|license nr|licence num|license num|d/l|dl#|dl no|dl number|führerschein",
         "fuehrerschein|fahrerlaubnis|permis de conduire|permis b|permis|permiso de conducir|permiso de conducción",
         "permiso conducir|licencia de conducir|licencia de conducción|carnet de conducir|carné de conducir",
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
-        "řidičsk* průkaz|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
+        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
         "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
         "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης",
         "vozačk* dozvol|vozniš* dovoljenj",
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
-        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid",
+        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid n",
         "numéro fiscal|identifiant fiscal|numéro spi|tva|t.v.a.|siren|siret",
-        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|nie|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
+        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|inn|αφμ|α.φ.μ.|oib|davčn* št",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|ddv",
+    ),
+    "MEDICAL_ID": (
+        "medical record number|medical record no|mrn|patient id|patient number|patient no|health insurance number",
+        "health insurance no|health card number|medicare number|medicare no|medicaid id|npi number",
+        "patientennummer|patienten nr|patienten id|versichertennummer|versicherten nr|kvnr",
+        "numéro de patient|numéro patient|dossier médical|numéro d'assuré|numéro rpps|numéro adeli",
+        "nhc|historia clínica|número de historia|nass|nuss|cipa|tarjeta sanitaria|nº col|núm. col|colegiad",
+        "número de afiliación|número de asegurado|tessera sanitaria|cartella clinica|patiëntnummer",
+        "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
+    ),
+    "BANK_ACCOUNT": (
+        "bank account|account number|account no|account num|acct number|acct no|acct #|a/c no|a/c number",
+        "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
+        "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
+        "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
+        "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
     "COMPANY_ID": (
         "company number|company no|company reg|registration number|registration no|reg. no|crn",
         "handelsregister|firmenbuch|hra|hrb|registre du commerce|numéro d'entreprise|rcs|r.c.s.|bce",
         "registro mercantil|registro imprese|registro delle imprese|rea|kamer van koophandel|ondernemingsnummer",
-        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|ič|cégjegyzékszám|nr. reg. com|registrul comerțului",
+        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
         "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
@@ -127,7 +146,9 @@ _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 
 
 def _rule(name: str, label: str, words: str) -> Rule:
-    return shipped(name, label, _VALUE, context=rf"(?:{words})\w{{0,8}}{_JOIN}", score=0.65)
+    # abbreviations are inflected behind a hyphen: `CNP-ul`, `NIP-u`
+    ending = r"\w{0,8}(?:[-:'][^\W\d_]{1,4}(?![^\W\d_]))?"
+    return shipped(name, label, _VALUE, context=f"(?:{words}){ending}{_JOIN}", score=0.65)
 
 
 def _any_of(names: str) -> str:
