@@ -45,10 +45,10 @@ class Screen(StringIO):
         return True
 
 
-def cli(*args, stdin=None, width=120, screen=None):
+def cli(*args, stdin=None, width=120, screen=None, errors=None):
     """Run `main` in this process, with everything it reads and writes put in place."""
     words = ["ctxguard", *map(str, args)]
-    said, complained, status = screen or StringIO(), StringIO(), 0
+    said, complained, status = screen or StringIO(), errors or StringIO(), 0
     given = TextIOWrapper(BytesIO((stdin or "").encode()), encoding="utf-8")
     with (
         patch.object(sys, "argv", words),
@@ -511,6 +511,37 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch)
         now("reading \x1b[2J file 2")
     assert quick.getvalue() == ""
     assert "reading \\u001b[2J file 2" in slow.getvalue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stabilize", "session.json"),
+        ("check", "session.json"),
+        ("replay", "session.json"),
+        ("tokens", "session.json"),
+        ("tokens", "usage.jsonl", "--usage"),
+        ("read", "session.json"),
+        ("pii", "scan", "session.json"),
+        ("pii", "mask", "session.json"),
+        ("pii", "eval", "gold.jsonl"),
+        ("prompts", "check", "prompts"),
+        ("bench", "session.json", "--budgets", "600", "--only", "rolling window", "--processes", "1"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_reads_what_may_be_large_shows_that_it_works(words, session, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr("ctxguard.report.progress._show", lambda latest, *_: shown.append(latest[0]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "a.md").write_text("Be brief.")
+    (tmp_path / "gold.jsonl").write_text('{"text": "ada", "spans": []}')
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
+    (tmp_path / "usage.jsonl").write_text(json.dumps({"request": request, "input_tokens": 7, "model": "gpt-5"}))
+    run = cli(*words, errors=Screen())
+    assert run.returncode < 2, run.stderr
+    assert shown
 
 
 def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -183,6 +184,7 @@ def _bins(sketch: Any) -> Iterator[tuple[float, float]]:  # noqa: ANN401 - what 
 
 def _figures_of(state: Mapping[str, Any]) -> Figures:
     figures = Figures(**{name: state[name] for name in _ADDED})
+    figures.saved_by = Counter(figures.saved_by)
     figures.places = {law: _place_of(each) for law, each in state["places"].items()}
     for value, count in state["milliseconds"]:
         figures.milliseconds.add(value, count)

@@ -13,7 +13,7 @@ from ctxguard.harness.document import FiguresModel, ReplayReport, RunModel, Sess
 from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.recordings import Recording, Skipped, opened
 from ctxguard.harness.replay import replay
-from ctxguard.harness.summary import advice, money, pareto, share
+from ctxguard.harness.summary import advice, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.messages import messages_html, shown_text
 from ctxguard.report.page import chart, page, table, tiles, words
@@ -94,7 +94,8 @@ def _sentences(run: RunModel) -> Iterator[str]:
             "more than the budget."
         )
     if own.saved is not None:
-        yield f"The requests took {share(own.saved)} fewer tokens than the whole histories would have."
+        saved = f" Tokens by what was done: {saved_by(own)}." if own.saved_by else ""
+        yield f"The requests took {share(own.saved)} fewer tokens than the whole histories would have.{saved}"
         yield _price_told(own)
     if own.support is not None:
         yield f"They held {share(own.support)} of what the next message used of the older history."
