@@ -37,7 +37,12 @@ def obstacles(version):
     missing = sorted(LINKS - project().get("urls", {}).keys())
     if missing:
         yield f"pyproject.toml names no address under [project.urls] for {', '.join(missing)}"
-    if re.search(r"\]\((?!https?:|#)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8")) is not None:
+    if (
+        re.search(
+            r"\]\((?!https?:|#)[^)]*\)|(?:src|srcset)=\"(?!https?:)", (ROOT / "README.md").read_text(encoding="utf-8")
+        )
+        is not None
+    ):
         yield "README.md has relative links and pictures, which a package index cannot show; give their full addresses"
 
 
