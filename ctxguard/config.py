@@ -27,7 +27,6 @@ __all__ = [
     "TruncationConfig",
     "get_truncation_config",
     "load_context_config",
-    "settings_source",
 ]
 
 Positive = Annotated[int, Field(ge=1)]

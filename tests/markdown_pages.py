@@ -112,6 +112,8 @@ class Reader:
                 _assert_installable(what)
             case ["python", script]:
                 assert (ROOT / script).is_file() or Path(script).is_file(), f"there is no {script}"
+            case ["git", "clone", _, "ctxguard"] | ["python3", "-m", "venv", ".venv"]:
+                pass
             case ["cd", "ctxguard"] | ["source", ".venv/bin/activate"]:
                 pass
             case _:

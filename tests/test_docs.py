@@ -88,6 +88,25 @@ def test_every_public_name_is_in_the_reference(site):
         assert not missing, f"{module}: {missing}"
 
 
+def test_the_reference_shows_public_names_and_nothing_else(site):
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    for module in script["public_modules"]():
+        page = (site / "reference" / "api" / f"{module}.html").read_text(encoding="utf-8")
+        shown = set(re.findall(rf'id="{re.escape(module)}\.(\w+)"', page))
+        assert shown == set(script["names_of"](module)), module
+
+
+def test_every_package_with_public_names_is_in_the_reference():
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    packages = {
+        ".".join(("ctxguard", *path.parent.relative_to(ROOT / "ctxguard").parts))
+        for path in (ROOT / "ctxguard").rglob("__init__.py")
+        if re.search(r"^__all__\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(packages) > 10
+    assert packages - set(script["public_modules"]()) == {"ctxguard.cli"}, "its face is the commands"
+
+
 def test_pages_use_public_names_alone():
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     public = {module: set(script["names_of"](module)) for module in script["public_modules"]()}

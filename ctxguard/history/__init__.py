@@ -1,7 +1,9 @@
 """The one model of a conversation: pairs, exchanges, turns, what must stay, and who really wrote a message."""
 
-from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History, task_in
-from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair, whole_until
+from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History
+from ctxguard.history.conversation import task_in as task_in
+from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair
+from ctxguard.history.pairing import whole_until as whole_until
 from ctxguard.history.records import (
     CHECKPOINT,
     RECALLED,
@@ -10,11 +12,11 @@ from ctxguard.history.records import (
     Record,
     is_asked,
     is_synthetic,
-    leading_records,
     record_title,
-    records_in,
     write_record,
 )
+from ctxguard.history.records import leading_records as leading_records
+from ctxguard.history.records import records_in as records_in
 
 __all__ = [
     "AUTHORITY",
@@ -31,11 +33,7 @@ __all__ = [
     "exchanges",
     "is_asked",
     "is_synthetic",
-    "leading_records",
     "pair",
     "record_title",
-    "records_in",
-    "task_in",
-    "whole_until",
     "write_record",
 ]
