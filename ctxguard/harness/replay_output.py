@@ -73,7 +73,10 @@ def print_report(
             shown[each] = replay_page(made, plan, results, show_originals=show_originals)
         else:
             shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
-    out(fitted(shown[form]) if form is ReportFormat.TEXT else shown[form])
+    if form is not ReportFormat.TEXT:
+        out(shown[form])
+    elif made.judged:
+        out(fitted(shown[form]))
     for path in outputs:
         out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
 
