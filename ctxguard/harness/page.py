@@ -52,8 +52,9 @@ def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_orig
             show_originals=show_originals,
         )
     )
-    few = f"the worst first; {len(shown.sessions):,} of {shown.figures.sessions:,} are listed"
-    body.append(f"<h2>Sessions</h2><p class='small'>{few}. Open one to see its calls and messages.</p>")
+    listed, all_of_them = len(shown.sessions), shown.figures.sessions
+    few = f"The worst first; {listed:,} of {all_of_them:,} are listed. " if all_of_them > 1 else ""
+    body.append(f"<h2>Sessions</h2><p class='small'>{few}Open one to see its calls and messages.</p>")
     return page(report.title, "".join((*body, *sessions)))
 
 
@@ -123,8 +124,8 @@ def _figures(run: RunModel) -> str:
     p95 = "–" if own.time.p95_ms is None else f"{own.time.p95_ms:.1f} ms"
     return tiles(
         [
-            ("sessions", f"{own.sessions:,}"),
-            ("model calls", f"{own.calls:,}"),
+            ("session" if own.sessions == 1 else "sessions", f"{own.sessions:,}"),
+            ("model call" if own.calls == 1 else "model calls", f"{own.calls:,}"),
             ("calls refused", f"{own.refused:,}"),
             ("of the input tokens saved", share(own.saved)),
             ("next-action support", share(own.support)),

@@ -93,7 +93,5 @@ def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], su
         note(f"worse than the baseline: {line}")
     if len(made.runs) > 1:
         best = cheapest(made.runs, support)
-        note(
-            f"the cheapest setting that holds all laws, refuses nothing and reaches a support of {support:.0%}: "
-            f"{'none' if best is None else best.label}"
-        )
+        wanted = f", refuses nothing, and reaches a support of {support:.0%}" if support else " and refuses nothing"
+        note(f"the cheapest setting that holds all laws{wanted}: {'none' if best is None else best.label}")
