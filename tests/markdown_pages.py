@@ -85,7 +85,7 @@ class Reader:
 
     def _console(self, block: Block) -> None:
         command, expected, where = None, [], block.line
-        for line in [*block.text.splitlines(), "$ "]:
+        for line in [*block.text.replace("\\\n    ", "").splitlines(), "$ "]:
             if not line.startswith("$ "):
                 expected.append(line)
                 continue

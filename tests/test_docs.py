@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from runpy import run_path
 
 import pytest
+from browser import BROWSER, title_of
 from builders import chat_call
 from markdown_pages import ROOT, Reader, blocks_of
 from typer.main import get_command
@@ -107,6 +108,17 @@ def test_every_package_with_public_names_is_in_the_reference():
     assert packages - set(script["public_modules"]()) == {"ctxguard.cli"}, "its face is the commands"
 
 
+def test_code_on_a_page_is_not_cut_off():
+    wide = [
+        f"{page.name}:{block.line}: {line}"
+        for page in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for block in blocks_of(page)
+        for line in block.text.splitlines()
+        if len(line) > 100
+    ]
+    assert not wide, "96 columns fit beside both columns of the site"
+
+
 def test_pages_use_public_names_alone():
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     public = {module: set(script["names_of"](module)) for module in script["public_modules"]()}
@@ -139,6 +151,43 @@ def test_the_site_loads_nothing_from_elsewhere(site):
         assert text, page.name
         loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', text)
         assert not [url for url in loaded if "canonical" not in url], page.name
+
+
+LOOK = """<!doctype html><meta charset="utf-8"><body><script>LOOKS
+(async () => {
+  const told = {};
+  for (const name of PAGES) {
+    const frame = document.createElement("iframe");
+    Object.assign(frame.style, { width: "400px", height: "900px" });
+    frame.src = name;
+    await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+    told[name] = looks(frame.contentDocument);
+    frame.remove();
+  }
+  document.title = JSON.stringify(told);
+})();
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.skipif(not DRESSED, reason="the theme of the published site is not installed (make docs)")
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_every_page_can_be_read_on_a_phone(site, tmp_path, scheme):
+    pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
+    pages = [page for page in pages if not page.startswith("reference/api/") and page != "404.html"]
+    look = site / "look.html"
+    looks = (ROOT / "tests" / "looks.js").read_text(encoding="utf-8")
+    look.write_text(LOOK.replace("LOOKS", looks).replace("PAGES", json.dumps(pages)), encoding="utf-8")
+    told = title_of(
+        look,
+        tmp_path,
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=100000",
+        f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+    )
+    look.unlink()
+    assert told.keys() == set(pages)
+    assert not {page: seen for page, seen in told.items() if seen["wide"] or seen["faint"]}
 
 
 def test_reports_escape_what_came_in():
