@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, settings
 
 EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "12"))
 """Examples that a property is tried with where it does not say itself; `make hunt` tries many."""
-settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "default",
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # `make test` tries the same examples everywhere, so that what fails can be repeated; `make hunt` looks for new ones
+    derandomize="CTXGUARD_EXAMPLES" not in os.environ,
+)
 settings.load_profile("default")
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"

@@ -16,6 +16,7 @@ from ctxguard.adapting.fields import (
     is_list,
     require_field,
     require_list,
+    text_of,
     unreadable,
     walk_content,
 )
@@ -25,6 +26,7 @@ from ctxguard.adapting.provider_formats import BEDROCK, is_converse, require_rol
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
+from ctxguard.history import is_record
 from ctxguard_bedrock.blocks import (
     BLOCKS,
     block_changes,
@@ -49,6 +51,8 @@ _REQUEST_KEYS: Final = ("toolConfig", "inferenceConfig", "modelId", "guardrailCo
 
 class BedrockAdapter:
     """Look at Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
+
+    A block that a stage wrote, such as a trail that was stored with the messages, is an artifact of its own as well.
 
     What comes out takes turns, as the API demands: what stands next to each other in the same role becomes one message,
     results before texts. What does not survive: reasoning whose text would have to change, reasoning that was signed
@@ -122,8 +126,11 @@ def _read(message: Message) -> tuple[Artifact, ...]:
         raise unreadable(("content",), "a list of blocks", content, remedy="; write [{'text': …}]")
     blocks = list(walk_content(content, ("content",), noun="block"))
     results = [n for n, (_, block) in enumerate(blocks) if role == "user" and tool_result(block) is not None]
-    rest = tuple(number for number in range(len(blocks)) if number not in results)
-    groups = [*((number,) for number in results), *([rest] if rest or not blocks else [])]
+    rest = [number for number in range(len(blocks)) if number not in results]
+    records = {n for n in rest if role == "user" and is_record(text_of(blocks[n][1], "text") or "")}
+    # a record stands in one message with what the user said before and behind it, since roles have to take turns
+    said = [tuple(group) for _, group in groupby(rest, key=lambda number: number if number in records else -1)]
+    groups = [*((number,) for number in results), *(said if blocks else [()])]
     return tuple(_view(fragment, blocks).artifact(fragment) for fragment in split_message(message, groups))
 
 

@@ -77,7 +77,7 @@ class OpenAIAdapter:
 
 
 def _is_empty_list(artifact: Artifact) -> bool:
-    return artifact.origin is None and not artifact.content and get(artifact.source, "content") == []
+    return artifact.origin is None and get(artifact.source, "content") == []
 
 
 def _is_foreign(message: object) -> bool:
@@ -135,7 +135,7 @@ def _written(artifact: Artifact) -> Message:
         return cast("Message", {**message, "content": artifact.content})
     changes = dict(reasoning_changes(message, _view(message).changes(artifact)))
     if get(message, "content") == []:
-        changes[("content",)] = artifact.text
+        changes.setdefault(("content",), "")
     return copy_with(message, changes)
 
 

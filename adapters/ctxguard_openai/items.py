@@ -142,7 +142,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     """Walk what is sent of an item beside its content and its call."""
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
-    if any(part.kind == "opaque" and part.tokens for _, part in read) and kind != "reasoning":
+    if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
         # counted as a whole already; what is found in it has to be named all the same
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
         return
@@ -204,12 +204,17 @@ def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:
-    """Return an assistant message that is not the server's: role, text and phase."""
+    """Return an assistant message that is not the server's: role, text and phase. Unknown parts stay as they are."""
     content = fields.get("content")
     if isinstance(content, (list, tuple)):
-        parts = [p if isinstance(p, str) else {k: get(p, k) for k in _SPOKEN if get(p, k) is not None} for p in content]
+        parts = [_spoken_part(part) for part in content]
         content = parts[0].get("text", parts) if len(parts) == 1 and isinstance(parts[0], dict) else parts
     return {"role": "assistant", "content": content, **({"phase": fields["phase"]} if fields.get("phase") else {})}
+
+
+def _spoken_part(part: object) -> object:
+    is_known = any(get(part, key) is not None for key in ("text", "refusal"))
+    return {key: get(part, key) for key in _SPOKEN if get(part, key) is not None} if is_known else part
 
 
 def stand_in(artifact: Artifact, call_type: str) -> Item:

@@ -87,7 +87,9 @@ def refuse_foreign(message: object, own: ProviderFormat) -> None:
     # messages of Chat Completions have a role and may have any type beside it
     if isinstance(kind, str) and role is None and (kind in _LANGCHAIN_TYPES or kind.endswith(_LANGCHAIN_CHUNKS)):
         _refuse(f"type {kind!r}", _LANGCHAIN, own)
-    if isinstance(role, str) and role in _ROLES:
+    # some of Google's examples give the results of functions a role of their own
+    is_content = own == GEMINI and get(message, "parts") is not None
+    if isinstance(role, str) and role in _ROLES and not is_content:
         _refuse(f"role {role!r}", _ROLES[role], own)
     # SDK objects have all fields of their class: only one that holds something says whose it is
     for field, owner in _FIELDS.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.checks.known_names import KnownNames
 from ctxguard.draft import Draft
@@ -12,6 +13,7 @@ from ctxguard.report import Finding
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
+    from ctxguard.artifacts import Artifact
     from ctxguard.pii import Detector, Span
 
 __all__ = ["NoPII"]
@@ -19,8 +21,24 @@ __all__ = ["NoPII"]
 # What has no form of its own: rules find it only where the text says what it is.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
-_Memory: TypeAlias = tuple[TextCache[bool], TextCache[Sequence[str]], TextCache[tuple[str, ...]]]
-"""Of each text: whether it is clean, the names it makes known, and the names that were looked for in vain."""
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """Hold what is known of texts, by one detector.
+
+    Attributes:
+        detector: the detector.
+        verdict: key of `Artifact.memo` under which clean artifacts are marked.
+        clean: whether a text is clean.
+        named: the names it makes known.
+        unnamed: the names that were looked for in vain.
+    """
+
+    detector: Detector
+    verdict: object = field(default_factory=object)
+    clean: TextCache[bool] = field(default_factory=lambda: TextCache(16_000_000))
+    named: TextCache[Sequence[str]] = field(default_factory=lambda: TextCache(16_000_000))
+    unnamed: TextCache[tuple[str, ...]] = field(default_factory=lambda: TextCache(16_000_000))
 
 
 class NoPII:
@@ -29,8 +47,8 @@ class NoPII:
     Ids, names, links, signatures and unknown fields are never edited, and ids hold digits of all sorts; they are
     searched by rules with a form of their own, see `ctxguard.pii.identifiers`.
 
-    The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text, so that
-    only texts that are new in the session cost a scan. Copies and pickles start without them.
+    The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text and with
+    each artifact, so that only what is new in the session costs a scan. Copies and pickles start without them.
 
     Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by those known when it was last decided.
 
@@ -42,7 +60,7 @@ class NoPII:
 
     def __init__(self, rules: Detector | None = None) -> None:
         self.rules = rules
-        self._memories: dict[int, tuple[object, _Memory]] = {}
+        self._memories: dict[int, _Memory] = {}
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_memories": {}}
@@ -57,28 +75,34 @@ class NoPII:
         return _claim((self.rules,) if self.rules is not None else draft.detectors)
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
-        strict = for_identifiers(detector)
-        clean, *_ = self._memory(detector)
-        clean_ids = clean if strict is None else self._memory(strict)[0]
+        verdict = self._memory(detector).verdict
         names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
-            content, result_of = artifact.content, artifact.answers
-            # most artifacts are plain and known: one look is all that they cost
-            is_bare = not (artifact.calls or artifact.fields or artifact.name) and names is None
-            is_clean_id = result_of is None or strict is None or clean_ids.get(result_of)
-            if isinstance(content, str) and is_bare and is_clean_id and clean.get(content):
+            # what was found clean by an earlier call costs one look; names may have become known since
+            if names is None and artifact.memo.get(verdict):
                 continue
-            for slot, text in artifact.texts():
-                if slot == "name":  # never edited: it is among the fixed texts
-                    continue
-                path = f"artifacts[{position}].{slot}"
-                yield from _found(detector, clean, text, path)
-                if names is not None:
-                    yield from (_finding(span, path) for span in names.find(artifact, text))
-            for place, text, is_identifier in artifact.fixed_texts():
-                chosen, known = (strict, clean_ids) if is_identifier else (detector, clean)
-                if chosen is not None:
-                    yield from _found(chosen, known, text, f"artifacts[{position}].{place}")
+            found = tuple(self._found_in(artifact, f"artifacts[{position}]", detector, names))
+            if found:
+                yield from found
+            elif names is None:
+                artifact.memo.keep(verdict, value=True)
+
+    def _found_in(
+        self, artifact: Artifact, path: str, detector: Detector, names: KnownNames | None
+    ) -> Iterator[Finding]:
+        clean = self._memory(detector).clean
+        strict = for_identifiers(detector)
+        for slot, text in artifact.texts():
+            if slot == "name":  # never edited: it is among the fixed texts
+                continue
+            yield from _found(detector, clean, text, f"{path}.{slot}")
+            if names is not None:
+                yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
+        for place, text, is_identifier in artifact.fixed_texts():
+            if not is_identifier:
+                yield from _found(detector, clean, text, f"{path}.{place}")
+            elif strict is not None:
+                yield from _found(strict, self._memory(strict).clean, text, f"{path}.{place}")
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
         """Return what judges by the names that the history made known; None where the rules make none known."""
@@ -86,17 +110,16 @@ class NoPII:
 
         if not isinstance(detector, RuleSet) or not detector.echoes:
             return None
-        _, read, unnamed = self._memory(detector)
-        return KnownNames(detector, read, unnamed, draft)
+        memory = self._memory(detector)
+        return KnownNames(detector, memory.named, memory.unnamed, draft)
 
     def _memory(self, detector: Detector) -> _Memory:
         known = self._memories.get(id(detector))
-        if known is None or known[0] is not detector:
+        if known is None or known.detector is not detector:
             if len(self._memories) > 16:
                 self._memories.clear()
-            memory: _Memory = TextCache(16_000_000), TextCache(16_000_000), TextCache(16_000_000)
-            known = self._memories[id(detector)] = (detector, memory)
-        return known[1]
+            known = self._memories[id(detector)] = _Memory(detector)
+        return known
 
 
 def _claim(detectors: Sequence[Detector]) -> str:

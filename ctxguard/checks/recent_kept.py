@@ -14,8 +14,8 @@ __all__ = ["RecentKept"]
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{13}\]\n")
-"""First line of what stages write in the user's role. This check judges by the line alone, so it passes over a user's
-own message that begins with such a line; the stages compare the digest, and keep that message."""
+"""First line of what stages write in the user's role. The line alone does not tell that from a user's own message that
+begins alike, so this check demands no more than holds for either."""
 
 
 class RecentKept:
@@ -29,27 +29,33 @@ class RecentKept:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield everything that is wrong."""
-        wanted = _latest(draft.history, draft.keep_recent)
-        there = {id(artifact.root) for artifact in draft.artifacts} | _rightly_gone(draft) | _joined(draft)
-        for artifact in wanted:
-            if id(artifact.root) not in there:
+        missing = {id(artifact.root): artifact for artifact in _latest(draft.history, draft.keep_recent)}
+        # from the end, where they stand unless something is wrong
+        for artifact in reversed(draft.artifacts):
+            if not missing:
+                return
+            missing.pop(id(artifact.root), None)
+        excused = _rightly_gone(draft) | _joined(draft)
+        for root, artifact in missing.items():
+            if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
 
 
 def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
-    """Return the latest `keep` messages and the last one of the user's; what stages wrote counts as neither."""
+    """Return the latest `keep` messages and the last one of the user's; what a stage may have written need not stay."""
     latest: list[Artifact] = []
     last_user: Artifact | None = None
     for artifact in reversed(history):
-        if artifact.kind in _MESSAGES and not _STAGE_WROTE.match(artifact.text):
+        if artifact.kind in _MESSAGES:
             if len(latest) < keep:
                 latest.append(artifact)
-            if artifact.kind is Kind.USER:
+            if artifact.kind is Kind.USER and last_user is None:
                 last_user = artifact
         if last_user is not None and len(latest) >= keep:
             break
-    return latest if last_user is None or any(a is last_user for a in latest) else [*latest, last_user]
+    required = latest if last_user is None or any(a is last_user for a in latest) else [*latest, last_user]
+    return [artifact for artifact in required if not _STAGE_WROTE.match(artifact.text)]
 
 
 def _rightly_gone(draft: Draft) -> set[int]:

@@ -23,6 +23,11 @@ _ENDS: Final = ".:-/"
 _PLACEHOLDER: Final = "REDACTED_"
 """What masking leaves of a value: it names nothing."""
 _OPENS: Final = ".-"
+_ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|033)")
+"""What is left of a line break, or of another escape, that was spelled (`\\n`)."""
+_COLOR: Final = re.compile(r"\d{1,2}m")
+_ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
+"""What begins a code that colors a terminal, up to its bracket: `ESC[31m`."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
@@ -61,13 +66,27 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
 def _runs(text: str) -> Iterator[tuple[int, str]]:
     """Walk the distinctive strings of a text with where they begin."""
     for match in _RUN.finditer(text):
-        run = match[0]
+        run = _plain(match[0], text, match.start())
         # `23:def` in a listing is the number of a line and a word.
-        if run[0].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
+        if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
         run = run.rstrip(_ENDS).lstrip(_OPENS)
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):
             yield match.start(), run
+
+
+def _plain(run: str, text: str, start: int) -> str:
+    """Return a run without the rest of an escape that ends within it; nothing of a closing tag."""
+    before = text[start - 1 : start]
+    if before == "<" and run[0] == "/":  # a closing tag
+        return ""
+    if before == "\\":
+        escape = _ESCAPE.match(run)
+    elif before == "[" and text.endswith(_ESC, max(0, start - 8), start - 1):
+        escape = _COLOR.match(run)
+    else:
+        return run
+    return run if escape is None else run[escape.end() :]
 
 
 def _is_distinctive(run: str) -> bool:

@@ -2,6 +2,8 @@
 
 from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History
 from ctxguard.history.conversation import task_in as task_in
+from ctxguard.history.overflows import Overflow as Overflow
+from ctxguard.history.overflows import Overflows as Overflows
 from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair
 from ctxguard.history.pairing import whole_until as whole_until
 from ctxguard.history.records import (
@@ -15,6 +17,7 @@ from ctxguard.history.records import (
     record_title,
     write_record,
 )
+from ctxguard.history.records import is_record as is_record
 from ctxguard.history.records import leading_records as leading_records
 from ctxguard.history.records import records_in as records_in
 

@@ -19,6 +19,7 @@ __all__ = [
     "TRAIL",
     "Record",
     "is_asked",
+    "is_record",
     "is_synthetic",
     "leading_records",
     "record_title",
@@ -123,10 +124,12 @@ def records_in(text: str) -> list[Record]:
 
 def is_synthetic(artifact: Artifact) -> bool:
     """Return whether stages wrote a message in the user's role, even if it came back as part of a history."""
-    if artifact.kind is not Kind.USER:
-        return False
-    text = artifact.text
-    # most messages end here, without a digest being computed
+    return artifact.kind is Kind.USER and is_record(artifact.text)
+
+
+def is_record(text: str) -> bool:
+    """Return whether a text is nothing but what stages wrote."""
+    # most texts end here, without a digest being computed
     if not text.startswith("["):
         return False
     records = leading_records(text)

@@ -307,7 +307,7 @@ def bounded(
         shown = bounded_text(text, counter.text(text) - excess, draft, handle=handle, how=how, is_telling=is_telling)
         excess -= counter.text(text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
-    return artifact.revised(content=tuple(parts))
+    return artifact if tuple(parts) == artifact.content else artifact.revised(content=tuple(parts))
 
 
 def bounded_text(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain, repeat
 from typing import Literal
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Draft
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
@@ -101,6 +103,17 @@ class DropVerboseOutput:
             # A result cannot go without its call; its text can.
             elif position in paired:
                 note = draft.mask(f"[tool output of {tokens} tokens left out]")
-                artifacts.append(artifact.revised(content=note))
+                content = _with_note(artifact.content, note)
+                artifacts.append(artifact if content == artifact.content else artifact.revised(content=content))
         reason = f"a tool output of more than {self.max_tokens} tokens"
         return draft.revise(artifacts, action="bounded", reason=reason)
+
+
+def _with_note(content: str | tuple[Part, ...], note: str) -> str | tuple[Part, ...]:
+    """Return a content with a note in place of its texts; media and signed parts stay, and are counted."""
+    if isinstance(content, str):
+        return note
+    notes = chain([note], repeat(""))
+    return tuple(
+        replace(part, text=next(notes)) if part.text is not None and part.editable else part for part in content
+    )

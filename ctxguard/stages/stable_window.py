@@ -7,6 +7,7 @@ every call repeats the decisions of the calls before it, and prompts only grow b
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -265,9 +266,10 @@ class _Window:
     def _place_of_note(self, positions: Sequence[int]) -> int:
         """Return where the trail stands among what is kept: behind the task, before all other exchanges."""
         task = self._ledger.task
-        behind = -1 if task is None else self._history.start(task)
+        place = 0 if task is None else bisect_right(positions, self._history.start(task))
+        # Authority stands in front of the trail where it does already; what comes later may stand behind an exchange.
         authority = set(self._history.authority)
-        return sum(position <= behind or position in authority for position in positions)
+        return next((n for n in range(place, len(positions)) if positions[n] not in authority), len(positions))
 
     def _exceeded(self, draft: Draft, state: WindowState) -> BudgetExceededError:
         history, count, task = self._history, draft.counter.artifact, self._ledger.task

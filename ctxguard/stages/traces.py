@@ -6,15 +6,16 @@ Everything here is a pure function of one exchange.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.content.digests import clipped, outcome
 from ctxguard.content.names import Labeled, ends_of, labeled_names, names_in, names_under, walk
 from ctxguard.content.processors.json_tree import parse_json
+from ctxguard.content.processors.tree import Number
 
 __all__ = ["NAMES", "Step", "Trace", "trace_of"]
 
@@ -55,12 +56,13 @@ class Trace:
 
     Attributes:
         steps: its calls, or the one thing that was said.
-        names: its distinctive strings with their labels, in order: what the model wrote first, then what came back.
+        names: its distinctive strings with their labels and the number of the step that held them, in order: what the
+            model wrote first, then what came back.
         used: the distinctive strings that the model itself wrote; empty for what others said.
     """
 
     steps: tuple[Step, ...]
-    names: tuple[Labeled, ...]
+    names: tuple[tuple[Labeled, int], ...]
     used: tuple[str, ...] = ()
 
 
@@ -72,29 +74,45 @@ def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = N
         handles: where full outputs can be read back, by number of the artifact in the exchange.
     """
     first, results = exchange[0], exchange[1:]
-    # What the model wrote comes first: names that it uses itself are those it needs again.
-    labels = dict(_labels(_spoken(first)))
     arguments = [_read(call.arguments) for call in first.calls]
-    for label, name in chain.from_iterable(map(names_under, arguments)):
-        labels.setdefault(name, label)
-    tools = [call.name for call in first.calls if names_in(call.name) == (call.name,)]
+    ends = _ends_by_call(first, results)
     # Names of parameters are told as well: an agent often has to use the same again.
-    keys = [key for key in dict.fromkeys(key for pairs in arguments for key, _ in pairs) if names_in(key) == (key,)]
+    keys = [key for key in dict.fromkeys(key for pairs in arguments for key, _ in pairs) if _is_name(key)]
+    tools = [call.name for call in first.calls if _is_name(call.name)]
+    # What the model wrote comes first: names that it uses itself are those it needs again.
+    found = _Names()
+    found.add(labeled_names(_spoken(first), NAMES), 0)
+    for step, pairs in enumerate(arguments):
+        found.add(names_under(pairs), step)
+    found.add((("", key) for key in keys), 0)
+    steps_of = {place: step for step, place in ends.items()}
+    for place, result in enumerate(results):
+        found.add(labeled_names(result.text, NAMES), steps_of.get(place, 0))
+    found.add((("", tool) for tool in tools), 0)
     short = (value for pairs in arguments for value in _values(pairs) if len(value) <= _USED)
     names = (name for text in (_spoken(first), *short) for name in names_in(text, NAMES))
     used = tuple({*names, *tools, *keys}) if first.kind is Kind.ASSISTANT else ()
-    labels.update(dict.fromkeys(keys, ""))
-    for result in results:
-        for name, label in _labels(result.text):
-            labels.setdefault(name, label)
-    labels.update(dict.fromkeys(tools, ""))
     handles = handles or {}
-    steps = tuple(_steps(first, arguments, results, handles)) if first.calls else (_said(first, handles.get(0)),)
-    return Trace(steps, tuple((label, name) for name, label in labels.items())[:NAMES], used)
+    steps = tuple(_steps(first, arguments, results, ends, handles)) if first.calls else (_said(first, handles.get(0)),)
+    return Trace(steps, found.first(NAMES), used)
 
 
-def _labels(text: str) -> list[tuple[str, str]]:
-    return [(name, label) for label, name in labeled_names(text, NAMES)]
+class _Names:
+    """Collect names, each as it was first met."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, int]] = {}
+
+    def add(self, names: Iterable[Labeled], step: int) -> None:
+        for label, name in names:
+            self._found.setdefault(name, (label, step))
+
+    def first(self, most: int) -> tuple[tuple[Labeled, int], ...]:
+        return tuple(((label, name), step) for name, (label, step) in islice(self._found.items(), most))
+
+
+def _is_name(text: str) -> bool:
+    return names_in(text) == (text,)
 
 
 def _spoken(artifact: Artifact) -> str:
@@ -109,13 +127,19 @@ def _said(artifact: Artifact, handle: str | None) -> Step:
 
 
 def _steps(
-    first: Artifact, arguments: Sequence[_Pairs], results: Sequence[Artifact], handles: Mapping[int, str]
+    first: Artifact,
+    arguments: Sequence[_Pairs],
+    results: Sequence[Artifact],
+    ends: Mapping[int, int],
+    handles: Mapping[int, str],
 ) -> Iterator[Step]:
-    ends = _ends_by_call(first, results)
     for number, call in enumerate(first.calls):
-        values = [" ".join(value[: 4 * _STEP].split()) for value in _values(arguments[number])]
+        # Limits, offsets and seconds come behind what tells more.
+        ordered = sorted(_values(arguments[number]), key=lambda value: isinstance(value, Number))
+        texts = sum(not isinstance(value, Number) for value in ordered)
+        values = [" ".join(value[: 4 * _STEP].split()) for value in ordered]
         # A value that is nothing but a name is what the call is about: a path, an id, an address.
-        subject = next((value for value in values if names_in(value) == (value,)), None)
+        subject = next((value for value in values[: texts or None] if _is_name(value)), None)
         rest = " ".join(clipped(value, _VALUE) for value in values if value != subject)
         place = ends.get(number)
         ended = "" if place is None else outcome(results[place].text)

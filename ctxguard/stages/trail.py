@@ -80,16 +80,26 @@ def _told_together(step: Step) -> object:
 
 
 class _Place(NamedTuple):
-    """Say where a name stood: exchange, place among its names, tool or speaker, label, and how many have that label."""
+    """Say where a name stood last.
+
+    Attributes:
+        number: of the exchange.
+        order: its place among the names of the exchange.
+        who: the tool or speaker.
+        line: what the steps of its line have in common.
+        label: what it is the value of.
+        peers: how many names of the exchange have that label.
+    """
 
     number: int
     order: int
     who: str
+    line: object
     label: str
     peers: int
 
 
-_NOWHERE: Final = _Place(-1, 0, "", "", 1)
+_NOWHERE: Final = _Place(-1, 0, "", "", "", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +131,12 @@ class Trail:
             for step in trace.steps:
                 counts[step.who] += 1
                 _enter(entries, number, step)
-            who = trace.steps[0].who
+            lines = [_told_together(step) for step in trace.steps]
             # A name stands where it was seen last: old lines merge first, and would take it along.
-            peers = Counter(label for label, _ in trace.names)
-            for index, (label, name) in enumerate(trace.names):
+            peers = Counter(label for (label, _), _ in trace.names)
+            for index, ((label, name), by) in enumerate(trace.names):
                 if pool.get(name, _NOWHERE).number < number:
-                    pool[name] = _Place(number, index, who, label, peers[label])
+                    pool[name] = _Place(number, index, trace.steps[by].who, lines[by], label, peers[label])
         return Trail(steps, counts, entries, pool)
 
     def text(
@@ -200,7 +210,6 @@ class _Writer:
         self.opening = _OPENING.format(trail.steps)
         self.room_left = max_tokens - count(self.opening) - 4
         self.lines: dict[object, str] = {}
-        self.behind: dict[int, object] = {}
         self.names: dict[object, list[str]] = {}
 
     def choose_lines(self) -> None:
@@ -237,7 +246,6 @@ class _Writer:
                 break
             taken += tokens
             self.lines[key] = entry.line
-            self.behind.setdefault(entry.number, key)
         self.room_left -= taken
         return taken
 
@@ -246,16 +254,16 @@ class _Writer:
         told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
         told.update(part for name in held for part in _parts(name))
         in_vain = 0
-        for _, number, name, tokens in sorted(self._ranked(uses, now, told)):
+        for _, _, name, tokens in sorted(self._ranked(uses, now, told)):
             if name in told:
                 continue
-            price = tokens + self._price_of_place(-number, name)
+            price = tokens + self._price_of_place(name)
             in_vain = in_vain + 1 if price > self.room_left else 0
             if in_vain == _IN_VAIN:
                 return
             if not in_vain:
                 self.room_left -= price
-                self.names.setdefault(self._home(-number, name), []).append(name)
+                self.names.setdefault(self._home(name), []).append(name)
                 told.update(_parts(name))
 
     def _ranked(
@@ -275,12 +283,13 @@ class _Writer:
             tokens = self.count(f" {name}")
             yield value * (len(name) + 3) / max(tokens, 1), number, name, tokens
 
-    def _home(self, number: int, name: str) -> object:
-        return self.behind.get(number, _Counted(self.trail.pool[name].who))
+    def _home(self, name: str) -> object:
+        place = self.trail.pool[name]
+        return place.line if place.line in self.lines else _Counted(place.who)
 
-    def _price_of_place(self, number: int, name: str) -> int:
+    def _price_of_place(self, name: str) -> int:
         """Return the tokens of a label, and of a counted line that has to be opened for a name."""
-        home, label = self._home(number, name), self.trail.pool[name].label
+        home, label = self._home(name), self.trail.pool[name].label
         known = self.names.get(home, ())
         opened = 0 if known else (8 if isinstance(home, _Counted) else 2)
         is_told = not label or any(self.trail.pool[other].label == label for other in known)
@@ -305,7 +314,7 @@ class _Writer:
         return f"{who} ×{self.trail.counts[who]}{self._names_text(_Counted(who), ': ')}"
 
     def _names_text(self, home: object, before: str) -> str:
-        names = sorted(self.names.get(home, ()), key=self.trail.pool.__getitem__)
+        names = sorted(self.names.get(home, ()), key=lambda name: self.trail.pool[name][:2])
         who = home.who if isinstance(home, _Counted) else None
         told = labeled((self.trail.pool[name].label, name) for name in names if name != who)
         return before + told if told else ""
@@ -333,7 +342,7 @@ def read_trail(text: str, number: int) -> Trail | None:
             continue
         who = _read_counted(line, counts) or _read_line(line, number, entries)
         names = names_in(line, NAMES)
-        pool.update((name, _Place(number, index, who, "", 1)) for index, name in enumerate(names))
+        pool.update((name, _Place(number, index, who, None, "", 1)) for index, name in enumerate(names))
     return replace(trail, counts=counts, entries=entries, pool=pool)
 
 

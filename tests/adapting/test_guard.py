@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ctxguard
-from ctxguard import Artifact, BudgetExceededError
+from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.errors import AdapterError, ConfigError
+from ctxguard_openai import stabilize_messages
 
 MAIL = "jane.roe@mailhost.org"
 
@@ -49,6 +50,18 @@ def test_calls_with_the_same_settings_extend_the_same_prompt():
     second = ctxguard.guard([*messages, {"role": "assistant", "content": "Yes."}], budget=4_000, policy="chat")
     assert second[: len(first)] == first
     assert ctxguard.guard(messages, budget=4_000, rules=[ctxguard.pii.SSN])[1] is messages[1]
+
+
+@pytest.mark.parametrize("budget", [120, 400, 800])
+def test_a_session_of_native_messages_gives_what_the_whole_list_gives(budget):
+    guard = Stabilizer(budget, on_overflow="bound")
+    session = guard.session()
+    for message in history(30):
+        session.append(message)
+    context = session.context()
+    messages, report = stabilize_messages(history(30), guard)
+    assert context.messages == messages
+    assert context.report.tokens_after == report.tokens_after <= budget
 
 
 def test_bad_input_is_named():

@@ -83,6 +83,14 @@ def test_recent_kept():
     assert found(RecentKept(), edited, history) == []
 
 
+def test_recent_kept_demands_nothing_that_a_record_in_the_place_of_a_message_would_change():
+    lookalike = user("[Trail of the earlier conversation. Record abcdefghabcde]\n3 earlier steps")
+    history = [user("one"), assistant("two"), lookalike, user("three")]
+    assert found(RecentKept(), history[2:], history) == []  # the user's own words: the two latest are kept
+    assert found(RecentKept(), [history[1], history[3]], history) == []  # a record: it may go
+    assert found(RecentKept(), history[:3], history) == ["a recent user message is missing @ history[3]"]
+
+
 def test_system_intact():
     other = Artifact("system", "t")
     assert found(SystemIntact(), [SYSTEM], [SYSTEM, other]) == ["a system artifact is missing @ history[1]"]

@@ -202,3 +202,18 @@ def test_the_digest_of_a_bounded_view_says_how_much_there_was():
     told = digest(view, 60, count=COUNT)
     assert "of 100 items shown" in told
     assert "A-0000" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (r"first\nMaybe\n/etc/hosts\nnone", ("/etc/hosts",)),
+        ("\x1b[31mread_rows\x1b[0m", ("read_rows",)),
+        (r"\u001b[1msrc/app.py\u001b[0mWaiting", ("src/app.py",)),
+        (r"C:\temp\notes.txt", ("notes.txt",)),
+        ("<head><title>x</title></head><a href='/about/team'>", ("/about/team",)),
+        ("[12m3s] nMore", ("12m3s", "nMore")),
+    ],
+)
+def test_spelled_line_breaks_colors_and_closing_tags_are_no_part_of_a_name(text, names):
+    assert names_in(text) == names

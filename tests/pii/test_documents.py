@@ -21,6 +21,21 @@ LABELED = [
     ("Steueridentifikationsnummer lautet: {}", "37 612 945 833"),
     ("btw-nummer {}", "NL123456782B01"),
     ("carte_identite={}", "04RTBPF48"),
+    ("momsregistreringsnummer {}", "SE556703748501"),
+    ("Henkilötunnukseni on {}", "131052-308T"),
+    ("Körkortsnummer: {}", "850312-9805"),
+    ("číslo mého občanského průkazu je {}", "200012345"),
+    ("IČO: {}", "27074358"),
+    ("adószámunk {}", "12892312-2-41"),
+    ("nr. reg. com. {}", "J40/8302/1997"),
+    ("Αριθμός διαβατηρίου μου είναι {}", "AK0012345"),
+    ("Α.Φ.Μ.: {}", "094259216"),
+    ("лична карта № {}", "640012345"),
+    ("broj osobne iskaznice: {}", "112233445"),
+    ("paso nr. {}", "LB1234567"),
+    ("reģ. nr. {}", "40003032949"),
+    ("številka potnega lista {}", "PB1234567"),
+    ("DNI nº {}", "37.985.736-V"),
 ]
 
 
@@ -36,8 +51,47 @@ def test_a_phone_is_found_by_a_label_or_a_verb_of_calling(text):
 
 
 @pytest.mark.parametrize(
+    ("table", "masked"),
+    [
+        ("passport;order\nC01X00T47;96135542\n", "passport;order\n[REDACTED_PASSPORT];96135542\n"),
+        (
+            "| Order | Phone |\n|---|---|\n| 2015553334 | 2015553334 |\n",
+            "| Order | Phone |\n|---|---|\n| 2015553334 | [REDACTED_PHONE] |\n",
+        ),
+        (" id | ssn\n----+-----\n  1 | 219099999\n", " id | ssn\n----+-----\n  1 | [REDACTED_SSN]\n"),
+        ("key,value\nphone,2015553334\nzip,20155\n", "key,value\nphone,[REDACTED_PHONE]\nzip,20155\n"),
+        ('name,phone\n"Doe, J",2015553334\n', 'name,phone\n"Doe, J",[REDACTED_PHONE]\n'),
+        ("order,phone\n2015553334,\n2015553335,\n", "order,phone\n2015553334,\n2015553335,\n"),
+        ("total,vat\n99999.10,12345.67\n", "total,vat\n99999.10,12345.67\n"),
+    ],
+)
+def test_the_heading_of_a_column_is_the_word_before_its_cells(table, masked):
+    assert mask_pii(table) == masked
+    assert STANDARD.find(table) == STANDARD.scan(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("<phone>(022).17515</phone><ref>28968963</ref>", "<phone>[REDACTED_PHONE]</phone><ref>28968963</ref>"),
+        ("phone: 030 127246\nweight 28968963", "phone: [REDACTED_PHONE]\nweight 28968963"),
+        ("phone: [REDACTED_PHONE], 28968963", "phone: [REDACTED_PHONE], 28968963"),
+        (
+            "If you need help, call me at\n2015553334, any time",
+            "If you need help, call me at\n[REDACTED_PHONE], any time",
+        ),
+    ],
+)
+def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
+    assert mask_pii(text) == masked == mask_pii(masked)
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "VAT: 96135542.67 EUR",
+        "TVA 96135542,00",
+        "permission 96135542",
         "Rückruf an die Zentrale (Handy). Vertragsnummer 9613-5542.",
         "020 7123 4567 (mobile), order 9613-5542",
         "VAT included: 1,234.50. Order 9613-5542",

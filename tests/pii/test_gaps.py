@@ -200,6 +200,12 @@ QUIET = [
 ]
 
 
+@pytest.mark.parametrize("before", [".1\n", "a.1 ", "No.1 ", "3a.1\t", "fig.12, ", "v1a.3: ", "see c.4 "])
+@pytest.mark.parametrize("value", ["4111111111111111", "123-45-6789"])
+def test_a_number_of_a_section_hides_no_value(before, value):
+    assert value not in mask_pii(f"{before}{value} and so on")
+
+
 @pytest.mark.parametrize("text", QUIET)
 def test_what_stands_close_to_them_is_left_alone(text):
     assert STANDARD.find(text) == STANDARD.scan(text) == ()

@@ -164,7 +164,7 @@ def test_what_is_found_in_a_string_alone_is_masked_where_it_stands_among_others(
 
 
 def test_a_key_found_next_to_a_placeholder_leaves_no_placeholder_of_a_placeholder():
-    text = '{"contact" : "123453425" , \n "2127365000" : "+14155552671"}'
+    text = '{"contact" : "123453425" , \n "call 2127365000" : "+14155552671"}'
     session = Masker(strategy="pseudonymize").session()
 
     masked = session.text(text)

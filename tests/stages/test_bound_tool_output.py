@@ -131,6 +131,14 @@ def test_the_marker_itself_is_masked_where_it_would_count_as_personal_data():
     assert not DIGITS.scan(out.artifacts[2].text)
 
 
+def test_an_output_in_which_nothing_can_be_shortened_is_kept_and_not_called_bounded():
+    media = (Part("image", tokens=9_000), Part("text", ""))
+    history = [exchange("x")[0], Artifact("tool", media, answers="0")]
+    result = bounded(history, budget=20_000)
+    assert result.artifacts[2] is history[1]
+    assert result.report.counts() == {"kept": 3}
+
+
 def test_media_parts_of_an_output_stay():
     image = Part("image", tokens=85)
     call = Artifact("assistant", "", calls=(ToolCall("shot", "{}", "1"),))

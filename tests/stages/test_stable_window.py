@@ -274,3 +274,18 @@ def test_a_system_message_in_the_middle_changes_no_output_that_was_sent_before()
     second = guard.stabilize([*history, *more])
     output = next(a for a in first if a.kind == "tool").content
     assert [a.content for a in second.artifacts if a.kind == "tool"] in ([output], [])
+
+
+@pytest.mark.parametrize("keep_task", [True, False])
+@pytest.mark.parametrize("place", range(1, 36))
+def test_the_trail_stands_behind_the_task_wherever_the_system_speaks(place, keep_task):
+    history = [Artifact("system", "s"), user("task", None)]
+    for number in range(16):
+        history += [*step(f"c{number}", None, None), user("go on", None)]
+    history.insert(place, Artifact("system", "be brief"))
+    history.insert(place, Artifact("system", "be polite"))
+    for budget in (260, 320, 400):
+        result = Stabilizer(budget, counter="estimate", keep_task=keep_task).stabilize(history)
+        assert result.report.ok, str(result.report)
+        trail = next(n for n, a in enumerate(result.artifacts) if "earlier steps" in a.text)
+        assert [a.kind.value for a in result.artifacts[:trail]] == ["system"] * 3 + ["user"] * keep_task

@@ -72,6 +72,22 @@ def test_parallel_calls_have_a_line_each_with_the_result_of_each():
     assert [f"- get_user user_{n} → name {n}" in text for n in range(3)] == [True] * 3
 
 
+def test_what_a_parallel_call_returned_stands_behind_its_own_line():
+    calls = tuple(ToolCall("read_file", f'{{"path": "src/{name}.py"}}', name) for name in ("load", "save"))
+    long = "long words " * 30
+    results = [
+        Artifact("tool", f"{long}def write_region(): ...", answers="save"),
+        Artifact("tool", f"{long}def read_region(): ...", answers="load"),
+    ]
+    lines = written((Artifact("assistant", "", calls=calls), *results)).split("\n")
+    assert [("write_region" in line, "read_region" in line) for line in lines[1:]] == [(False, True), (True, False)]
+
+
+def test_limits_and_seconds_stand_behind_what_a_call_is_about():
+    text = written(called("run", "done", timeout=30_000, command="make the wheel"))
+    assert "- run make the wheel 30000 → done" in text
+
+
 def test_names_stand_behind_the_line_of_their_exchange_and_none_twice():
     text = written(
         called("get_user", f'{{"payment": "card_77", "orders": ["#W1", "#W2378156"], "x": "{"long " * 30}"}}')

@@ -14,11 +14,13 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ctxguard.pii.detect.anchors import SHAPE
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
-from ctxguard.pii.detect.prefilter import SHAPE, Prefilter
-from ctxguard.pii.placeholders import LITERAL, UNCHECKED
+from ctxguard.pii.detect.prefilter import Prefilter
+from ctxguard.pii.detect.tables import Headings
+from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ _PHONE: Final = "PHONE"
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
+_CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings with the places of their rules in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
@@ -193,11 +196,10 @@ class Engine:
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Take the candidates that the words before them, their check digits and the allow list let stand."""
         found: Found = []
+        headings = Headings(text)
         for matchers, start, end in candidates:
-            # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-            before = text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n")
             # the cheapest evidence first: words are looked up, check digits are worked out
-            for one in _standing(matchers, before):
+            for one in _allowed(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -216,6 +218,19 @@ class Engine:
         return label in self._labels and not (number and self.find(number))
 
 
+def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
+    """Return the rules that the words before a candidate let stand; in a table those are the heading of its column."""
+    if not any(one.heeds_words for one in matchers):
+        return matchers
+    in_row = headings.before(start)
+    if in_row is None:
+        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
+        return _standing(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+    heading, row = in_row
+    headed = _standing(matchers, heading[-WINDOW:])
+    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
+
+
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
     """Return candidates, each with all the rules that match there."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
@@ -228,7 +243,11 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
 @lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
-    lowered = before.lower()
+    # the word before a placeholder told what stood there, and tells nothing of what comes behind
+    lowered = before[before.rfind(BLANK) + 1 :].lower()
+    # what a closing tag names is over
+    if "</" in lowered:
+        lowered = _CLOSING.sub("</b>", lowered)
     return [one for one in matchers if one.stands_after(lowered)]
 
 

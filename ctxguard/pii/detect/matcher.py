@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
+from ctxguard.pii.detect.expressions import is_number, reach, stands_alone
 from ctxguard.pii.detect.normalize import View
-from ctxguard.pii.detect.prefilter import WORDS, Anchor, anchor_of, is_number, reach, stands_alone, worth
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
@@ -36,6 +37,7 @@ class Matcher:
 
     Attributes:
         words: its context words, before or behind a value; empty where it needs none.
+        heeds_words: whether the words before a value count.
 
     Raises:
         ConfigError: its validator cannot be imported.
@@ -46,6 +48,7 @@ class Matcher:
         self.order = order
         self.is_number = is_number(rule.pattern)
         self.words = rule.context or rule.behind
+        self.heeds_words = bool(rule.context or rule.quiet)
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
         self._validate, self._arguments = _function(rule, "validate")
         self._walk, _ = _function(rule, "walk")

@@ -1,14 +1,16 @@
-"""Read the columns of a table (CSV, TSV, Markdown) whose heading says what their cells hold."""
+"""Read tables (CSV, TSV, Markdown): what the heading of a column says holds for all of its cells."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
 
 from ctxguard.pii.detect.people import Place
 
-__all__ = ["columns"]
+__all__ = ["Headings", "columns"]
 
 Judge: TypeAlias = Callable[[str], Place | None]
 _SEPARATORS: Final = "|\t;,"
@@ -17,8 +19,110 @@ _CELLS: Final = {
     for separator in _SEPARATORS
 }
 _RULE: Final = re.compile(r"[\s|:=+-]*\Z")
+_HEADINGS: Final = re.compile(
+    r"^[|\t ]*[^\s\d|;,][^\n\d|\t;,]{0,39}(?:[|\t;,][^\n\d|\t;,]{0,40}){1,200}$", re.MULTILINE
+)
+"""A line that may head a table: short cells without digits."""
 _MOST_COLUMNS: Final = 200
 _LONGEST: Final = 4_000
+_BEFORE: Final = 60
+"""Characters before a value that are looked at, at most."""
+
+
+class _Table(NamedTuple):
+    """Say where a table stands.
+
+    Attributes:
+        separator: what stands between its cells.
+        headings: where the headings of its columns stand.
+        begin: where its rows begin.
+        end: where they end.
+        is_sure: whether it is no sentence with a comma that goes on in the next line, which has one, too.
+    """
+
+    separator: str
+    headings: list[Place]
+    begin: int
+    end: int
+    is_sure: bool
+
+
+class Headings:
+    """Tell what stands before a value in a table: the heading of its column, and not the end of the row before.
+
+    Args:
+        text: the text that may hold tables.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._row: tuple[int, list[Place]] = (-1, [])
+
+    @cached_property
+    def _tables(self) -> list[_Table]:
+        tables: list[_Table] = []
+        if "\n" not in self._text:
+            return tables
+        for match in _HEADINGS.finditer(self._text):
+            if (not tables or match.start() >= tables[-1].end) and (table := _table_at(self._text, match.start())):
+                tables.append(table)
+        return tables
+
+    def before(self, start: int) -> tuple[str, str] | None:
+        """Return the heading of a value's column with the beginning of its cell, and what stands before in its row.
+
+        Args:
+            start: where the value begins.
+
+        Returns:
+            None where the value stands in no row of a table.
+        """
+        number = bisect_right(self._tables, start, key=_begin) - 1
+        if number < 0 or start >= self._tables[number].end:
+            return None
+        table, row = self._tables[number], self._text.rfind("\n", 0, start) + 1
+        # a row has many values
+        if self._row[0] != row:
+            self._row = row, _cells(self._text, row, table.separator)
+        cells = self._row[1]
+        column = bisect_right(cells, start, key=_first) - 1
+        if not 0 <= column < len(table.headings):
+            return None
+        (a, b), cell = table.headings[column], cells[column]
+        begin = max(start - _BEFORE, row if table.is_sure else 0)
+        return f"{self._text[a:b]}: {self._text[cell[0] : start]}", self._text[begin:start]
+
+
+def _begin(table: _Table) -> int:
+    return table.begin
+
+
+def _first(cell: Place) -> int:
+    return cell[0]
+
+
+def _table_at(text: str, begin: int) -> _Table | None:
+    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+    end = _line_end(text, begin)
+    line = text[begin:end]
+    separator = next((one for one in _SEPARATORS if one in line), None)
+    if separator is None or end - begin > _LONGEST:
+        return None
+    headings = _cells(text, begin, separator)
+    if len(headings) < 2 or not _are_headings(text, headings):
+        return None
+    rows, many = end + 1, line.count(separator)
+    end = rows
+    while end < len(text):
+        last = _line_end(text, end)
+        row = text[end:last]
+        # more of them stand within quotes, or in a number; the cells before are in their columns still
+        is_row = row.count(separator) >= many or _RULE.match(row)
+        if last - end > _LONGEST or not row.strip() or not is_row:
+            break
+        end = last + 1
+    is_sure = separator != "," or ", " not in line
+    return _Table(separator, headings, rows, min(end, len(text)), is_sure) if end > rows else None
 
 
 def columns(
@@ -35,30 +139,25 @@ def columns(
     """
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
-    line = text[begin:end]
-    separator = next((one for one in _SEPARATORS if one in line), None)
     done.append(end)
-    if separator is None or end - begin > _LONGEST:
+    table = _table_at(text, begin)
+    if table is None:
         return
-    cells = _cells(text, begin, separator)
-    headed = {number: found for number, (a, b) in enumerate(cells) if (found := heading(text[a:b], line)) is not None}
-    if len(cells) < 2 or not headed or not _are_headings(text, cells):
+    line = text[begin:end]
+    found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(table.headings)}
+    headed = {number: one for number, one in found.items() if one is not None}
+    if not headed:
         return
-    begin = end + 1
-    while begin < len(text):
-        end = _line_end(text, begin)
-        if end - begin > _LONGEST or not text[begin:end].strip():
-            break
-        if _RULE.match(text[begin:end]) is None:
-            row = _cells(text, begin, separator)
-            if len(row) != len(cells):
-                break
+    done.append(table.end)
+    begin = table.begin
+    while begin < table.end:
+        row = _cells(text, begin, table.separator)
+        if _RULE.match(text[begin : _line_end(text, begin)]) is None and len(row) == len(table.headings):
             for number, (label, judge) in headed.items():
                 a, b = row[number]
                 if (place := judge(text[a:b])) is not None:
                     yield label, (a + place[0], a + place[1])
-        done.append(end)
-        begin = end + 1
+        begin = _line_end(text, begin) + 1
 
 
 def _line_end(text: str, begin: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Final
+from unicodedata import normalize
 
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import GLUE
@@ -20,112 +21,96 @@ _ENOUGH: Final = (
     rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}"
     rf"|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
 )
+# No amount of money: `12,345.67`, `12.345,67`.
+_NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\d(?![{GLUE}]|[.-][{GLUE}]))"
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
-    rf"(?<![{GLUE}])(?<![{GLUE}][-.])(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
+    rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
     rf"{_ENOUGH}(?=(?P<value>(?:[A-Za-z]{{1,5}}|[A-Z]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,15}}"
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,9}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[A-Za-z0-9]"
 )
+# Words for a number: `Passnummer`, `pas nr.`, `Número de`.
+_NUMBERS: Final = (
+    "n|no|nr|nº|nro|núm|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs|numri"
+    "|numărul|numar|numbri|broj|br|číslo|cislo|čísla|č|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|uimhir"
+)
 # Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    "n|no|nr|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs|numri"
-    "|broj|br|číslo|čislo|cislo|č"
-    "|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|code|kod|código|codice|id|ref|seria|serie|series|série"
+    rf"{_NUMBERS}|nie|code|kod|código|codice|cod|id|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
-    "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|porte|portant|reads|wynosi|to|luidt"
-    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|het|de|del|della|di|du|do|da|des|d|l|of|for|von|vom|für"
-    "|voor|pour|para"
-    "|has|have|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada|document|documento|dokument|documentnumber|documentno"
-    "|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder"
-    "|my|your|our|mon|ma|votre|notre|meine|mein|unsere|mi|su|mio|mia|moje|mój|meu|minha|mijn"
+    "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι|е"
+    "|to|luidt|lleva|reca|bär|have|has|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada"
+    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|des|det|den|het|de|del|della|dello|di|du|do|da|d|l|of|for|von"
+    "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder|ve|ως"
+    "|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
+    "|my|your|our|mon|ma|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mi|su|mio|mia|suo|moje|mojego|mojej|mój"
+    "|mého|moja|meu|minha|mijn|min|mitt|mit|minu|mano|mans|μου|moj|meg"
     "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
-    "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka"
+    "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka|conductor|conducteur|carta"
+    "|firmă|firmei|firme|tvrtke|podjetja|odběratele|dodavatele|odberateľa|cég|yrityksen|ettevõtte|uzņēmuma|įmonės"
     "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
     r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
-    r"|nederlands\w?"
-    r"|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
-    r"|européen\w{0,2}"
+    r"|nederlands\w?|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
+    r"|européen\w{0,2}|bitte|prüfen|please"
 )
 _JOIN: Final = (
-    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º|*>\[\]-]"
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º/|*>\[\]-]"
     rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
 )
-_GAP: Final = "(?: |-|_|)"
-# One word or phrase a line. A gap is spelled out, so that the prefilter looks for the phrase and not for a part of it.
-_WORDS: Final = {
+# Names as people and keys write them, by language. In a blank may stand a hyphen, an underscore, or nothing; marks on
+# letters may be missing. The last word may go on with an ending, and so may one with `*`; a short name ends a word.
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "NATIONAL_ID": (
-        rf"(?<![a-z])id{_GAP}card|identity{_GAP}card|identity{_GAP}doc|(?<![a-z])national{_GAP}(?:id|identity)"
-        r"|personalausweis|ausweisnummer|ausweis-nr|carte d'identité|carte nationale d'identité|carta d'identità"
-        r"|documento de identidad|documento nacional de identidad|(?<![a-z])dni(?![a-z])|identiteitskaart"
-        r"|dowód osobisty"
-        r"|dowodu osobistego|cartão de cidadão|bilhete de identidade|občanský průkaz|občanského průkazu|rodné číslo"
-        r"|občiansky preukaz|občianskeho preukazu|személyi igazolvány|személyi szám|carte de identitate|henkilökortti"
-        r"|henkilötunnus|personnummer|identitetskort|(?<![a-z])id-kort|isikukood|id-kaart|asmens kodas|asmens kodo"
-        r"|asmens tapatybės kortel|personas kods|personas apliecīb|лична карта|егн|ταυτότητα|osobna iskaznica"
-        r"|osobne iskaznice|osebna izkaznica|emšo|karta tal-identità|uimhir psp|(?<![a-z])cnp(?![a-z])|cpr-nummer"
+        "id card|identity card|identity doc|identity number|national id|national identity|national insurance",
+        "citizen card|ppsn|personalausweis|ausweisnummer|ausweis|perso|identitätskarte",
+        "carte d'identité|nationale d'identité|carte identité|pièce d'identité|numéro identité|cni",
+        "documento de identidad|nacional de identidad|documento identidad|identificación|cédula|dni|d.n.i.",
+        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità|c.i.",
+        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
+        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
+        "občansk* průkaz|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
+        "cart* de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
+        "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
+        "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
+        "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
+        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp",
     ),
     "PASSPORT": (
-        r"passport|reisepass|passeport|pasaporte|passaporto|paspoort|paszport|passaporte|cestovní pas|cestovný pas"
-        r"|cestovného pasu|útlevél|pașaport|passi n|(?<![a-z])pas(?: |-|)n|(?<![a-z])pass(?: |-|)n|reisipass"
-        r"|(?<![a-z])paso numeris"
-        r"|паспорт|διαβατήριο|putovnic|potni list|passaport"
+        "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
+        "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
+        "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
+        "паспорт|διαβατήρι|διαβατηρί|passi n|passin n|reisipass|pase n|pases n|paso n|pasas n",
     ),
     "DRIVER_LICENSE": (
-        r"driv(?:er|ing)(?:'?s)?[\s_-]?licen[sc]e|(?<![a-z])dl(?: no| number|_number|-number)|führerschein"
-        r"|permis de conduire|permiso de conducir|carnet? de conducir|carné de conducir|licencia de conducir"
-        r"|(?<![a-z])patente di guida|(?<![a-z])patente n|rijbewijs|prawo jazdy|prawa jazdy|carta de condução"
-        r"|řidičský průkaz|řidičského průkazu|vezetői engedély|jogosítvány|permis de conducere|permisul de conducere"
-        r"|ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb|шофьорска книжка"
-        r"|свидетелство за управление|άδεια οδήγησης|vozačka dozvol|vozačke dozvol|vozniško dovoljenje"
-        r"|vodičský preukaz"
+        "driver's licen|drivers licen|driver licen|driving licen|driver permit|driving permit",
+        "licence no|license no|licence nr|license nr|licence num|license num|d/l|dl#|dl no|dl number|führerschein",
+        "fuehrerschein|fahrerlaubnis|permis de conduire|permis b|permis|permiso de conducir|permiso de conducción",
+        "permiso conducir|licencia de conducir|licencia de conducción|carnet de conducir|carné de conducir",
+        "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
+        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
+        "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
+        "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης",
+        "vozačk* dozvol|vozniš* dovoljenj",
     ),
     "TAX_ID": (
-        rf"(?<![a-z])tax{_GAP}(?:id|payer|number|no|reference)|(?<![a-z])vat{_GAP}(?:number|no|id|reg)"
-        rf"|steuer-?id|steuernummer|steuer-nr"
-        r"|(?<![a-z])ust-?id|umsatzsteuer-?id|(?<![a-z])mwst-?nr|numéro fiscal|(?<![a-z])tva(?![a-z])"
-        r"|(?<![a-z])(?:nif|cif|nie|nip|siren|siret|oib|inn|pvn)(?![a-z])|codice fiscale|partita iva"
-        r"|(?<![a-z])p\.(?: |)iva"
-        r"|fiscaal nummer|(?<![a-z])btw-?n|contribuinte|(?<![a-z])dič(?![a-z])|adószám|adóazonosító|cod fiscal"
-        r"|codul fiscal"
-        r"|cod de identificare fiscal|verotunnus|momsnummer|moms-nr|momsreg|käibemaksu|pvm moketojo kod|ддс|αφμ"
-        r"|α\.φ\.μ\."
-        r"|davčna številka|инн"
+        "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
+        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid n",
+        "numéro fiscal|identifiant fiscal|numéro spi|tva|t.v.a.|siren|siret",
+        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
+        "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
+        "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
+        "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|ddv",
     ),
     "COMPANY_ID": (
-        rf"(?<![a-z])company{_GAP}(?:number|no|reg)|handelsregister|(?<![a-z])hr[ab](?![a-z])|registre du commerce"
-        r"|(?<![a-z])rcs(?![a-z])|registro mercantil|(?<![a-z])kvk(?![a-z])|kvk-?n|(?<![a-z])krs(?![a-z])"
-        r"|(?<![a-z])regon(?![a-z])|(?<![a-z])nipc(?![a-z])|(?<![a-z])ičo?(?![a-z])|cégjegyzékszám"
-        r"|nr\. reg\. com|y-tunnus"
-        r"|organisationsnummer|(?<![a-z])org\.(?: |)n|(?<![a-z])org-?nr|(?<![a-z])cvr(?![a-z])|registrikood|įmonės kod"
-        r"|reģistrācijas numur|еик|булстат|γεμη|matični broj|matična številka"
-    ),
-}
-# More names of documents and registers, as people and keys write them: each blank may be a hyphen or an underscore.
-_NAMES: Final = {
-    "NATIONAL_ID": (
-        "ausweis|perso|c.i.|identitätskarte|carte identité|cni|pièce d'identité|identificación"
-        "|documento identidad|cédula"
-        "|carta identità|documento d'identità|documento identità|identiteitsbewijs|dowód tożsamości|dowód"
-        "|dowodu|numéro identité|cartão cidadão"
-        "|documento de identificação|national insurance|identity number|citizen card"
-    ),
-    "PASSPORT": "reisedokument|documento di viaggio|travel document",
-    "DRIVER_LICENSE": (
-        "fuehrerschein|fahrerlaubnis|permis b|numéro de permis|permis|permiso conducir|licencia de conducción"
-        "|la patente|mia patente|sua patente|patente n|patente guida|patente b"
-        "|carta condução|d/l|driving permit|driver permit|driver license|drivers licence|licence no|license no"
-    ),
-    "TAX_ID": (
-        "steueridentifikationsnummer|steuer identifikationsnummer|steuer id|ust id|ust.-id|umsatzsteuer|uid|vat|tin"
-        "|identifiant fiscal|numéro spi|tva intracom|identificación fiscal|partita iva|piva|cod. fisc|c.f.|btw|rsin"
-        "|numer identyfikacji podatkowej|identificação fiscal|nif|cif|utr|iva"
-    ),
-    "COMPANY_ID": (
-        "company registration|registration number|registration no|reg. no|crn|firmenbuch|handelsregisternummer|rea"
-        "|registro imprese|kamer van koophandel|ondernemingsnummer|kbo|bce|numéro d'entreprise|matrícula"
-        "|conservatória|registro delle imprese"
+        "company number|company no|company reg|registration number|registration no|reg. no|crn",
+        "handelsregister|firmenbuch|hra|hrb|registre du commerce|numéro d'entreprise|rcs|r.c.s.|bce",
+        "registro mercantil|registro imprese|registro delle imprese|rea|kamer van koophandel|ondernemingsnummer",
+        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
+        "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
+        "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
 }
 # A register stands with the place where it is kept: `RCS Lyon`, `Registro Mercantil de Madrid, hoja`.
@@ -137,32 +122,43 @@ _REGISTERS: Final = (
     "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil"
     "|registro imprese|kvk"
 )
-_SHORT: Final = 6
-_NO_MARKS: Final = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłńśźżćęąß", "aaaaaeeeeiiiiooooouuuucnlnszzceas")
+_GAP: Final = "[ _-]?"
+_SHORT: Final = 7
+_LONG: Final = 8
+_NO_LETTER_BEFORE: Final = r"(?<![^\W\d_])"
+_NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 
 
 def _rule(name: str, label: str, words: str) -> Rule:
-    return shipped(name, label, _VALUE, context=rf"(?:{words})\w{{0,8}}{_JOIN}", score=0.65)
+    # abbreviations are inflected behind a hyphen: `CNP-ul`, `NIP-u`
+    ending = r"\w{0,8}(?:[-:'][^\W\d_]{1,4}(?![^\W\d_]))?"
+    return shipped(name, label, _VALUE, context=f"(?:{words}){ending}{_JOIN}", score=0.65)
 
 
-def _spelled(names: str) -> str:
+def _any_of(names: str) -> str:
     """Return an expression for names of documents, with and without the marks on their letters."""
     listed = names.split("|")
-    return "|".join(map(_whole, dict.fromkeys([*listed, *(name.translate(_NO_MARKS) for name in listed)])))
+    return "|".join(map(_one, dict.fromkeys([*listed, *map(_without_marks, listed)])))
 
 
-def _whole(name: str) -> str:
-    """Return an expression for one name; a short one is no part of a word."""
-    written = re.escape(name).replace(r"\ ", _GAP)
-    return rf"(?<![a-z]){written}" + (r"(?![a-z])" if len(name) < _SHORT else "")
+def _without_marks(name: str) -> str:
+    letters = normalize("NFKD", name.replace("ł", "l").replace("ø", "o").replace("ß", "ss"))
+    return "".join(char for char in letters if not "\u0300" <= char <= "\u036f")
+
+
+def _one(name: str) -> str:
+    """Return an expression for one name; a short one is no part of a word, and a long one may be the end of a word."""
+    words = name.split(" ")
+    written = _GAP.join(re.escape(word.rstrip("*")) + r"\w{0,6}" * word.endswith("*") for word in words)
+    if len(words) > 1 or len(name) < _LONG:
+        written = _NO_LETTER_BEFORE + written
+    return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(words) == 1 else "")
 
 
 def _rules() -> Iterator[Rule]:
-    for label, words in _WORDS.items():
-        name = label.lower().replace("_", "-")
-        yield _rule(f"{name}-labeled", label, words)
-        yield _rule(f"{name}-named", label, _spelled(_NAMES[label]))
-    yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_spelled(_REGISTERS)}){_SEAT}")
+    for label, names in _NAMES.items():
+        yield _rule(f"{label.lower().replace('_', '-')}-labeled", label, _any_of("|".join(names)))
+    yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
 
 
 DOCUMENT_RULES: Final = tuple(_rules())

@@ -23,7 +23,7 @@ REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "B
 """Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
 _HERE: Final = "ctxguard.pii.detect.validate:"
 # Most numbers with hyphens are dates: they are turned away by their shape, before any word is looked at.
-_NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!\d))"
+_NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!-?\d))"
 # A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
 _END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
 _EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
@@ -34,7 +34,8 @@ _QUIET: Final = rf"{QUIET_NUMBER}|{_AMID}|[$€£¥]\s?"
 _LABELS_BEHIND: Final = (
     "office|mobile?|mob|cell(?:ular)?|fax|tel(?:ephone|efon|éfono|efono)?|t[eé]l[eé]phone|phone|home|work|landline|direct|private?|whatsapp"
     "|handy|büro|privat|gesch(?:äftlich)?|bureau|domicile|portable|fijo|móvil|oficina|casa|trabajo|ufficio|cellulare|fisso"
-    "|kantoor|thuis|werk|mobiel|biuro|dom|kom|komórka|praca|telemóvel|escritório|kontor|hem|arbete|hjem|arbejde|koti|työ"
+    "|kantoor|thuis|werk|mobiel|biuro|dom|kom|komórka|praca|telemóvel|escritório|kontor|hem|arbete|hjem|arbejde|koti|työ|domů|práce|kancelář|otthon|munkahely|iroda|acasă|serviciu|birou"
+    "|κινητό|σπίτι|γραφείο|εργασία|мобилен|дом|офис|служебен|mobitel|posao|ured|kodu|töö|mobiil|mājas|darbs|namai|darbas"
 )
 # A label behind a number ends there: what it begins is a list of numbers, and no sentence about a thousand phones.
 _LABELED_BEHIND: Final = (
@@ -91,8 +92,8 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-named",
         "PHONE",
-        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}\)|\d{{1,6}})(?:(?:[ ./-]|\) ?| ?\()\d{{1,9}}){{1,6}}"
-        + _END,
+        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
+        r"(?:(?:[ ./-]|\) ?| ?\()\d{1,9}){1,6}" + _END,
         validate=_HERE + "loose_phone",
         context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         quiet=_QUIET,

@@ -87,9 +87,11 @@ _ANY_ID: Final = rf"(?=id){_NO_PERSON}(?:(?<=[_a-z0-9])id|\bids?)"
 _UP_TO_NUMBER: Final = r"(?:[\"'\s:=#(\[,\\]|(?<![a-z])(?:is|was|are|of|the|my|number|no)(?![a-z])){0,10}"
 DRAWING: Final = (
     r"\A(?=(?>[\s\S]*\d)[\s,.a-z-]{0,4}\Z)[\s\S]*?"
-    r"(?:(?<!\d)\.\d|\d[a-z]-?\d*\.\d)(?:[\d\s.,-]|(?<![a-z])[a-z](?![a-z]))*"
+    r"(?:(?<!\d)\.\d(?=[\d\s,a-z-]*\.)|\.\d+[a-z]-?\d*\.\d)(?:[\d\s.,-]|(?<![a-z])[a-z](?![a-z]))*"
 )
 """Coordinates of a path in SVG right before a number: `2c0 .46-.16.91`, where decimals stand glued together.
+
+One alone is the number of a section (`No.1`, `3a.1`), and tells nothing about what stands behind it.
 
 Looks first whether a digit is near: in most texts none is.
 """
@@ -106,7 +108,7 @@ _PHONE_NOUNS: Final = (
     "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puhelin|тел\w{0,6}"
+    r"|handy|celular|telefoonnummer|puh|puhelin|matkapuhelin|тел\w{0,6}|мобилен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (

@@ -267,3 +267,18 @@ def test_the_recall_tool():
     schema, recall = recall_tool()
     assert schema["toolSpec"]["name"] == "recall"
     assert "nothing is saved" in recall("no-such-handle")
+
+
+@pytest.mark.parametrize("budget", [400, 1_000])
+def test_a_result_that_is_stored_and_goes_on_is_not_cut_or_bounded_anew(budget):
+    guard = Stabilizer(budget, provider="anthropic")
+    stored = [user("Find the faulty host, please.")]
+    for number in range(40):
+        call = {"toolUse": {"toolUseId": f"t{number}", "name": "look", "input": {"host": f"host-{number}.example.com"}}}
+        told = f"disk {number} of host-{number} is fine, " * (number % 7 + 1)
+        stored += [assistant("Next.", call), user(result({"text": told}, identity=f"t{number}"))]
+        stored, report = stabilize_native(guard, BedrockAdapter(), stored)
+        assert report.ok, str(report)
+        again, second = stabilize_native(guard, BedrockAdapter(), stored)
+        assert again == stored
+        assert not second.changed

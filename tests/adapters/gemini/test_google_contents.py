@@ -249,3 +249,11 @@ def test_the_recall_tool():
     schema, recall = recall_tool()
     assert schema["function_declarations"][0]["name"] == "recall"
     assert "nothing is saved" in recall("no-such-handle")
+
+
+@pytest.mark.parametrize("role", ["function", "tool"])
+def test_results_may_stand_in_a_role_of_their_own(role):
+    result = {"role": role, "parts": [ANSWER]}
+    done = fitted(user("Who wrote it?"), model(CALL), result)
+    assert done[2]["role"] == role
+    assert done[2]["parts"][0]["functionResponse"]["response"] == {"result": "by [REDACTED_EMAIL]"}

@@ -223,6 +223,15 @@ def test_an_empty_list_of_parts_which_the_api_refuses_becomes_an_empty_text(role
     assert stabilize_messages(out, Stabilizer(1_000, provider="openai"))[0] == out
 
 
+@pytest.mark.parametrize("field", ["refusal", "reasoning_content"])
+@pytest.mark.parametrize("text", ["no", "by ann@example.com"])
+def test_what_is_said_beside_an_empty_list_of_parts_is_not_said_twice(field, text):
+    history = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [], field: text}]
+    out, report = stabilize_messages(history, Stabilizer(1_000, provider="openai"))
+    assert out[1] == {"role": "assistant", "content": "", field: text.replace("ann@example.com", "[REDACTED_EMAIL]")}
+    assert Stabilizer(1_000).stabilize(OpenAIAdapter().read(out), overhead=3).report.tokens_after == report.tokens_after
+
+
 def test_a_part_whose_text_is_null_is_passed_on_and_reported_as_unread():
     history = [{"role": "user", "content": [{"type": "text", "text": None}]}, {"role": "user", "content": "y"}]
     out, report = stabilize_messages(history, Stabilizer(1_000))

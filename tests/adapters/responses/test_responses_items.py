@@ -324,3 +324,24 @@ def test_actions_without_a_text_are_counted():
     (part,) = ADAPTER.read([USER, click])[1].content
     assert (part.kind, part.text) == ("opaque", None)
     assert part.tokens
+
+
+def test_what_is_masked_beside_an_unknown_part_is_no_finding():
+    image = {"type": "future_part", "payload": {"note": "kept"}}
+    output = {**OUTPUT, "output": [image, {"type": "input_text", "text": "by ann@example.com"}]}
+    items, report = stabilize_input([USER, CALL, output], Stabilizer(8_000))
+    assert report.ok, str(report)
+    assert items[2]["output"] == [image, {"type": "input_text", "text": "by [REDACTED_EMAIL]"}]
+
+
+def test_what_an_unknown_part_holds_is_a_finding():
+    part = {"type": "future_part", "payload": {"note": "by ann@example.com"}}
+    _, report = stabilize_input([USER, CALL, {**OUTPUT, "output": [part]}], Stabilizer(8_000))
+    assert not report.ok
+
+
+def test_an_unknown_part_of_an_edited_reply_stays_whole():
+    part = {"type": "future_part", "payload": {"note": "kept"}}
+    reply = {**MESSAGE, "content": [part, {"type": "output_text", "text": "by ann@example.com", "annotations": []}]}
+    items, _ = stabilize_input([USER, reply], Stabilizer(8_000))
+    assert items[1]["content"] == [part, {"type": "output_text", "text": "by [REDACTED_EMAIL]"}]

@@ -1,0 +1,218 @@
+"""Read a regular expression by the parser of `re`: what its matches are made of, how long they are, how they end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Final, TypeAlias
+
+__all__ = [
+    "ALL",
+    "BEYOND",
+    "DIGITS",
+    "FARTHEST",
+    "LATIN",
+    "LETTERS",
+    "LOWER",
+    "ONE",
+    "REPEATS",
+    "UPPER",
+    "Chars",
+    "Parsed",
+    "consumed_by",
+    "inner_of",
+    "is_number",
+    "members_of",
+    "parse",
+    "reach",
+    "stands_alone",
+    "width_of",
+]
+
+Chars: TypeAlias = frozenset[int]
+"""Codes below 256, and `BEYOND` where any other character is a member."""
+Parsed: TypeAlias = Iterable[tuple[object, object]]
+
+BEYOND: Final = 256
+# Characters before a literal in which a match may begin; from farther away the whole text is searched.
+FARTHEST: Final = 200
+# Nodes that match one character.
+ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
+REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
+LATIN: Final = [chr(code) for code in range(256)]
+DIGITS: Final = frozenset(map(ord, "0123456789"))
+UPPER: Final = frozenset(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(range(0xC0, 0x100))
+LETTERS: Final = frozenset(range(0x61, 0x7B))
+ALL: Final[Chars] = frozenset(range(BEYOND + 1))
+_CATEGORIES: Final = {
+    # texts are normalized: of the digits of all scripts those of ASCII are left
+    op.CATEGORY_DIGIT: DIGITS,
+    op.CATEGORY_NOT_DIGIT: ALL - DIGITS,
+    op.CATEGORY_SPACE: frozenset(ord(c) for c in LATIN if c.isspace()) | {BEYOND},
+    op.CATEGORY_NOT_SPACE: frozenset(ord(c) for c in LATIN if not c.isspace()) | {BEYOND},
+    op.CATEGORY_WORD: frozenset(ord(c) for c in LATIN if c.isalnum() or c == "_") | {BEYOND},
+    op.CATEGORY_NOT_WORD: frozenset(ord(c) for c in LATIN if not (c.isalnum() or c == "_")) | {BEYOND},
+}
+_NUMBER_SIGNS: Final = DIGITS | frozenset(map(ord, " .()/+-"))
+_NUMBER_ENDS: Final = DIGITS | frozenset(map(ord, "+()"))
+_NUMBER_WIDTHS: Final = range(6, 129)
+
+# each expression is looked at several times, and many rules share one
+parse: Final = lru_cache(maxsize=512)(parser.parse)
+
+
+def is_number(pattern: str, flags: int = 0) -> bool:
+    """Tell whether an expression is about the shape of a number: it matches the same whatever the digits and letters.
+
+    It consumes digits and their separators alone, from six characters on. Such expressions are matched on shapes, which
+    come again and again, and not on texts, which do not.
+    """
+    parsed = parse(pattern, flags)
+    least, most = parsed.getwidth()
+    # what must follow from its first character on says how short it can be, too
+    least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
+    return (
+        least in _NUMBER_WIDTHS
+        and most in _NUMBER_WIDTHS
+        and not parsed.state.flags & (re.IGNORECASE | re.MULTILINE)
+        and all(map(_is_shape, _classes(parsed)))
+        and consumed_by(parsed) <= _NUMBER_SIGNS
+        and _edge(parsed, 1) | _edge(parsed, -1) <= _NUMBER_ENDS
+    )
+
+
+def reach(pattern: str) -> int:
+    """Return how many characters from the beginning of a match an expression looks at, at most.
+
+    What it looks ahead for begins within the match or right behind it.
+    """
+    parsed = parse(pattern)
+    ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
+    return int(parsed.getwidth()[1] + ahead)
+
+
+def stands_alone(pattern: str, farthest: int) -> bool:
+    """Tell whether an expression surely matches in a text between blank lines what it matches in the text alone.
+
+    It asks for no beginning and no end, forbids no end of a line, and does not run on over many lines.
+
+    Args:
+        pattern: the expression.
+        farthest: the lines that it must not run over.
+    """
+    for kind, argument in _nodes(parse(pattern)):
+        if kind is op.AT and "BOUNDARY" not in str(argument):
+            return False
+        # what is forbidden around a match is judged by its far end: between blank lines it cannot be anything else
+        if kind is op.ASSERT_NOT and ord("\n") in _edge(argument[1], -argument[0]):  # type: ignore[index]
+            return False
+        runs_on = kind in REPEATS and argument[1] >= farthest  # type: ignore[index]
+        if runs_on and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
+            return False
+    return True
+
+
+def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
+    """Walk all nodes of an expression, those within others too."""
+    for kind, argument in parsed:
+        yield kind, argument
+        for inner in inner_of(kind, argument):
+            yield from _nodes(inner)
+
+
+def inner_of(kind: object, argument: object) -> Sequence[Parsed]:
+    """Return the sequences within a node."""
+    if kind is op.BRANCH:
+        return argument[1]  # type: ignore[index, no-any-return]
+    if kind is op.GROUPREF_EXISTS:
+        return [one for one in argument[1:] if one is not None]  # type: ignore[index]
+    if kind is op.ATOMIC_GROUP:
+        return [argument]  # type: ignore[list-item]
+    if kind in (*REPEATS, op.SUBPATTERN, op.ASSERT, op.ASSERT_NOT):
+        return [argument[-1]]  # type: ignore[index]
+    return []
+
+
+def members_of(kind: object, argument: object) -> Chars:
+    """Return which characters a node of one character matches."""
+    if kind is op.ANY:
+        return ALL
+    if kind in (op.LITERAL, op.NOT_LITERAL):
+        one = _range(argument, argument)
+        return one if kind is op.LITERAL else ALL - one
+    members: set[int] = set()
+    negated = False
+    for inner, value in argument:  # type: ignore[attr-defined]
+        if inner is op.NEGATE:
+            negated = True
+        elif inner is op.LITERAL:
+            members |= _range(value, value)
+        elif inner is op.RANGE:
+            members |= _range(*value)
+        else:
+            members |= _CATEGORIES[value]
+    return (ALL - members) | {BEYOND} if negated else frozenset(members)
+
+
+@lru_cache(maxsize=1024)
+def _range(first: int, last: int) -> Chars:
+    return frozenset(range(min(first, BEYOND), min(last, BEYOND) + 1))
+
+
+def width_of(kind: object, argument: object) -> tuple[int, int]:
+    """Return how many characters a node matches, at least and at most."""
+    if kind is op.GROUPREF:
+        return 0, 2 * FARTHEST
+    least, most = parser.SubPattern(parser.State(), [(kind, argument)]).getwidth()
+    return int(least), min(int(most), 2 * FARTHEST)
+
+
+def _classes(parsed: Parsed) -> Iterator[Chars]:
+    """Walk the classes of characters that an expression speaks of, even where it only looks around."""
+    return (members_of(kind, argument) for kind, argument in _nodes(parsed) if kind in ONE)
+
+
+def consumed_by(parsed: Parsed) -> Chars:
+    """Return which characters a match may be made of; small and capital letters are taken for each other."""
+    consumed: Chars = frozenset()
+    for kind, argument in parsed:
+        if kind in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
+            continue
+        if inner := inner_of(kind, argument):
+            consumed = consumed.union(*map(consumed_by, inner))
+        elif kind in ONE:
+            consumed |= _in_both_cases(members_of(kind, argument))
+    return consumed
+
+
+@lru_cache(maxsize=1024)
+def _in_both_cases(chars: Chars) -> Chars:
+    return chars | {letter ^ 0x20 for letter in chars & (UPPER | LETTERS)}
+
+
+def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
+    """Return which characters a match may begin with (`step` 1) or end with (-1)."""
+    edge: Chars = frozenset()
+    for kind, argument in list(parsed)[::step]:
+        if kind in (op.ASSERT, op.ASSERT_NOT, op.AT):
+            continue
+        if kind is op.GROUPREF:
+            return ALL
+        inner = inner_of(kind, argument)
+        edge = edge.union(*(_edge(one, step) for one in inner)) if inner else edge | members_of(kind, argument)
+        if width_of(kind, argument)[0]:
+            break
+    return edge
+
+
+def _is_shape(chars: Chars) -> bool:
+    """Tell whether a class is as good over a shape: it holds all digits or none, and so of small and capital letters.
+
+    In a shape `?` stands for what is beyond Latin-1.
+    """
+    whole = all(chars & kind in (frozenset(), kind) for kind in (DIGITS, UPPER, LOWER))
+    return whole and (ord("?") in chars) is (BEYOND in chars)
