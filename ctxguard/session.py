@@ -372,7 +372,7 @@ class Session:
     def __init__(
         self,
         stages: Sequence[Stage],
-        start: Callable[[Sequence[Stage], bool], Run],
+        start: Callable[[Sequence[Stage], NativeAdapter | None], Run],
         judge: Callable[[Run], Generator[Ask, object, Stabilized]],
         adapter: NativeAdapter | None = None,
     ) -> None:
@@ -420,7 +420,7 @@ class Session:
             from ctxguard.adapting.protocol import chain_for
 
             stages = chain_for(self.adapter, stages)
-        self._run = self._start(stages, self.adapter is not None)
+        self._run = self._start(stages, self.adapter)
         return self._run
 
     def context(self) -> Context:

@@ -261,9 +261,9 @@ class Stabilizer(NotAHook):
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
 
-        def start(stages: Sequence[Stage], is_native: bool) -> Run:
+        def start(stages: Sequence[Stage], reads: NativeAdapter | None) -> Run:
             # native messages are counted as the adapters count a request: with the opening of the reply
-            beside = overhead + self.counter.beside() if is_native else overhead
+            beside = overhead if reads is None else overhead + self.counter.beside()
             return Run(stages, self._settings(tools, beside, window))
 
         return Session(self.stages, start, self._judged, adapter)

@@ -14,9 +14,8 @@ from test_cli import cli
 from ctxguard.harness.synthetic import synthetic_session
 
 LOOKS = (Path(__file__).resolve().parents[1] / "looks.js").read_text(encoding="utf-8")
-PROBE = (
-    f"<script>{LOOKS}</script>"
-    + """<script>addEventListener('load', () => setTimeout(() => {
+PROBE = """<script>LOOKS
+addEventListener('load', () => setTimeout(() => {
   const closed = document.documentElement.scrollWidth;
   document.querySelectorAll('details').forEach(d => { d.open = true });
   document.title = JSON.stringify({
@@ -27,8 +26,7 @@ PROBE = (
     faint: looks(document).faint,
     requests: performance.getEntriesByType('resource').length,
   });
-}, 0))</script>"""
-)
+}, 0))</script>""".replace("LOOKS", LOOKS)
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "transcripts" / "claude-code.jsonl.gz"
 MAIL = "jane.roe@mailhost.org"
 
