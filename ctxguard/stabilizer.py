@@ -319,6 +319,20 @@ class Stabilizer(NotAHook):
         history = tuple(_require_iterable(artifacts))
         yield from self._ask_provider((), tools)
         call = self._settings(tools, overhead, window, history)
+        try:
+            return (yield from self._stabilized(history, call))
+        except BudgetExceededError:
+            overflow = call.overflow
+            if overflow is None:
+                raise
+            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+                self._overflows.forget(history)
+                raise
+        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
+        self._overflows.note(history, self.budget_for(window), before=call.budget)
+        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
+
+    def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])

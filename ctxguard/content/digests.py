@@ -28,7 +28,7 @@ _ALL_DIGEST: Final = 200
 _LINE: Final = 120
 _SHORT: Final = 60
 _TESTS: Final = re.compile(
-    r"\d+ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b", re.IGNORECASE
+    r"(?<!\d)\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b", re.IGNORECASE
 )
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(

@@ -65,6 +65,12 @@ class Overflows:
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
 
+    def forget(self, history: Iterable[Artifact]) -> None:
+        """Forget that the prompt of this very history was refused."""
+        keys = list(_keys(history))
+        with self._lock:
+            self._known.pop(keys[-1], None)
+
     def of(self, history: Iterable[Artifact]) -> Overflow | None:
         """Return the latest overflow of the conversation that a history continues; None where it had none."""
         if not self._known:  # histories are only digested where there is something to find

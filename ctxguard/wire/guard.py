@@ -221,6 +221,8 @@ class Guard(NotAHook):
                 run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
             return self._told(done.value, request.headers.get(SESSION_HEADER))
+        except RecursionError:
+            return self._too_deep(request)
 
     async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
@@ -231,6 +233,8 @@ class Guard(NotAHook):
                 run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
             return self._told(done.value, request.headers.get(SESSION_HEADER))
+        except RecursionError:
+            return self._too_deep(request)
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
@@ -310,7 +314,7 @@ class Guard(NotAHook):
         self.metrics.add("requests_total", "api", "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
-        if request.headers.get("content-encoding", "identity") != "identity":
+        if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             return self._unread(request, "the body is compressed, and the guard reads none that is")
         if request.headers.get("authorization", "").startswith(_SIGNED):
             why = "the client signed the request, so that nobody can change it on its way"
@@ -333,6 +337,16 @@ class Guard(NotAHook):
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
         return body
+
+    def _too_deep(self, request: WireRequest) -> Prepared:
+        """Pass on what is nested too deeply to be read, where that is allowed.
+
+        Raises:
+            WireError: It is not.
+        """
+        if self.on_unreadable == "pass" or self.stabilizer.mode == "observe":
+            return Prepared(request.body)
+        raise WireError("the body is nested too deeply") from None
 
     def _unread(self, request: WireRequest, why: str) -> Prepared:
         """Pass on what the guard cannot read, where that is allowed.

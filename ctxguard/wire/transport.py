@@ -91,7 +91,7 @@ class Transport(_Transport):
             if again is None:
                 break
             prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
-        if not _is_restored(answer, prepared):
+        if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
             return _restored(library, answer, stream=_sync_stream(library)(answer, prepared, self.guard))
@@ -153,7 +153,7 @@ class AsyncTransport(_AsyncTransport):
             if again is None:
                 break
             prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
-        if not _is_restored(answer, prepared):
+        if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
             return _restored(library, answer, stream=_async_stream(library)(answer, prepared, self.guard))
@@ -262,15 +262,14 @@ def _refused(library: Any, guard: Guard, error: CtxguardError) -> Any:  # noqa: 
     return library.Response(status, headers=headers, content=error_body(name, str(error)))
 
 
-def _is_restored(answer: Any, prepared: Prepared) -> bool:  # noqa: ANN401
+def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+    """Tell whether values are put back in an answer; count it where they should be and cannot."""
+    if prepared.reply is None or not 200 <= answer.status_code < 300:
+        return False
     is_read = answer.headers.get("content-encoding", "").lower() in _READ
-    kind = answer.headers.get("content-type", "")
-    return (
-        prepared.reply is not None
-        and 200 <= answer.status_code < 300
-        and is_read
-        and ("json" in kind or _is_stream(answer))
-    )
+    is_restored = is_read and ("json" in answer.headers.get("content-type", "").lower() or _is_stream(answer))
+    guard.metrics.add("unrestored_total", count=int(not is_restored))
+    return is_restored
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import Part
+from ctxguard.errors import BudgetExceededError
 from ctxguard.history import Overflow, Overflows
 
 LINES = st.lists(st.text(max_size=3), max_size=6).map(lambda said: [Artifact("user", line) for line in said])
@@ -83,3 +84,22 @@ def test_thinking_from_before_is_left_out(tightened):
         stabilizer.tighten(history)
     later = stabilizer.stabilize([*history, thought, Artifact("user", "Really?")]).artifacts
     assert [later[place].text for place in (1, 3)] == ["\nYes." if tightened else "Hm.\nYes.", "Hm.\nYes."]
+
+
+def test_a_refusal_is_forgotten_where_nothing_smaller_can_be_sent():
+    stabilizer = Stabilizer(2_000, counter="o200k_base")
+    history = [Artifact("system", "A rule. " * 100), Artifact("user", "Hello?")]
+    stabilizer.tighten(history, budget=100)
+    with pytest.raises(BudgetExceededError):
+        stabilizer.stabilize(history)
+    assert stabilizer.stabilize(history).report.budget == 2_000, "the provider judges it anew"
+
+
+def test_the_whole_budget_counts_again_where_what_came_since_needs_it():
+    stabilizer = Stabilizer(2_000, counter="o200k_base")
+    history = turns(41)
+    stabilizer.tighten(history, budget=800)
+    question = [*history, Artifact("assistant", "Yes."), Artifact("user", "the order left the warehouse. " * 200)]
+    result = stabilizer.stabilize(question)
+    assert (result.report.budget, result.artifacts[-1]) == (2_000, question[-1])
+    assert stabilizer.stabilize([*question, *turns(42)[41:], Artifact("user", "And?")]).report.budget == 2_000

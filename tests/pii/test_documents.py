@@ -36,6 +36,14 @@ LABELED = [
     ("reģ. nr. {}", "40003032949"),
     ("številka potnega lista {}", "PB1234567"),
     ("DNI nº {}", "37.985.736-V"),
+    ("NASS: {}", "73 64507235 06"),
+    ("médico NºCol: {}", "28 28 54112"),
+    ("Versichertennummer {}", "A123456780"),
+    ("MRN: {}", "00123456"),
+    ("my account number is {}", "000123456789"),
+    ("Kontonummer: {}", "1234567890"),
+    ("driver's license CA {}", "D1234567"),
+    ('{{"cvv": "{}"}}', "123"),
 ]
 
 
@@ -92,6 +100,8 @@ def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
         "VAT: 96135542.67 EUR",
         "TVA 96135542,00",
         "permission 96135542",
+        "security code 12, order 96135542",
+        "the patient is number 3 of 96135542",
         "Rückruf an die Zentrale (Handy). Vertragsnummer 9613-5542.",
         "020 7123 4567 (mobile), order 9613-5542",
         "VAT included: 1,234.50. Order 9613-5542",

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PERSON", "WINDOW", "Engine", "engine_of", "joined"]
 
-# Digits and their separators in a shape: every match of an expression about a number lies within one run.
-_RUN: Final = re.compile(r"[0+(][0 .()/+-]{4,}[0)]")
+# Digits and their separators in a shape: every match of an expression about a number lies within one run, up to its
+# last digit or bracket. What stands behind that is taken along, so that no place is looked at from several beginnings.
+_RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
+_SHORTEST_RUN: Final = 6
 # Characters around a run that the boundaries of a number look at.
 _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not come again.
@@ -140,8 +142,10 @@ class Engine:
             return
         shape = view.form(SHAPE.table)
         # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
-        for run in _RUN.finditer(shape):
-            start, end = max(0, run.start() - _AROUND), run.end() + _AROUND
+        for run in (match.span(1) for match in _RUN.finditer(shape)):
+            if run[1] - run[0] < _SHORTEST_RUN:
+                continue
+            start, end = max(0, run[0] - _AROUND), run[1] + _AROUND
             # a long shape would only push the others out of memory
             is_row = end - start > _LONG_RUN
             fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
@@ -166,7 +170,7 @@ class Engine:
         """Return where number rules match in a shape."""
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
-    def _fitting_row(self, view: View, run: re.Match[str], shape: str) -> Sequence[Candidate]:
+    def _fitting_row(self, view: View, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a row of numbers, without candidates that have no word beside them.
 
         A word stands beside the first or the last numbers of a row alone, so that most rules need not be tried on
@@ -174,16 +178,16 @@ class Engine:
 
         Args:
             view: the text.
-            run: where the row stands in it.
+            run: where the row stands in it, from and to.
             shape: the shape of the row, with `_AROUND` characters on each side.
         """
-        before = View(view.text[max(0, run.start() - WINDOW) : run.start() + WINDOW])
+        before = View(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)
         first = WINDOW + _AROUND
         fits = []
         for place, one in enumerate(self._numbers):
             head = shape[: first + one.reach] if one.needs_word_before else shape
-            is_possible = place in named and one.may_stand_before(view.text, *run.span())
+            is_possible = place in named and one.may_stand_before(view.text, *run)
             if is_possible and one.may_match(head):
                 places = one.everywhere(head)
                 fits.append((one, takewhile(lambda at: at[0] < first, places) if one.needs_word_before else places))
