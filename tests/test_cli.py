@@ -537,6 +537,8 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch)
         ("replay", "session.json"),
         ("tokens", "session.json"),
         ("tokens", "usage.jsonl", "--usage"),
+        ("demo",),
+        ("adapters",),
         ("read", "session.json"),
         ("pii", "scan", "session.json"),
         ("pii", "mask", "session.json"),
