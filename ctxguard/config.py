@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args, get
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import valid_budget
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = [
     "TruncationConfig",
     "get_truncation_config",
     "load_context_config",
-    "settings_source",
 ]
 
 Positive = Annotated[int, Field(ge=1)]
@@ -301,7 +300,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
     try:
         stat = file.stat()
     except OSError as error:
-        raise ConfigError(f"{file}: {(error.strerror or 'unreadable').lower()}; name a YAML file") from None
+        raise ConfigError(f"{file}: {reason_of(error)}; name a YAML file") from None
     return _load(file.absolute(), (stat.st_mtime_ns, stat.st_size), overrides, searched=path is None)
 
 
@@ -370,15 +369,15 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{file}: {(error.strerror or 'unreadable').lower()}; name a readable YAML file") from None
+        raise ConfigError(f"{file}: {reason_of(error)}; name a readable YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         if not strict and not _is_ours(re.findall(r"(?m)^(\w+):", file.read_text(encoding="utf-8", errors="replace"))):
             return {}
-        raise ConfigError(f"{file}: not readable as YAML ({_one_line(error)})") from None
+        raise ConfigError(f"{file}: not readable as YAML ({reason_of(error)})") from None
     if data is None or (not strict and not (isinstance(data, dict) and _is_ours(data))):
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{file}: holds a {type(data).__name__}, not settings; write `name: value` lines")
+        raise ConfigError(f"{file}: expected settings, got {type(data).__name__}; write `name: value` lines")
     if _SECTION in data:
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
@@ -391,13 +390,6 @@ def _is_ours(keys: Collection[object]) -> bool:
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
-
-
-def _one_line(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    place = f", line {mark.line + 1}" if mark is not None else ""
-    return " ".join(str(problem).split()) + place
 
 
 def _override(values: dict[str, object], variable: str, text: str) -> None:

@@ -49,6 +49,17 @@ __all__ = [
 ]
 
 
+def reason_of(error: Exception) -> str:
+    """Return in plain words why something could not be read or written, on one line: `no such file or directory`."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text (byte {error.start})"
+    mark = getattr(error, "problem_mark", None)  # YAML's errors have a place of their own
+    said = getattr(error, "strerror", None) or getattr(error, "problem", None) or str(error).partition("\n")[0]
+    if isinstance(said, str) and isinstance(error, OSError):
+        said = said.lower()
+    return " ".join((said or type(error).__name__).split()) + (f", line {mark.line + 1}" if mark is not None else "")
+
+
 class CtxguardError(Exception):
     """Root of every error that ctxguard raises on purpose. Each survives pickling with all its attributes."""
 

@@ -36,11 +36,7 @@ __all__ = [
     "browser_stages",
     "chat_stages",
     "long_session_stages",
-    "policy_settings",
     "recall_stages",
-    "stabilizer_defaults",
-    "suiting",
-    "windowed_chain",
 ]
 
 

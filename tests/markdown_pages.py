@@ -85,7 +85,7 @@ class Reader:
 
     def _console(self, block: Block) -> None:
         command, expected, where = None, [], block.line
-        for line in [*block.text.splitlines(), "$ "]:
+        for line in [*block.text.replace("\\\n    ", "").splitlines(), "$ "]:
             if not line.startswith("$ "):
                 expected.append(line)
                 continue
@@ -112,6 +112,8 @@ class Reader:
                 _assert_installable(what)
             case ["python", script]:
                 assert (ROOT / script).is_file() or Path(script).is_file(), f"there is no {script}"
+            case ["git", "clone", _, "ctxguard"] | ["python3", "-m", "venv", ".venv"]:
+                pass
             case ["cd", "ctxguard"] | ["source", ".venv/bin/activate"]:
                 pass
             case _:

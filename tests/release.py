@@ -37,7 +37,10 @@ def obstacles(version):
     missing = sorted(LINKS - project().get("urls", {}).keys())
     if missing:
         yield f"pyproject.toml names no address under [project.urls] for {', '.join(missing)}"
-    if re.search(r"\]\((?!https?:|#)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8")) is not None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    if "ADDRESS-OF-THIS-REPOSITORY" in readme:
+        yield "README.md clones ADDRESS-OF-THIS-REPOSITORY; write the address"
+    if re.search(r"\]\((?!https?:|#)[^)]*\)|(?:src|srcset)=\"(?!https?:)", readme) is not None:
         yield "README.md has relative links and pictures, which a package index cannot show; give their full addresses"
 
 

@@ -45,10 +45,10 @@ class Screen(StringIO):
         return True
 
 
-def cli(*args, stdin=None, width=120, screen=None):
+def cli(*args, stdin=None, width=120, screen=None, errors=None):
     """Run `main` in this process, with everything it reads and writes put in place."""
     words = ["ctxguard", *map(str, args)]
-    said, complained, status = screen or StringIO(), StringIO(), 0
+    said, complained, status = screen or StringIO(), errors or StringIO(), 0
     given = TextIOWrapper(BytesIO((stdin or "").encode()), encoding="utf-8")
     with (
         patch.object(sys, "argv", words),
@@ -143,11 +143,27 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["stabilize", "\x1b]0;title\x07"], "\\u001b]0;title\\u0007: no such file or directory"),
         (["\x1b]0;title\x07"], "no such command"),
         (["stabilize", "x", "--report", "\x1b[2J"], "invalid value for '--report'"),
+        (["check", "none.json"], "none.json: no such file or directory\n"),
+        (["tokens", "folder"], "folder: is a directory\n"),
+        (["pii", "eval", "none.jsonl"], "none.jsonl: no such file or directory; give a file of JSON lines\n"),
+        (["pii", "eval", "binary"], "binary: not UTF-8 text (byte 0); give a file of JSON lines\n"),
+        (["store", "ls", "empty"], "empty: no such store; name an SQLite file or a postgresql:// URL\n"),
+        (
+            ["replay", "x", "--prices", "none.yaml", "--model", "m"],
+            "the price table none.yaml cannot be read (no such file or directory); name a YAML file\n",
+        ),
+        (
+            ["serve", "-u", "http://127.0.0.1:9", "--host", "192.0.2.1"],
+            "192.0.2.1:8787: cannot assign requested address; name another --host or --port\n",
+        ),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value).encode("unicode_escape").decode(),
 )
 def test_every_error_is_one_plain_line_that_says_what_to_do(words, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty").touch()
     run = cli(*words)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
     assert run.stderr.lower().startswith(f"ctxguard: {line}".lower())
@@ -389,19 +405,19 @@ def test_check_of_a_budget(session):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ('[{"role": "user", "content": ', "no valid JSON"),
-        ('{"role": "user", "content": "x"}\n{"role": ', "2: no valid JSON"),
+        ('[{"role": "user", "content": ', "not valid JSON"),
+        ('{"role": "user", "content": "x"}\n{"role": ', "2: not valid JSON"),
         ("", "the file is empty"),
         ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
         ('"hello"', "expected a list of messages, got str"),
         (
             '{"name": "x"}',
-            "an object with a list of 'messages', 'input', 'contents' or 'artifacts' is wanted; it has name",
+            "expected an object with a list of 'messages', 'input', 'contents', or 'artifacts'; it has name",
         ),
         ('[{"content": "x"}]', "message 0: it has no 'role'"),
         ("[5]", "message 0: expected a dict with 'role' and 'content', got int"),
         ("[" * 100_000, "nested too deeply"),
-        ("\x1f\x8b\x08 broken gzip", "no valid JSON"),
+        ("\x1f\x8b\x08 broken gzip", "not valid JSON"),
     ],
     ids=[
         "truncated",
@@ -511,6 +527,40 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch)
         now("reading \x1b[2J file 2")
     assert quick.getvalue() == ""
     assert "reading \\u001b[2J file 2" in slow.getvalue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stabilize", "session.json"),
+        ("check", "session.json"),
+        ("replay", "session.json"),
+        ("tokens", "session.json"),
+        ("tokens", "usage.jsonl", "--usage"),
+        ("demo",),
+        ("adapters",),
+        ("read", "session.json"),
+        ("pii", "scan", "session.json"),
+        ("pii", "mask", "session.json"),
+        ("pii", "eval", "gold.jsonl"),
+        ("prompts", "check", "prompts"),
+        ("adapters",),
+        ("bench", "session.json", "--budgets", "600", "--only", "rolling window", "--processes", "1"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_reads_what_may_be_large_shows_that_it_works(words, session, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr("ctxguard.report.progress._show", lambda latest, *_: shown.append(latest[0]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "a.md").write_text("Be brief.")
+    (tmp_path / "gold.jsonl").write_text('{"text": "ada", "spans": []}')
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
+    (tmp_path / "usage.jsonl").write_text(json.dumps({"request": request, "input_tokens": 7, "model": "gpt-5"}))
+    run = cli(*words, errors=Screen())
+    assert run.returncode < 2, run.stderr
+    assert shown
 
 
 def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):

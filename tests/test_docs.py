@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from runpy import run_path
 
 import pytest
+from browser import BROWSER, title_of
 from builders import chat_call
 from markdown_pages import ROOT, Reader, blocks_of
 from typer.main import get_command
@@ -88,6 +89,36 @@ def test_every_public_name_is_in_the_reference(site):
         assert not missing, f"{module}: {missing}"
 
 
+def test_the_reference_shows_public_names_and_nothing_else(site):
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    for module in script["public_modules"]():
+        page = (site / "reference" / "api" / f"{module}.html").read_text(encoding="utf-8")
+        shown = set(re.findall(rf'id="{re.escape(module)}\.(\w+)"', page))
+        assert shown == set(script["names_of"](module)), module
+
+
+def test_every_package_with_public_names_is_in_the_reference():
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    packages = {
+        ".".join(("ctxguard", *path.parent.relative_to(ROOT / "ctxguard").parts))
+        for path in (ROOT / "ctxguard").rglob("__init__.py")
+        if re.search(r"^__all__\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(packages) > 10
+    assert packages - set(script["public_modules"]()) == {"ctxguard.cli"}, "its face is the commands"
+
+
+def test_code_on_a_page_is_not_cut_off():
+    wide = [
+        f"{page.name}:{block.line}: {line}"
+        for page in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for block in blocks_of(page)
+        for line in block.text.splitlines()
+        if len(line) > 96
+    ]
+    assert not wide, "96 columns fit beside both columns of the site"
+
+
 def test_pages_use_public_names_alone():
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     public = {module: set(script["names_of"](module)) for module in script["public_modules"]()}
@@ -122,6 +153,43 @@ def test_the_site_loads_nothing_from_elsewhere(site):
         assert not [url for url in loaded if "canonical" not in url], page.name
 
 
+LOOK = """<!doctype html><meta charset="utf-8"><body><script>LOOKS
+(async () => {
+  const told = {};
+  for (const name of PAGES) {
+    const frame = document.createElement("iframe");
+    Object.assign(frame.style, { width: "400px", height: "900px" });
+    frame.src = name;
+    await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+    told[name] = looks(frame.contentDocument);
+    frame.remove();
+  }
+  document.title = JSON.stringify(told);
+})();
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.skipif(not DRESSED, reason="the theme of the published site is not installed (make docs)")
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_every_page_can_be_read_on_a_phone(site, tmp_path, scheme):
+    pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
+    pages = [page for page in pages if not page.startswith("reference/api/") and page != "404.html"]
+    look = site / "look.html"
+    looks = (ROOT / "tests" / "looks.js").read_text(encoding="utf-8")
+    look.write_text(LOOK.replace("LOOKS", looks).replace("PAGES", json.dumps(pages)), encoding="utf-8")
+    told = title_of(
+        look,
+        tmp_path,
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=100000",
+        f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+    )
+    look.unlink()
+    assert told.keys() == set(pages)
+    assert not {page: seen for page, seen in told.items() if seen["wide"] or seen["faint"]}
+
+
 def test_reports_escape_what_came_in():
     calls = [chat_call("1", "<script>alert(1)</script>")]
     hostile = [
@@ -142,17 +210,31 @@ def test_every_page_is_in_the_menu():
     assert not [page for page in pages if not re.search(rf"[:-] {re.escape(page)}\n", menu)]
 
 
+@pytest.fixture
+def drawing(monkeypatch):
+    """Let a script that draws find what it draws with."""
+    monkeypatch.syspath_prepend(DOCS / "scripts")
+
+
+@pytest.mark.usefixtures("drawing")
 def test_the_pictures_of_how_it_works_are_drawn_and_shown():
     drawn = run_path(str(DOCS / "scripts" / "rooms.py"))["pictures"]()
     page = (DOCS / "how_it_works.md").read_text(encoding="utf-8")
     for name, picture in drawn.items():
         assert (DOCS / "assets" / name).read_text(encoding="utf-8") == picture, "run python docs/scripts/rooms.py"
-        assert f"](assets/{name})" in page
+        assert f'"assets/{name}"' in page
 
 
+def test_the_pictures_of_a_page_are_there(site):
+    for page in site.rglob("*.html"):
+        shown = re.findall(r'<(?:img|source)[^>]+(?:src|srcset)="([^":]+)"', page.read_text(encoding="utf-8"))
+        assert not [picture for picture in shown if not (page.parent / picture).exists()], page.name
+
+
+@pytest.mark.usefixtures("drawing")
 def test_the_modules_that_pictures_and_pages_name_are_there():
     drawn = run_path(str(DOCS / "scripts" / "rooms.py"))
-    steps = [step for row in (*drawn["MESSAGE"], *drawn["FINDING"]) for step in row]
+    steps = (*drawn["MESSAGE"], *drawn["FINDING"])
     assert len(steps) == 20
     homes = (ROOT / "ctxguard", ROOT)
     missing = [

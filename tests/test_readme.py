@@ -120,14 +120,16 @@ def test_the_distribution_is_called_by_its_own_name():
         assert not re.search(r"pip install ['\"]?ctxguard(?!-stabilizer)", page.read_text(encoding="utf-8")), page.name
 
 
-def test_the_picture_is_that_of_the_present_code():
+def test_the_picture_is_that_of_the_present_code(monkeypatch):
     pytest.importorskip("toktok", reason="the picture counts with toktok-rs, which is not installed")
     from runpy import run_path
 
+    monkeypatch.syspath_prepend(ROOT / "docs" / "scripts")
     script = run_path(str(ROOT / "docs" / "scripts" / "before_after.py"))
-    drawn = script["draw"](script["run"]())
-    assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run python docs/scripts/before_after.py"
-    told = re.search(r"!\[.*?([\d,]+) tokens become ([\d,]+),", (ROOT / "README.md").read_text(encoding="utf-8"))
+    told = re.search(r'alt=".*?([\d,]+) tokens become ([\d,]+),', README.read_text(encoding="utf-8"))
     assert told is not None
-    assert f"before: {told[1]} tokens" in drawn
-    assert f"after: {told[2]} tokens" in drawn
+    for name, drawn in script["pictures"]().items():
+        assert (script["ASSETS"] / name).read_text(encoding="utf-8") == drawn, "run python docs/scripts/before_after.py"
+        assert f'"docs/assets/{name}"' in README.read_text(encoding="utf-8")
+        assert f"before: {told[1]} tokens" in drawn
+        assert f"after: {told[2]} tokens" in drawn

@@ -28,7 +28,7 @@ def test_cuts_and_findings_are_logged_without_content(caplog):
     Stabilizer(1_000, stages=[], checks=[NoPII(STANDARD)]).stabilize([Artifact("user", f"I am {MAIL}.")])
     told = [record.getMessage() for record in caplog.records if record.name == "ctxguard"]
     assert any(line.startswith("cut at artifact ") and "the budget is 1000" in line for line in told)
-    assert "NoPII: 1 findings @ artifacts[0]" in told
+    assert "NoPII: 1 finding @ artifacts[0]" in told
     assert not [line for line in told if "ada" in line or "nothing new" in line]
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ctxguard.cli.options import ChainOptions, require_window, settings_of, spread
 from ctxguard.report.printing import ReportFormat, note, out, reports_as
+from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
@@ -34,7 +35,8 @@ def demo(
     """Run the main job on a session that ships with the package: before, after, and the report."""
     from ctxguard.harness.demo import demo_report, demo_session, show_demo
 
-    told = demo_report(_stabilizer(chain))
+    with working("stabilizing"):
+        told = demo_report(_stabilizer(chain))
     if report is ReportFormat.TEXT:
         show_demo(told)
     else:

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from ctxguard import __version__
 from ctxguard.cli.groups import Command, Group, command_group
-from ctxguard.errors import CtxguardError
+from ctxguard.errors import CtxguardError, reason_of
 from ctxguard.report.printing import note, out, speak_utf8
 
 __all__ = ["app", "main"]
@@ -121,7 +121,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        note(f"{error.filename or 'standard output'}: {(error.strerror or str(error)).lower()}")
+        note(f"{error.filename or 'standard output'}: {reason_of(error)}")
         sys.stderr.close()  # otherwise Python would try to flush the rest and print a second error
         sys.exit(2)
     if status:
@@ -130,7 +130,7 @@ def main() -> None:
 
 def _usage(error: Any) -> str:  # noqa: ANN401 - an exception of click or of typer's own copy
     """Return a usage error as one line that names the help of the command at fault."""
-    said = " ".join(str(error.format_message()).split()).rstrip(".")
+    said = " ".join(str(error.format_message()).replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     asked = "ctxguard" if context is None else context.command_path
     return f"{said[:1].lower()}{said[1:]} (see {asked} --help)"

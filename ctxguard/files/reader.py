@@ -15,7 +15,7 @@ from ctxguard.content.bounding import show
 from ctxguard.content.fitting import fit
 from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding
 from ctxguard.files.file_types import detect_file
@@ -193,7 +193,7 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
     except ImportError as error:
         reason = f"{path}: {error}"
     except (OSError, MemoryError, RecursionError) as error:
-        reason = f"{path}: cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})"
+        reason = f"{path}: cannot be read ({reason_of(error)})"
     return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=reason)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.harness.document import FiguresModel, ReplayReport
 from ctxguard.report.printing import counted
 
@@ -70,8 +70,7 @@ def load_baseline(path: str | Path) -> ReplayReport:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"the baseline {path} cannot be read ({(error.strerror or str(error)).lower()}); "
-            "write one with --output report.json",
+            f"the baseline {path} cannot be read ({reason_of(error)}); write one with --output report.json",
             setting="baseline",
         ) from error
     try:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS", "BenchCall", "Totals", "contestants", "fault_of", "fixed_summary", "play"]
 
-COUNTER: Final = "o200k_base"
 FAULTS: Final = ("pairs", "system prompt", "last message", "failed")
 """What makes a request useless: broken pairs, a lost system prompt, a lost last message, an exception."""
 SUMMARY_CHARACTERS: Final = 2_000
@@ -154,7 +153,12 @@ def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
 
 
 def play(
-    sources: Iterable[Source], peers: Sequence[Peer], budgets: Sequence[int], *, processes: int = 1
+    sources: Iterable[Source],
+    peers: Sequence[Peer],
+    budgets: Sequence[int],
+    *,
+    counter: str = "auto",
+    processes: int = 1,
 ) -> Iterator[Skipped | list[BenchCall]]:
     """Play recordings with every contestant, in processes of their own where there is more than one.
 
@@ -162,13 +166,13 @@ def play(
         The calls of a session, or why it was skipped, in the order of the recordings.
     """
     if processes <= 1:
-        yield from (_played(source, peers, budgets) for source in sources)
+        yield from (_played(source, peers, budgets, counter) for source in sources)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_played, sources, repeat(peers), repeat(budgets))
+        yield from pool.map(_played, sources, repeat(peers), repeat(budgets), repeat(counter))
 
 
-def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int]) -> Skipped | list[BenchCall]:
+def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
     if isinstance(source, Skipped):
         return source
     session = opened(source)
@@ -176,7 +180,7 @@ def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int]) -> Sk
         return session
     try:
         with _quiet():
-            return list(_Track(source, session.id, session.read(), session.tools).run(peers, budgets))
+            return list(_Track(source, session.id, session.read(), session.tools, counter).run(peers, budgets))
     except CtxguardError as error:
         return Skipped(source.path, str(error), line=source.line, session=session.id)
 
@@ -214,9 +218,15 @@ class _Track:
     """One session, made ready for every contestant."""
 
     def __init__(
-        self, recording: Recording, name: str, artifacts: list[Artifact], tools: Sequence[Message] | None
+        self,
+        recording: Recording,
+        name: str,
+        artifacts: list[Artifact],
+        tools: Sequence[Message] | None,
+        counter: str,
     ) -> None:
-        self.count = ArtifactCounter(find_counter(COUNTER))
+        self.counter = counter
+        self.count = ArtifactCounter(find_counter(counter))
         self.adapter = find_adapter("openai")
         self.tools = tools
         self.path, self.name = recording.path, name
@@ -243,7 +253,14 @@ class _Track:
                 if end not in self.needs:
                     self.needs[end] = self.fidelity.needs(self.artifacts[:end], self.artifacts[end])
             course = Course(
-                self.messages, budget, self.beside, self.tools, COUNTER, self.tokens, self.count.text, fixed_summary
+                self.messages,
+                budget,
+                self.beside,
+                self.tools,
+                self.counter,
+                self.tokens,
+                self.count.text,
+                fixed_summary,
             )
             for peer in peers:
                 yield from _Run(self, course, peer, frozenset(pressed)).calls()

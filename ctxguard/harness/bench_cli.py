@@ -14,7 +14,7 @@ import typer
 from ctxguard import __version__
 from ctxguard.cli.options import Processes
 from ctxguard.errors import ConfigError
-from ctxguard.harness.bench import COUNTER, Totals, contestants, play
+from ctxguard.harness.bench import Totals, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
 from ctxguard.harness.engine import cores
 from ctxguard.harness.peers.registry import BASELINE, Peer
@@ -23,6 +23,8 @@ from ctxguard.harness.settings import number
 from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting
 from ctxguard.report.progress import working
+from ctxguard.tokens import find_counter
+from ctxguard.tokens.counters import COUNTERS
 
 __all__ = ["bench"]
 
@@ -53,6 +55,7 @@ def bench(
         list[str] | None,
         typer.Option("--only", metavar="NAME", help="Compare only this one; may be repeated.", show_default="all"),
     ] = None,
+    counter: Annotated[str, typer.Option("--counter", metavar="NAME", help=COUNTERS)] = "auto",
     report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
@@ -66,8 +69,9 @@ def bench(
     if output is not None:
         refuse_overwriting(output, sessions or [])
     tokens = _budgets(budgets)
+    name = find_counter(counter).name
     able, absent = contestants(only or [])
-    totals, played, skipped = _played(sessions, able, tokens, processes)
+    totals, played, skipped = _played(sessions, able, tokens, counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -75,7 +79,7 @@ def bench(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         sources=list(sessions or ["invented sessions that ship with ctxguard"]),
         sessions=played,
-        counter=COUNTER,
+        counter=name,
         absent=absent,
         skipped=skipped,
         rows=[
@@ -85,21 +89,23 @@ def bench(
         ],
     )
     if not any(row.calls for row in made.rows):
-        note(f"nothing was compared: no call exceeds {tokens[0]:,} tokens; give a smaller budget, or longer sessions")
+        smallest = f"no call exceeds {min(tokens):,} tokens; give a smaller budget, or longer sessions"
+        note(f"nothing was compared: {smallest if played else 'no session could be played'}")
         raise typer.Exit(2)
     shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
     out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
 
 
 def _played(
-    sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], processes: int | None
+    sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Totals], int, list[str]]:
     """Play every session by every library; return the totals, how many sessions were played, and which were not."""
     sources = recordings(sessions) if sessions else synthetic_recordings()
     totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
     played, skipped = 0, []
     with working("comparing") as now:
-        for outcome in play(sources, able, tokens, processes=processes or (cores() if sessions else 1)):
+        workers = processes or (cores() if sessions else 1)
+        for outcome in play(sources, able, tokens, counter=counter, processes=workers):
             if isinstance(outcome, Skipped):
                 skipped.append(str(outcome))
                 continue

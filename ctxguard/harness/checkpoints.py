@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 from ctxguard import __version__
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.harness.engine import Plan, Results, Tally
 from ctxguard.harness.figures import Figures, Place
 from ctxguard.harness.judging import Verdict
@@ -101,7 +102,7 @@ class Checkpoint:
             beside.write_text(json.dumps(state), encoding="utf-8")
             os.replace(beside, self._path)  # noqa: PTH105 - the name says that it replaces
         except OSError as error:
-            raise self._refused((error.strerror or str(error)).lower()) from error
+            raise self._refused(reason_of(error)) from error
         self._written = time.monotonic()
 
     def done(self) -> None:
@@ -114,7 +115,7 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._refused(f"it cannot be read ({type(error).__name__})") from error
+            raise self._refused(f"it cannot be read ({reason_of(error)})") from error
         if not isinstance(state, dict) or state.get("key") != self._key:
             raise self._refused("it is of another replay, or of another version of ctxguard")
         return state
@@ -183,6 +184,7 @@ def _bins(sketch: Any) -> Iterator[tuple[float, float]]:  # noqa: ANN401 - what 
 
 def _figures_of(state: Mapping[str, Any]) -> Figures:
     figures = Figures(**{name: state[name] for name in _ADDED})
+    figures.saved_by = Counter(figures.saved_by)
     figures.places = {law: _place_of(each) for law, each in state["places"].items()}
     for value, count in state["milliseconds"]:
         figures.milliseconds.add(value, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ import typer
 from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.report.printing import counted, fitted, out, terminal_width
+from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -39,15 +40,17 @@ def tokens(
     from ctxguard.harness.sessions import read_text
 
     counter, model = counting.counter or "auto", counting.model
-    text = read_text(session)
-    if usage:
-        _print_usage(text, session, counter, model)
-        return
-    request = _request_of(text)
-    if request is not None:
-        _print_request(request, counter, model)
-    else:
-        _print_sessions(text, counter, model)
+    with working(f"counting {session}"):
+        text = read_text(session)
+        request = None if usage else _request_of(text)
+        if usage:
+            told = _of_usage(text, session, counter, model)
+        elif request is not None:
+            told = _of_request(request, counter, model)
+        else:
+            told = _of_sessions(text, counter, model)
+        lines = [fitted(line) for line in told]
+    out("\n".join(lines))
 
 
 def _request_of(text: str) -> Mapping[str, object] | None:
@@ -64,27 +67,27 @@ def _request_of(text: str) -> Mapping[str, object] | None:
     return None
 
 
-def _print_request(body: Mapping[str, object], counter: str, model: str | None) -> None:
+def _of_request(body: Mapping[str, object], counter: str, model: str | None) -> Iterator[str]:
     from ctxguard.tokens import count_request
     from ctxguard.tokens.reading import detect_api
 
     api = detect_api(body)
     found = count_request(body, api=api, model=model, counter=counter)
     how = f"a request to the {api} API; counted by {found.counter}, {found.accuracy}"
-    out(fitted(f"{counted(found.tokens, 'token')} ({how})"))
-    _print_parts(found.parts, found.margin)
+    yield f"{counted(found.tokens, 'token')} ({how})"
+    yield from _parts(found.parts, found.margin)
     for what in found.uncounted:
-        out(fitted(f"  not counted: {what}"))
+        yield f"  not counted: {what}"
 
 
-def _print_parts(parts: Mapping[str, int], margin: int) -> None:
+def _parts(parts: Mapping[str, int], margin: int) -> Iterator[str]:
     for name, part in sorted(parts.items(), key=lambda item: -item[1]):
-        out(f"  {name:<15}{part:>9,}")
+        yield f"  {name:<15}{part:>9,}"
     if margin:
-        out(fitted(f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests"))
+        yield f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests"
 
 
-def _print_sessions(text: str, counter: str, model: str | None) -> None:
+def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:
     from ctxguard.harness.sessions import sessions_in
     from ctxguard.tokens import ArtifactCounter, find_counter
     from ctxguard.tokens.accuracy import margin_of
@@ -98,42 +101,41 @@ def _print_sessions(text: str, counter: str, model: str | None) -> None:
             parts.update(parts_of(one.read(), count))
             parts.update({"tools": count.tools(one.tools), "framing": one.overhead(count)})
     except CtxguardError:
-        _print_total(count.text(text), "plain text", count)
+        yield _total(count.text(text), "plain text", count)
         return
     total = sum(parts.values())
-    _print_total(total, counted(len(sessions), "session"), count)
-    _print_parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
+    yield _total(total, counted(len(sessions), "session"), count)
+    yield from _parts({name: part for name, part in parts.items() if part}, margin_of(count.counter).tokens(total))
 
 
-def _print_total(total: int, what: str, count: ArtifactCounter) -> None:
-    out(fitted(f"{counted(total, 'token')} ({what}; counted by {count.counter.name}, {count.counter.accuracy})"))
+def _total(total: int, what: str, count: ArtifactCounter) -> str:
+    return f"{counted(total, 'token')} ({what}; counted by {count.counter.name}, {count.counter.accuracy})"
 
 
-def _print_usage(text: str, name: str, counter: str, model: str | None) -> None:
+def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator[str]:
     from ctxguard.tokens.usage import compared, usages_in
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
         raise CtxguardError(f"{name} holds no recorded requests")
-    _print_errors(rows)
+    yield from _errors(rows)
 
 
-def _print_errors(rows: list[Compared]) -> None:
+def _errors(rows: list[Compared]) -> Iterator[str]:
     from ctxguard.tokens.usage import Errors, errors_by
 
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
     groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]
-    _print_row("API, family, feature", figures)
+    yield _row("API, family, feature", figures)
     for label, errors in [*groups, ("all", Errors.of(rows))]:
         shares = (errors.within_3, errors.within_5, errors.within_10, errors.under)
         cells = "".join(f"{share:>7.0%}" for share in shares)
-        _print_row(label, f"{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
-    explained = "within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs"
-    out(fitted(explained))
+        yield _row(label, f"{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")
+    yield "within 3% or 8 tokens, 5% or 30, 10% or 10; under: too low by more than 5% and 20; sum: ours / theirs"
 
 
-def _print_row(label: str, figures: str) -> None:
-    """Print a label and its figures: on one line, or on two if the terminal is too narrow for that."""
+def _row(label: str, figures: str) -> str:
+    """Return a label and its figures: on one line, or on two if the terminal is too narrow for that."""
     width = terminal_width()
-    out(f"{label:<38}{figures}" if width is None or width >= 38 + len(figures) else f"{label}\n{figures}")
+    return f"{label:<38}{figures}" if width is None or width >= 38 + len(figures) else f"{label}\n{figures}"

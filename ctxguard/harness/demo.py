@@ -17,7 +17,8 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.pricing import common_prefix
 from ctxguard.harness.sessions import Session, parse_records, parse_session
 from ctxguard.history import exchanges
-from ctxguard.report import Decision, DecisionRun, Report, decision_runs
+from ctxguard.report import Decision, Report
+from ctxguard.report.data import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["DEMO_BUDGET", "DEMO_POLICY", "AgreedFact", "agreed_facts", "demo_report", "demo_session", "show_demo"]

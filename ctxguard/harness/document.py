@@ -73,6 +73,7 @@ class FiguresModel(_Model):
     tokens_before: int = Field(description="Tokens of the histories, over all served calls.")
     tokens_after: int = Field(description="Tokens of the requests, over all served calls.")
     saved: float | None = Field(description="Share of the input tokens that was saved.")
+    saved_by: dict[str, int] = Field({}, description="Tokens that each action took out of messages.")
     cuts: int = Field(description="Calls that cut the window.")
     cut_share: float | None
     rebilled: int = Field(description="Tokens behind the first position that a cut changed.")
@@ -151,11 +152,12 @@ def schema_json() -> str:
 
 def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
     """Return figures as data, rounded."""
-    named_alike = FiguresModel.model_fields.keys() - {"bill", "time", "findings"}
+    named_alike = FiguresModel.model_fields.keys() - {"saved_by", "bill", "time", "findings"}
     plain: dict[str, Any] = {name: _rounded(getattr(figures, name)) for name in named_alike}
     places = _places(prices)
     return FiguresModel(
         **plain,
+        saved_by=dict(figures.saved_by.most_common()),
         bill=BillModel(
             currency="USD" if prices.currency == "USD" else "tokens",
             stabilized=round(figures.bill, places),

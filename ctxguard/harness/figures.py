@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
@@ -52,6 +53,7 @@ class Figures:
         needed: the most tokens that what must stay took at one refused call.
         tokens_before: tokens of the histories, over all calls that were served.
         tokens_after: tokens of the requests, over the same calls.
+        saved_by: tokens that each action took out of messages, over the same calls; what stages added is in none.
         successors: calls that follow a served call, in sessions that exceed the budget.
         extended: those of them whose prompt extends the previous one.
         cuts: calls that cut the window.
@@ -74,6 +76,7 @@ class Figures:
     needed: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
+    saved_by: Counter[str] = field(default_factory=Counter)
     successors: int = 0
     extended: int = 0
     cuts: int = 0
@@ -93,6 +96,7 @@ class Figures:
         for each in _SUMMED:
             setattr(self, each, getattr(self, each) + getattr(other, each))
         self.needed = max(self.needed, other.needed)
+        self.saved_by.update(other.saved_by)
         for law, calls in other.findings.items():
             self.findings[law] = self.findings.get(law, 0) + calls
             self.places.setdefault(law, other.places[law])
@@ -146,4 +150,5 @@ class Figures:
         return found
 
 
-_SUMMED = tuple(f.name for f in fields(Figures) if f.name not in ("needed", "findings", "places", "milliseconds"))
+_APART = ("needed", "saved_by", "findings", "places", "milliseconds")
+_SUMMED = tuple(f.name for f in fields(Figures) if f.name not in _APART)

@@ -13,7 +13,7 @@ from ctxguard.harness.document import FiguresModel, ReplayReport, RunModel, Sess
 from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.recordings import Recording, Skipped, opened
 from ctxguard.harness.replay import replay
-from ctxguard.harness.summary import advice, money, pareto, share
+from ctxguard.harness.summary import advice, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.messages import messages_html, shown_text
 from ctxguard.report.page import chart, page, table, tiles, words
@@ -52,8 +52,9 @@ def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_orig
             show_originals=show_originals,
         )
     )
-    few = f"the worst first; {len(shown.sessions):,} of {shown.figures.sessions:,} are listed"
-    body.append(f"<h2>Sessions</h2><p class='small'>{few}. Open one to see its calls and messages.</p>")
+    listed, all_of_them = len(shown.sessions), shown.figures.sessions
+    few = f"The worst first; {listed:,} of {all_of_them:,} are listed. " if all_of_them > 1 else ""
+    body.append(f"<h2>Sessions</h2><p class='small'>{few}Open one to see its calls and messages.</p>")
     return page(report.title, "".join((*body, *sessions)))
 
 
@@ -94,7 +95,8 @@ def _sentences(run: RunModel) -> Iterator[str]:
             "more than the budget."
         )
     if own.saved is not None:
-        yield f"The requests took {share(own.saved)} fewer tokens than the whole histories would have."
+        saved = f" Tokens by what was done: {saved_by(own)}." if own.saved_by else ""
+        yield f"The requests took {share(own.saved)} fewer tokens than the whole histories would have.{saved}"
         yield _price_told(own)
     if own.support is not None:
         yield f"They held {share(own.support)} of what the next message used of the older history."
@@ -122,8 +124,8 @@ def _figures(run: RunModel) -> str:
     p95 = "–" if own.time.p95_ms is None else f"{own.time.p95_ms:.1f} ms"
     return tiles(
         [
-            ("sessions", f"{own.sessions:,}"),
-            ("model calls", f"{own.calls:,}"),
+            ("session" if own.sessions == 1 else "sessions", f"{own.sessions:,}"),
+            ("model call" if own.calls == 1 else "model calls", f"{own.calls:,}"),
             ("calls refused", f"{own.refused:,}"),
             ("of the input tokens saved", share(own.saved)),
             ("next-action support", share(own.support)),

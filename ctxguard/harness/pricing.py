@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import yaml
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _of_table(model: str, path: Path) -> PriceModel:
         table = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(
-            f"the price table {path} cannot be read: {str(error).splitlines()[0]}", setting="prices"
+            f"the price table {path} cannot be read ({reason_of(error)}); name a YAML file", setting="prices"
         ) from error
     found = table.get(model) if isinstance(table, dict) else None
     if not isinstance(found, dict):

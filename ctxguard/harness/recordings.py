@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final, TypeAlias
 
-from ctxguard.errors import AdapterError, CtxguardError, SessionFileError
+from ctxguard.errors import AdapterError, CtxguardError, SessionFileError, reason_of
 from ctxguard.harness.dumps import is_dumped, translated
 from ctxguard.harness.locations import found, missing, opened_file
 from ctxguard.harness.sessions import HISTORIES, MAX_BYTES, Session, parse_json, parse_session
@@ -84,15 +84,11 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
         try:
             files = found(name)
         except (CtxguardError, OSError) as error:
-            yield Skipped(name, _reason(error))
+            yield Skipped(name, reason_of(error))
             continue
         if not files:
             yield Skipped(name, missing(name))
         yield from files
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__).lower()
 
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
@@ -108,7 +104,7 @@ def recordings(names: Iterable[str]) -> Iterator[Source]:
                     yield source if isinstance(source, Skipped) else replace(source, read=before + file.tell())
                 before += file.tell()
         except (CtxguardError, OSError) as error:
-            yield Skipped(name, _reason(error))
+            yield Skipped(name, reason_of(error))
 
 
 def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
@@ -144,7 +140,7 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
                     yield Recording(name, place + 1, place, data)
                 place += 1
     except (ArrowException, OSError, ValueError) as error:
-        yield Skipped(name, f"the Parquet data is damaged: {_reason(error)}", line=place + 1)
+        yield Skipped(name, f"the Parquet data is damaged: {reason_of(error)}", line=place + 1)
     if rows:
         yield _joined(name, 1, rows)
 

@@ -73,7 +73,10 @@ def print_report(
             shown[each] = replay_page(made, plan, results, show_originals=show_originals)
         else:
             shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
-    out(fitted(shown[form]) if form is ReportFormat.TEXT else shown[form])
+    if form is not ReportFormat.TEXT:
+        out(shown[form])
+    elif made.judged:
+        out(fitted(shown[form]))
     for path in outputs:
         out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
 
@@ -90,7 +93,5 @@ def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], su
         note(f"worse than the baseline: {line}")
     if len(made.runs) > 1:
         best = cheapest(made.runs, support)
-        note(
-            f"the cheapest setting that holds all laws, refuses nothing and reaches a support of {support:.0%}: "
-            f"{'none' if best is None else best.label}"
-        )
+        wanted = f", refuses nothing, and reaches a support of {support:.0%}" if support else " and refuses nothing"
+        note(f"the cheapest setting that holds all laws{wanted}: {'none' if best is None else best.label}")

@@ -17,7 +17,7 @@ from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
 from ctxguard.adapting.request import Request
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError
+from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError, reason_of
 from ctxguard.tokens import ArtifactCounter
 
 __all__ = [
@@ -110,7 +110,7 @@ class BundleAdapter:
             HistoryError: an item is no object with a known kind and a text.
         """
         if not isinstance(native, list):
-            raise HistoryError(f"a list of artifacts is wanted, not {type(native).__name__}")
+            raise HistoryError(f"expected a list of artifacts, got {type(native).__name__}")
         return [_bundled(item, position) for position, item in enumerate(native)]
 
     def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:
@@ -128,7 +128,7 @@ class BundleAdapter:
 def _bundled(item: object, position: int) -> Artifact:
     if not isinstance(item, Mapping):
         raise HistoryError(
-            f"an object with 'kind' and 'content' is wanted, not {type(item).__name__}", position=position
+            f"expected an object with 'kind' and 'content', got {type(item).__name__}", position=position
         )
     kind, authority, content = item.get("kind"), str(item.get("authority", "")), item.get("content")
     if not isinstance(content, str):
@@ -200,11 +200,11 @@ def read_text(name: str) -> str:
             data = _unpacked(data)
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise SessionFileError(name, (error.strerror or str(error)).lower()) from error
+        raise SessionFileError(name, reason_of(error)) from error
     except (EOFError, zlib.error) as error:
         raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
     except UnicodeDecodeError as error:
-        raise SessionFileError(name, f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        raise SessionFileError(name, f"{reason_of(error)}; save it as UTF-8") from error
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -228,7 +228,7 @@ def parse_records(text: str, name: str = "-") -> list[tuple[int, object]]:
     except ValueError as whole:
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) == 1 or not lines[0][1].rstrip().endswith(("}", "]")):
-            raise SessionFileError(name, f"no valid JSON: {whole}") from None
+            raise SessionFileError(name, f"not valid JSON: {whole}") from None
     return [(n, _line(name, n, line)) for n, line in lines]
 
 
@@ -236,7 +236,7 @@ def _line(name: str, number: int, line: str) -> object:
     try:
         return parse_json(line)
     except ValueError as error:
-        raise SessionFileError(name, f"no valid JSON: {error}", line=number) from None
+        raise SessionFileError(name, f"not valid JSON: {error}", line=number) from None
 
 
 def parse_json(text: str) -> object:
@@ -295,7 +295,7 @@ def _history(record: Mapping[str, object]) -> tuple[str, object]:
     if isinstance(text, str):
         return "input", [{"role": "user", "content": text}]
     raise ConfigError(
-        "an object with a list of 'messages', 'input', 'contents' or 'artifacts' is wanted; it has "
+        "expected an object with a list of 'messages', 'input', 'contents', or 'artifacts'; it has "
         + (", ".join(map(str, record)) or "no keys")
     )
 

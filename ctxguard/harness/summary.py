@@ -8,7 +8,7 @@ from typing import Final
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
 from ctxguard.report.printing import counted
 
-__all__ = ["advice", "cheapest", "money", "pareto", "share", "summary", "time_left"]
+__all__ = ["advice", "cheapest", "money", "pareto", "saved_by", "share", "summary", "time_left"]
 
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
@@ -17,6 +17,11 @@ MANY_CUTS: Final = 1 / 3
 def share(value: float | None) -> str:
     """Return a share in percent; a dash where there is none."""
     return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def saved_by(own: FiguresModel) -> str:
+    """Return how many tokens each action took out of messages, the most first: `bounded 60,000, masked 900`."""
+    return ", ".join(f"{action} {tokens:,}" for action, tokens in own.saved_by.items())
 
 
 def money(value: float, bill: BillModel) -> str:
@@ -65,6 +70,7 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
         else ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items()),
     )
     yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
+    yield "saved by", saved_by(own) or "nothing: no message was changed"
     yield "prompt extends the last", f"{share(own.prefix_share)} of the calls in sessions over the budget"
     yield "cuts", f"{own.cuts:,} ({share(own.cut_share)} of the calls), {own.rebilled:,} tokens re-billed"
     yield (

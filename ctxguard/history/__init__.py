@@ -1,8 +1,11 @@
 """The one model of a conversation: pairs, exchanges, turns, what must stay, and who really wrote a message."""
 
-from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History, task_in
-from ctxguard.history.overflows import Overflow, Overflows
-from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair, whole_until
+from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History
+from ctxguard.history.conversation import task_in as task_in
+from ctxguard.history.overflows import Overflow as Overflow
+from ctxguard.history.overflows import Overflows as Overflows
+from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair
+from ctxguard.history.pairing import whole_until as whole_until
 from ctxguard.history.records import (
     CHECKPOINT,
     RECALLED,
@@ -10,13 +13,13 @@ from ctxguard.history.records import (
     TRAIL,
     Record,
     is_asked,
-    is_record,
     is_synthetic,
-    leading_records,
     record_title,
-    records_in,
     write_record,
 )
+from ctxguard.history.records import is_record as is_record
+from ctxguard.history.records import leading_records as leading_records
+from ctxguard.history.records import records_in as records_in
 
 __all__ = [
     "AUTHORITY",
@@ -28,19 +31,12 @@ __all__ = [
     "Exchange",
     "ExchangeSpan",
     "History",
-    "Overflow",
-    "Overflows",
     "Pairing",
     "Record",
     "exchanges",
     "is_asked",
-    "is_record",
     "is_synthetic",
-    "leading_records",
     "pair",
     "record_title",
-    "records_in",
-    "task_in",
-    "whole_until",
     "write_record",
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctxguard.pii.api import find_pii, mask_pii, validate_no_pii
-    from ctxguard.pii.detectors import CallableDetector, GuardedDetector, PresidioDetector
+    from ctxguard.pii.detectors import CallableDetector, PresidioDetector
     from ctxguard.pii.evaluation import evaluate, read_gold
     from ctxguard.pii.gitleaks import load_gitleaks
     from ctxguard.pii.mask.masker import Masker
@@ -32,7 +32,6 @@ __all__ = [
     "STANDARD",
     "CallableDetector",
     "Detector",
-    "GuardedDetector",
     "MaskSession",
     "Masker",
     "PresidioDetector",
@@ -57,7 +56,7 @@ __all__ = [
 
 _HOMES = {
     "api": ("find_pii", "mask_pii", "validate_no_pii"),
-    "detectors": ("CallableDetector", "GuardedDetector", "PresidioDetector"),
+    "detectors": ("CallableDetector", "PresidioDetector"),
     "evaluation": ("evaluate", "read_gold"),
     "gitleaks": ("load_gitleaks",),
     "mask.masker": ("Masker",),

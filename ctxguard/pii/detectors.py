@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CallableDetector",
     "Finder",
-    "GuardedDetector",
     "OnDetectorError",
     "PresidioDetector",
     "Rules",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ctxguard.errors import ConfigError, SessionFileError
+from ctxguard.errors import ConfigError, SessionFileError, reason_of
 from ctxguard.pii.rule_sets import STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
 
@@ -131,9 +131,7 @@ def read_gold(path: str | Path) -> Iterator[Example]:
                     example = _example(line, str(path), number)
                     yield example
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise SessionFileError(
-            str(path), f"cannot be read ({type(error).__name__}); give a file of JSON lines"
-        ) from error
+        raise SessionFileError(str(path), f"{reason_of(error)}; give a file of JSON lines") from error
     if example is None:
         raise SessionFileError(str(path), "holds no marked texts; give a file of JSON lines")
 

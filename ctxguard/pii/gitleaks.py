@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.rules.rule import Rule
 
@@ -57,10 +57,9 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise ConfigError(f"{path}: {reason}; name a gitleaks.toml", setting="path") from error
+        raise ConfigError(f"{path}: {reason_of(error)}; name a gitleaks.toml", setting="path") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is no gitleaks configuration: {type(error).__name__}", setting="path") from error
+        raise ConfigError(f"{path} is not a gitleaks configuration: {reason_of(error)}", setting="path") from error
     everywhere = _stopped(data)
     rules = tuple(_rule(one, label, everywhere) for one in data.get("rules", ()) if "regex" in one)
     return RuleSet("gitleaks", rules)

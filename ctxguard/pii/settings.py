@@ -19,7 +19,7 @@ def check_text(text: object) -> None:
         TypeError: it is none; the message holds its type alone, for what it says may be anybody's.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a text is wanted, not {type(text).__name__}; decode bytes, and write numbers as str(…)")
+        raise TypeError(f"expected a text, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
 def one_of(value: object, known: object, setting: str) -> None:

@@ -12,6 +12,7 @@ from ctxguard.cli.options import TextCounting, spread
 from ctxguard.prompts.checking import PromptsReport, check_prompts
 from ctxguard.prompts.loading import find_prompts_dir
 from ctxguard.report.printing import counted, out
+from ctxguard.report.progress import working
 
 __all__ = ["app"]
 
@@ -38,8 +39,9 @@ def check(
     ] = None,
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
-    counter = counting.found()
-    report = check_prompts(find_prompts_dir(folder), counter, entries=entry or ("*.md",))
+    counter, place = counting.found(), find_prompts_dir(folder)
+    with working(f"checking {place}"):
+        report = check_prompts(place, counter, entries=entry or ("*.md",))
     _print(report, counter.name)
     if not report.ok:
         raise typer.Exit(1)

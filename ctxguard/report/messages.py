@@ -49,7 +49,7 @@ def call_section(report: ReportData, *, show_originals: bool = False) -> str:
         (f"counted by, {report.accuracy}", report.counter),
     ]
     found = [
-        (check.name, "holds" if check.ok else "fails", "; ".join(map(str, check.findings[:20])))
+        (check.name, "holds" if check.ok else "fails", "; ".join(map(str, check.findings[:20])) or check.claim)
         for check in report.checks
     ]
     return (

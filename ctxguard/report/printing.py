@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
@@ -104,9 +104,8 @@ def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
         raise ConfigError(
-            f"{output} cannot be written ({why}); name a file in a folder that is there", setting="output"
+            f"{output} cannot be written ({reason_of(error)}); name a file in a folder that is there", setting="output"
         ) from error
 
 

@@ -82,7 +82,8 @@ def _log(report: Report) -> None:
         if check.findings:
             found = (_POSITION.match(finding.path) for finding in check.findings[:5])
             places = ", ".join(dict.fromkeys(match[0] if match else "the context" for match in found))
-            _LOG.warning("%s: %d findings @ %s%s", check.name, len(check.findings), places, mode)
+            count = len(check.findings)
+            _LOG.warning("%s: %d finding%s @ %s%s", check.name, count, "s" * (count > 1), places, mode)
 
 
 def _attributes(report: Report) -> dict[str, Any]:

@@ -29,7 +29,7 @@ Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite f
 def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
     """Open a store that exists."""
     path = place.removeprefix("sqlite:///")
-    if "://" not in path and not Path(path).is_file():
+    if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
         raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a postgresql:// URL")
     with working("reading the store"), open_store(place, max_bytes=max_bytes) as store:
         yield store

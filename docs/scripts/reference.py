@@ -41,7 +41,6 @@ CORE = (
     "ctxguard.prompts",
     "ctxguard.stores",
     "ctxguard.tokens",
-    "ctxguard.tokens.media",
     "ctxguard.wire",
     "ctxguard.config",
     "ctxguard.compat.context_manager",

@@ -10,14 +10,15 @@ import pytest
 from test_cli import cli
 
 from ctxguard.artifacts import Artifact, ToolCall
-from ctxguard.errors import CtxguardError
+from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
-from ctxguard.harness.bench import COUNTER, BenchCall, Totals, contestants, fault_of, fixed_summary, play
+from ctxguard.harness.bench import BenchCall, Totals, contestants, fault_of, fixed_summary, play
 from ctxguard.harness.bench_report import BenchReport
 from ctxguard.harness.peers.course import Course, GaveUpError, plain_messages
 from ctxguard.harness.peers.registry import PEERS
 from ctxguard.harness.recordings import Recording, Skipped
 from ctxguard.harness.synthetic import synthetic_recordings, synthetic_session
+from ctxguard.tokens import counters
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 ASKED = {"role": "user", "content": "Where is A-1?"}
@@ -28,7 +29,7 @@ HISTORY = [SYSTEM, ASKED, CALLED, FOUND]
 
 
 def course(messages, budget=10**9):
-    return Course(messages, budget, 0, None, COUNTER, lambda some: 10 * len(list(some)), len, fixed_summary)
+    return Course(messages, budget, 0, None, "auto", lambda some: 10 * len(list(some)), len, fixed_summary)
 
 
 def driven(peer):
@@ -137,7 +138,7 @@ def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
 def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeypatch):
     taken = Event()
 
-    def played(source, peers, budgets):
+    def played(source, peers, budgets, counter):
         return [source.line == 1 or taken.wait(10)]
 
     monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
@@ -151,7 +152,33 @@ def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeyp
 def test_where_nothing_exceeds_the_budget_nothing_was_compared():
     run = cli("bench", "--budgets", "900k", "--only", "ctxguard")
     assert run.returncode == 2
-    assert "nothing was compared" in run.stderr
+    assert "nothing was compared: no call exceeds 900,000 tokens" in run.stderr
+
+
+def test_where_no_session_could_be_played_the_reasons_are_told(tmp_path):
+    (tmp_path / "broken.jsonl").write_text("{")
+    run = cli("bench", tmp_path / "broken.jsonl", "--only", "ctxguard")
+    assert run.returncode == 2
+    assert "skipped" in run.stderr
+    assert run.stderr.endswith("nothing was compared: no session could be played\n")
+
+
+def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
+    def missing(encoding):
+        raise TokenizerError(f"no vocabulary {encoding!r}")
+
+    monkeypatch.setattr("ctxguard.tokens.counters.exact_counter", missing)
+    for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
+        cached.cache_clear()
+    try:
+        run = cli("bench", "--only", "ctxguard", "--budgets", "8k")
+        assert run.returncode == 0, run.stderr
+        assert "counted by estimate" in run.stdout
+        refused = cli("bench", "--only", "ctxguard", "--counter", "o200k_base")
+        assert (refused.returncode, refused.stderr) == (2, "ctxguard: no vocabulary 'o200k_base'\n")
+    finally:
+        for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
+            cached.cache_clear()
 
 
 def test_a_recording_that_cannot_be_read_is_skipped():

@@ -5,21 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, title_of
 from test_cli import cli
 
 from ctxguard.harness.synthetic import synthetic_session
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--dump-dom"),
-)
-PROBE = """<script>addEventListener('load', () => setTimeout(() => {
+LOOKS = (Path(__file__).resolve().parents[1] / "looks.js").read_text(encoding="utf-8")
+PROBE = """<script>LOOKS
+addEventListener('load', () => setTimeout(() => {
   const closed = document.documentElement.scrollWidth;
   document.querySelectorAll('details').forEach(d => { d.open = true });
   document.title = JSON.stringify({
@@ -27,9 +23,10 @@ PROBE = """<script>addEventListener('load', () => setTimeout(() => {
     width: innerWidth, closed: closed, opened: document.documentElement.scrollWidth,
     ground: getComputedStyle(document.body).backgroundColor,
     text: document.body.innerText.length,
+    faint: looks(document).faint,
     requests: performance.getEntriesByType('resource').length,
   });
-}, 0))</script>"""
+}, 0))</script>""".replace("LOOKS", LOOKS)
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "transcripts" / "claude-code.jsonl.gz"
 MAIL = "jane.roe@mailhost.org"
 
@@ -40,9 +37,7 @@ def seen(page, profile, *flags):
     """Open a page and return what the browser says of it."""
     probed = profile / "probed.html"
     probed.write_text(page.read_text() + PROBE)
-    words = [BROWSER, *FLAGS, f"--user-data-dir={profile / 'profile'}", *flags, probed.as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
-    return json.loads(re.search(r"<title>(\{.*?\})</title>", done.stdout)[1])
+    return title_of(probed, profile, *flags)
 
 
 @pytest.fixture(scope="module", params=["invented", "recorded"])
@@ -93,6 +88,7 @@ def test_it_opens_in_a_second_and_fits_the_window(page, width, scheme, tmp_path)
     assert told["closed"] <= told["width"]
     assert told["opened"] <= told["width"], "open sessions and messages fit, too"
     assert told["text"] > 10_000
+    assert not told["faint"], "its text can be read"
     assert told["requests"] == 0, "it needs no network"
     red = int(re.search(r"\d+", told["ground"])[0])
     assert (red < 60) if scheme == "dark" else (red > 200)

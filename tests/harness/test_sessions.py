@@ -138,7 +138,7 @@ def test_an_adapter_that_is_not_there_is_named_with_those_that_are():
     [
         ([{"kind": "robot", "content": "x"}], "message 0: unknown kind 'robot'"),
         ([{"kind": "user", "content": 5}], "message 0: 'content' must be a text, not int"),
-        (["x"], "message 0: an object with 'kind' and 'content' is wanted, not str"),
+        (["x"], "message 0: expected an object with 'kind' and 'content', got str"),
     ],
 )
 def test_bundles_with_faults_are_refused_by_item(items, error):

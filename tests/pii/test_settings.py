@@ -99,7 +99,7 @@ def test_settings_that_cannot_work_are_refused_where_they_are_given(setting, mes
     "use", [mask_pii, find_pii, STANDARD.find, STANDARD.scan, Masker().mask, Masker(nothing).mask, Masker(nothing).find]
 )
 def test_what_is_no_text_is_a_type_error_that_does_not_repeat_it(use, value):
-    with pytest.raises(TypeError, match=f"a text is wanted, not .*{type(value).__name__}") as caught:
+    with pytest.raises(TypeError, match=f"expected a text, got .*{type(value).__name__}") as caught:
         use(value)
     assert "8741" not in str(caught.value)
     assert "jane" not in str(caught.value)

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError
 
 import ctxguard
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
-from ctxguard.report import decision_runs
+from ctxguard.report.data import decision_runs
 from ctxguard_openai import stabilize_messages
 
 MAIL = "jane.doe@corp-mail.net"
