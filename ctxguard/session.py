@@ -360,7 +360,7 @@ class Session:
 
     Args:
         stages: the chain.
-        start: begins a run of a chain; its second argument says whether the messages are native.
+        start: begins a run of a chain, over what an adapter reads or over artifacts.
         judge: runs the chain over what a run has taken in, and judges the result.
         adapter: reads and writes native messages; None means the installed one that knows the first message.
     """
@@ -368,7 +368,7 @@ class Session:
     def __init__(
         self,
         stages: Sequence[Stage],
-        start: Callable[[Sequence[Stage], bool], Run],
+        start: Callable[[Sequence[Stage], NativeAdapter | None], Run],
         judge: Callable[[Run], Generator[Ask, object, Stabilized]],
         adapter: NativeAdapter | None = None,
     ) -> None:
@@ -416,7 +416,7 @@ class Session:
             from ctxguard.adapting.protocol import chain_for
 
             stages = chain_for(self.adapter, stages)
-        self._run = self._start(stages, self.adapter is not None)
+        self._run = self._start(stages, self.adapter)
         return self._run
 
     def context(self) -> Context:

@@ -248,9 +248,9 @@ class Stabilizer:
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
 
-        def start(stages: Sequence[Stage], is_native: bool) -> Run:
+        def start(stages: Sequence[Stage], found: NativeAdapter | None) -> Run:
             # native messages are counted as the adapters count a request: with the opening of the reply
-            beside = overhead + self.counter.beside() if is_native else overhead
+            beside = overhead if found is None else overhead + self.counter.beside()
             return self._run(stages, tools, beside, window)
 
         return Session(self.stages, start, self._judged, adapter)
