@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import HistoryError, SummarizerError
-from ctxguard.history import History
+from ctxguard.history import History, Overflow
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class CallSettings:
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
         calibrate: whether what the provider reported for earlier calls corrects the counts.
+        overflow: since when the budget is a smaller one, because the provider refused a prompt; None where it did not.
         dry: whether this is a dry run, in which nothing may be written.
     """
 
@@ -135,6 +136,7 @@ class CallSettings:
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
+    overflow: Overflow | None = None
     dry: bool = False
 
 

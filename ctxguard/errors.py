@@ -7,6 +7,7 @@ CtxguardError
 │   └── PairingError         calls and results do not pair, and repair was turned off
 ├── SessionFileError         a session file cannot be read: which file, which line
 ├── ConfigError              a setting is unknown, out of range or contradicts another
+│   └── MisplacedError       an object of ours was given to a framework that takes another one
 ├── CheckFailedError         the finished context failed a check and `on_failure="raise"`
 ├── DetectorError            a PII detector failed or was too slow
 ├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
@@ -35,6 +36,7 @@ __all__ = [
     "CtxguardError",
     "DetectorError",
     "HistoryError",
+    "MisplacedError",
     "PairingError",
     "PromptError",
     "PromptNotFoundError",
@@ -149,6 +151,27 @@ class ConfigError(CtxguardError, ValueError):
     def __init__(self, message: str, *, setting: str | None = None) -> None:
         self.setting = setting
         super().__init__(message)
+
+
+class MisplacedError(ConfigError, AttributeError):
+    """Signal that an object of ours was given to a framework that takes another one.
+
+    It is an `AttributeError`, too, so that whoever only asks whether there is such a hook is told that there is none.
+
+    Attributes:
+        given: its name, with that of its package.
+    """
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        super().__init__(
+            f"{given} does not go here. LangChain: middleware=[ctxguard_langchain.ContextGuardMiddleware(stabilizer)] "
+            "or prompt | ctxguard_langchain.ContextGuard(stabilizer) | model; PydanticAI: "
+            "capabilities=[ctxguard_pydantic_ai.ContextGuard(stabilizer)] or "
+            "ProcessHistory(ctxguard_pydantic_ai.history_processor(stabilizer)); Agents SDK: "
+            "call_model_input_filter=ctxguard_openai_agents.call_model_input_filter(stabilizer)",
+            setting="stabilizer",
+        )
 
 
 class CheckFailedError(CtxguardError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
+from ctxguard.errors import ConfigError
 from ctxguard.stages import (
     BoundToolOutput,
     DropVerboseOutput,
@@ -22,6 +23,7 @@ from ctxguard.stages import (
 from ctxguard.stages.stable_window import OnOverflow
 
 if TYPE_CHECKING:
+    from ctxguard.checks import ProviderProfile
     from ctxguard.pii import Detector, Masker
     from ctxguard.stages.embeddings import Embed
     from ctxguard.stores import Store
@@ -37,6 +39,8 @@ __all__ = [
     "policy_settings",
     "recall_stages",
     "stabilizer_defaults",
+    "suiting",
+    "windowed_chain",
 ]
 
 
@@ -215,3 +219,31 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
     checks = [CallsArePaired(allow_bare=True) if isinstance(c, CallsArePaired) else c for c in ALL_CHECKS]
     return {"checks": checks, **({"keep_recent": 1, "keep_task": False} if policy == "pattern" else {})}
+
+
+def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
+    """Return the chain of a policy that has a window.
+
+    Raises:
+        ConfigError: there is no such policy, or it has no window.
+    """
+    windowed = [name for name in POLICIES if "target" in policy_settings(name)]
+    if policy not in windowed:
+        known = ", ".join(windowed)
+        raise ConfigError(
+            f"no policy {policy!r} with a window (known are {known}); Stabilizer.from_policy knows the others",
+            setting="policy",
+        )
+    return POLICIES[policy](**window)
+
+
+def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
+    """Return the stages with those behind them that put the roles where a provider wants them."""
+    from ctxguard.stages import MergeMessageRuns, StartWithUser
+
+    added: list[Stage] = []
+    if profile.starts_with_user and not any(isinstance(stage, StartWithUser) for stage in stages):
+        added.append(StartWithUser())
+    if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
+        added.append(MergeMessageRuns())
+    return (*stages, *added)

@@ -2,7 +2,8 @@
 
 The result of a call is a function of the whole history. Calls are cheap because histories grow at their end: a `Run`
 holds how far each stage of a chain has come, and continues from there. `Runs` finds the run that a history continues,
-with one comparison for each call. No other module remembers anything. Memory changes speed, never results.
+with one comparison for each call. Memory changes speed, never results; the one thing that is remembered because no
+history says it is that a provider refused a prompt (`ctxguard.history.Overflows`).
 """
 
 from __future__ import annotations
@@ -198,9 +199,12 @@ class Run:
         end = self._replies[-1] if self._replies else 0
         if not end or end in self._sent:
             return self._sent.get(end)
-        run = self
-        if self._done > end:
-            run = Run(self.stages, self.settings)
+        run, overflow = self, self.settings.overflow
+        settings = self.settings
+        if overflow is not None and end < overflow.at:
+            settings = replace(settings, budget=overflow.before, overflow=None)
+        if self._done > end or settings is not self.settings:
+            run = Run(self.stages, settings)
             run.extend(self.history[:end])
         try:
             draft = yield from reads_only(run._drafted(end, dry=True))

@@ -7,16 +7,27 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
 
-from ctxguard.errors import ConfigError, CtxguardError, StoreError
+from ctxguard.errors import ConfigError, CtxguardError, MisplacedError, StoreError
 
-__all__ = ["OfOneProcess", "callables", "install_command", "instance", "opened", "valid_budget", "whole_number"]
+__all__ = [
+    "NotAHook",
+    "OfOneProcess",
+    "callables",
+    "install_command",
+    "instance",
+    "opened",
+    "valid_budget",
+    "whole_number",
+]
 
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
 
 
+_QUOTED: Final = 16
+"""Characters that a text in an error may have."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
 """The name to install by; `ctxguard` on PyPI is another project."""
 
@@ -62,6 +73,31 @@ class OfOneProcess:
         )
 
 
+class _NoHook:
+    """Stand for a hook that a class does not have: whoever looks it up is told which class has it."""
+
+    def __get__(self, owner: object, kind: type) -> NoReturn:
+        raise MisplacedError(_named(kind))
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+
+
+class NotAHook:
+    """Say what to write where an object is given to a framework that calls it, or asks it for hooks."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker says at once what does not go there
+        wrap_tool_call = _NoHook()
+        """What LangChain's `create_agent` asks middleware for first."""
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            """Refuse to be called."""
+            raise MisplacedError(_named(type(self)))
+
+
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
     """Return a whole number that is not below the least one allowed.
 
@@ -69,10 +105,16 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
         ConfigError: it is not one; the message names the setting and the value.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {value!r}", setting=setting)
+        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {_shown(value)}", setting=setting)
     if value < least:
         raise ConfigError(f"{setting} must be {least} or more{unit and ' ' + unit}, not {value}", setting=setting)
     return value
+
+
+def _shown(value: object) -> str:
+    """Return a value as errors quote it: numbers and short texts; anything else may be what somebody said."""
+    is_short = value is None or isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _QUOTED)
+    return repr(value) if is_short else type(value).__name__
 
 
 def valid_budget(budget: object) -> int | str:
@@ -96,7 +138,9 @@ def valid_budget(budget: object) -> int | str:
     except ValueError:
         value = 0.0
     if not share.endswith("%") or not 0 < value <= 100:
-        raise ConfigError(f"a budget is a number of tokens or a share such as '80%', not {budget!r}", setting="budget")
+        raise ConfigError(
+            f"a budget is a number of tokens or a share such as '80%', not {_shown(budget)}", setting="budget"
+        )
     return share
 
 

@@ -11,22 +11,30 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
-from ctxguard.policies import POLICIES, WindowOptions, policy_settings, stabilizer_defaults
+from ctxguard.history import Overflows
+from ctxguard.policies import (
+    POLICIES,
+    WindowOptions,
+    policy_settings,
+    stabilizer_defaults,
+    suiting,
+    windowed_chain,
+)
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import callables, valid_budget, whole_number
+from ctxguard.settings import NotAHook, callables, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
 
 if TYPE_CHECKING:
-    from ctxguard.checks import Check, ProviderProfile
+    from ctxguard.checks import Check
     from ctxguard.session import NativeAdapter
     from ctxguard.stages.stable_window import OnOverflow
 
@@ -36,8 +44,11 @@ __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilize
 OnFailure = Literal["report", "raise"]
 Mode = Literal["enforce", "observe"]
 
+_TIGHTER: Final = 0.6
+"""Share of the budget that is used once the provider said that a prompt was too long."""
 
-class Stabilizer:
+
+class Stabilizer(NotAHook):
     """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
 
     Args:
@@ -105,28 +116,29 @@ class Stabilizer:
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
-        self.budget = valid_budget(budget)
+        self.budget: int | str = valid_budget(budget)
         if on_failure not in ("report", "raise"):
             raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
         if mode not in ("enforce", "observe"):
             raise ConfigError(f"mode is 'enforce' or 'observe', not {mode!r}", setting="mode")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
-        wanted = callables(_chain_of(policy, window) if stages is None else stages, "stages")
-        self.stages: tuple[Stage, ...] = _suiting(wanted, profile[0]) if profile else wanted
+        wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
+        self.stages: tuple[Stage, ...] = suiting(wanted, profile[0]) if profile else wanted
         self.checks: tuple[Check, ...] = (
             *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
             *profile,
         )
-        self.keep_recent = whole_number(keep_recent, "keep_recent", unit="messages")
+        self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
-        self.reserve = whole_number(reserve, "reserve", unit="tokens")
+        self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
         self.on_failure: OnFailure = on_failure
         self.mode: Mode = mode
-        self.counter = ArtifactCounter(find_counter(counter, model=model))
+        self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
+        self._overflows = Overflows()
 
     @classmethod
     def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
@@ -227,8 +239,9 @@ class Stabilizer:
 
         Requests for I/O are refused, and stages report what they would do without it.
         """
-        run = self._run(self.stages, tools, overhead, window)
-        run.extend(_require_iterable(artifacts))
+        history = tuple(_require_iterable(artifacts))
+        run = Run(self.stages, self._settings(tools, overhead, window, history))
+        run.extend(history)
         return drive(self._judged(run, dry=True), answer=refuse).report
 
     def session(
@@ -248,12 +261,27 @@ class Stabilizer:
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
 
-        def start(stages: Sequence[Stage], found: NativeAdapter | None) -> Run:
+        def start(stages: Sequence[Stage], reads: NativeAdapter | None) -> Run:
             # native messages are counted as the adapters count a request: with the opening of the reply
-            beside = overhead if found is None else overhead + self.counter.beside()
-            return self._run(stages, tools, beside, window)
+            beside = overhead if reads is None else overhead + self.counter.beside()
+            return Run(stages, self._settings(tools, beside, window))
 
         return Session(self.stages, start, self._judged, adapter)
+
+    def tighten(self, artifacts: Iterable[Artifact], *, budget: int | None = None, window: int | None = None) -> None:
+        """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
+
+        The next `stabilize` of the history and of all that continues it keeps within it. Signed thinking in the history
+        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). It is held in this process.
+
+        Args:
+            artifacts: the history whose prompt was refused.
+            budget: tokens that prompts may take now; None means six tenths of those there were.
+            window: the model's context window in tokens, where the budget is a share of it.
+        """
+        history = tuple(_require_iterable(artifacts))
+        before = self._settings(None, 0, window, history).budget
+        self._overflows.note(history, int(_TIGHTER * before) if budget is None else budget, before=before)
 
     def budget_for(self, window: int | None = None) -> int:
         """Return the budget in tokens, less the reserve and the margin.
@@ -290,7 +318,21 @@ class Stabilizer:
     ) -> Generator[Ask, object, Stabilized]:
         history = tuple(_require_iterable(artifacts))
         yield from self._ask_provider((), tools)
-        call = self._settings(tools, overhead, window)
+        call = self._settings(tools, overhead, window, history)
+        try:
+            return (yield from self._stabilized(history, call))
+        except BudgetExceededError:
+            overflow = call.overflow
+            if overflow is None:
+                raise
+            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+                self._overflows.forget(history)
+                raise
+        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
+        self._overflows.note(history, self.budget_for(window), before=call.budget)
+        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
+
+    def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
@@ -298,23 +340,19 @@ class Stabilizer:
         self._runs.keep(run)
         return replace(result, artifacts=_of_caller(result.artifacts, run, history))
 
-    def _run(
+    def _settings(
         self,
-        stages: Sequence[Stage],
         tools: Sequence[Mapping[str, object]] | None,
         overhead: int,
         window: int | None,
-    ) -> Run:
-        """Return a run of a chain, for one conversation, that has taken in nothing."""
-        return Run(stages, self._settings(tools, overhead, window))
-
-    def _settings(
-        self, tools: Sequence[Mapping[str, object]] | None, overhead: int, window: int | None
+        history: Sequence[Artifact] = (),
     ) -> CallSettings:
         full, kept, regained = self._share_out(window)
+        overflow = self._overflows.of(history)
         return CallSettings(
-            budget=full - kept,
-            regained=regained,
+            budget=full - kept if overflow is None else min(full - kept, overflow.budget),
+            regained=regained if overflow is None else 0,
+            overflow=overflow,
             counter=self.counter,
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
@@ -413,34 +451,6 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
     if own is None:
         return artifact
     return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
-
-
-def _chain_of(policy: str, window: WindowOptions) -> list[Stage]:
-    """Return the chain of a policy that has a window.
-
-    Raises:
-        ConfigError: there is no such policy, or it has no window.
-    """
-    windowed = [name for name in POLICIES if "target" in policy_settings(name)]
-    if policy not in windowed:
-        known = ", ".join(windowed)
-        raise ConfigError(
-            f"no policy {policy!r} with a window (known are {known}); Stabilizer.from_policy knows the others",
-            setting="policy",
-        )
-    return POLICIES[policy](**window)
-
-
-def _suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
-    """Return the stages with those behind them that put the roles where a provider wants them."""
-    from ctxguard.stages import MergeMessageRuns, StartWithUser
-
-    added: list[Stage] = []
-    if profile.starts_with_user and not any(isinstance(stage, StartWithUser) for stage in stages):
-        added.append(StartWithUser())
-    if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
-        added.append(MergeMessageRuns())
-    return (*stages, *added)
 
 
 def _counted(artifact: Artifact, origin: Artifact, counter: ArtifactCounter) -> Artifact:

@@ -1,25 +1,20 @@
-"""The README's and the how-to pages' programs pass `mypy --strict`, as a reader's own type checker would run it."""
+"""The programs of the README, CONTRIBUTING and every page pass `mypy --strict` and pyright, as a reader would run them."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 from markdown_pages import ROOT, blocks_of
 
-UNTYPED = ("budget", "content", "patterns", "recipe_chat", "replay", "strategies")
-"""Pages whose programs are not typed: sketches without their beginning, and frameworks without types."""
-PAGES = [
-    "README.md",
-    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.stem not in UNTYPED),
-]
-"""Pages whose programs are typed as a whole."""
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 NEEDED = (
-    "mypy",
     "agents",
     "boto3",
     "deepagents",
+    "fastapi",
     "google.genai",
     "langchain",
     "langchain_openai",
@@ -29,33 +24,45 @@ NEEDED = (
 
 
 def programs_of(page):
-    """Return the programs of a page: a block that imports the stabilizer begins one, the others go on with it."""
-    programs = []
-    for block in blocks_of(page):
-        if block.language == "python":
-            if not programs or "from ctxguard import Stabilizer" in block.text:
-                programs.append("")
-            programs[-1] += block.text + "\n\n"
-    return programs
+    """Return the programs of a page: all of its blocks are one, but for those of the README, which are alternatives."""
+    blocks = [block.text for block in blocks_of(page) if block.language == "python"]
+    return blocks if page.name == "README.md" else ["\n\n".join(blocks)] if blocks else []
 
 
-def test_programs_of_the_pages_are_typed(tmp_path):
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Write the programs into files."""
     for module in NEEDED:
         pytest.importorskip(module, reason=f"{module} is not installed")
-    files = []
+    folder = tmp_path_factory.mktemp("programs")
     for page in PAGES:
-        for number, program in enumerate(programs_of(ROOT / page)):
-            files.append(tmp_path / f"page_{page.lower().replace('/', '_').removesuffix('.md')}_{number}.py")
-            files[-1].write_text(program, encoding="utf-8")
-    assert len(files) > len(PAGES) / 2
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file",
-        str(ROOT / "pyproject.toml"),
-        *map(str, files),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        for number, program in enumerate(programs_of(page)):
+            (folder / f"page_{page.stem.lower()}_{number}.py").write_text(program, encoding="utf-8")
+    assert len(list(folder.iterdir())) > len(PAGES) / 2
+    return folder
+
+
+def run(*command):
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_mypy(programs):
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    # the blocks of a page follow each other and may begin anew
+    settings = ("--strict", "--allow-redefinition", "--config-file", str(ROOT / "pyproject.toml"))
+    done = run("mypy", *settings, *map(str, sorted(programs.glob("*.py"))))
+    assert done.returncode == 0, done.stdout
+
+
+def test_pyright(programs):
+    pytest.importorskip("basedpyright", reason="basedpyright is not installed")
+    settings = {
+        "include": [str(programs)],
+        "extraPaths": [str(ROOT), str(ROOT / "adapters")],
+        "typeCheckingMode": "standard",
+        "reportPossiblyUnboundVariable": "none",  # loops of the pages run at least once
+    }
+    config = programs / "pyrightconfig.json"
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    done = run("basedpyright", "--project", str(config), "--pythonpath", sys.executable, "--level", "error")
     assert done.returncode == 0, done.stdout

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from ctxguard.errors import BudgetExceededError, ConfigError, WireError
+from ctxguard.errors import ConfigError, WireError
 from ctxguard_bedrock.streams import GuardedStream
 
 if TYPE_CHECKING:
@@ -76,15 +76,10 @@ class GuardedClient:
             return prepared, send(**_arguments(request, prepared, blobs))
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            is_too_long = prepared.may_be_too_long(status)
-            budget = self._guard.smaller(prepared, status, str(error).encode()) if is_too_long else None
-            if budget is None:
+            again = self._guard.again(asked, prepared, status, str(error).encode())
+            if again is None:
                 raise
-            try:
-                prepared = self._guard.prepare(asked, budget=budget)
-            except BudgetExceededError:
-                raise error from None
-        return prepared, send(**_arguments(request, prepared, blobs))
+        return again, send(**_arguments(request, again, blobs))
 
 
 def _as_json(body: Mapping[str, object]) -> bytes:

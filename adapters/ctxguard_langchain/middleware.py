@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import NotAHook, install_command
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -21,7 +21,6 @@ from ctxguard.adapting.adapter import (
     astabilize_request,
     stabilize_native,
     stabilize_request,
-    tighter_stabilizer,
 )
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell
 from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
@@ -57,7 +56,7 @@ FULL_OUTPUT = "ctxguard_full_output"
 """Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
 
 
-class ContextGuardMiddleware(_Middleware):
+class ContextGuardMiddleware(_Middleware, NotAHook):
     """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
@@ -78,7 +77,8 @@ class ContextGuardMiddleware(_Middleware):
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
             share of the window, tool outputs are bounded early only if it is given here.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with the report of each model call; `report.session` is the thread id.
+        on_report: called with the report of each model call, and of each tool output that is bounded when the tool
+            returns (`report.tool` is the name of the tool, then); `report.session` is the thread id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
             arguments right before it runs. The state keeps the placeholders that the model wrote. Either the vault of
             a session, or a function from the run's `Runtime` to the vault of that run.
@@ -120,7 +120,9 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the stabilized messages; once more with a tighter budget where it says that they overflow.
+        """Send the model the stabilized messages; once more, and fewer, where it says that they overflow.
+
+        The smaller budget then holds for all that follows in the conversation.
 
         Raises:
             BudgetExceededError: what must stay does not fit.
@@ -130,8 +132,7 @@ class ContextGuardMiddleware(_Middleware):
         try:
             return handler(self._stabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
-            return handler(self._stabilized(tighter, request))
+            return handler(self._stabilized(stabilizer, request, overflowed=True))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -142,20 +143,31 @@ class ContextGuardMiddleware(_Middleware):
         try:
             return await handler(await self._astabilized(stabilizer, request))
         except _OVERFLOWS:
-            tighter = tighter_stabilizer(stabilizer, self._window(stabilizer, request))
-            return await handler(await self._astabilized(tighter, request))
+            return await handler(await self._astabilized(stabilizer, request, overflowed=True))
 
-    def _stabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        window = self._window(stabilizer, request)
+    def _stabilized(
+        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
+    ) -> ModelRequest[Any]:
         sent, report = stabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
+            stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(stabilizer, request),
+            keep_thinking=self.keep_thinking,
+            overflowed=overflowed,
         )
         return self._overridden(request, sent, report)
 
-    async def _astabilized(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        window = self._window(stabilizer, request)
+    async def _astabilized(
+        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
+    ) -> ModelRequest[Any]:
         sent, report = await astabilize_request(
-            stabilizer, ADAPTER, _sent(request), window=window, keep_thinking=self.keep_thinking
+            stabilizer,
+            ADAPTER,
+            _sent(request),
+            window=self._window(stabilizer, request),
+            keep_thinking=self.keep_thinking,
+            overflowed=overflowed,
         )
         return self._overridden(request, sent, report)
 
@@ -168,7 +180,7 @@ class ContextGuardMiddleware(_Middleware):
         if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
         result = run.outputs.stabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result)
+        return self._bounded(output, result, request.tool_call["name"])
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -179,7 +191,7 @@ class ContextGuardMiddleware(_Middleware):
         if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
             return output
         result = await run.outputs.astabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result)
+        return self._bounded(output, result, request.tool_call["name"])
 
     def _run_of_tool(self) -> ForRun:
         """Return what the run uses; a tool's own runtime is of another type than the run's, which is asked for."""
@@ -207,11 +219,12 @@ class ContextGuardMiddleware(_Middleware):
             prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
         return request.override(messages=rest, **_prompt_fields(request, prompt), **_tool_fields(request, sent.tools))
 
-    def _bounded(self, output: ToolMessage, result: Stabilized) -> ToolMessage:
+    def _bounded(self, output: ToolMessage, result: Stabilized, tool: str) -> ToolMessage:
         """Return a tool message as the stages made it, if they bounded it."""
         decision = result.report.decisions[-1]
         if not any(step.action == "bounded" for step in decision.steps):
             return output
+        tell(self.on_report, result.report, _thread(), tool=tool)
         (bounded,) = ADAPTER.write([output], result.artifacts[-1:])
         kept = {} if self.persist else {FULL_OUTPUT: output.content}
         metadata = {**output.response_metadata, **kept}

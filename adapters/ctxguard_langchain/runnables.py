@@ -15,6 +15,7 @@ from ctxguard.adapting.adapter import astabilize_native, stabilize_native
 from ctxguard.adapting.per_run import OnReport, require_choice, tell
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
+from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.models import bound_tools, layers, model_window, tool_schemas
@@ -33,7 +34,7 @@ StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 ADAPTER = LangChainAdapter()
 
 
-class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
+class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
     """Stabilize what the model is sent, as the last step before it: `prompt | ContextGuard(stabilizer) | model`.
 
     Takes messages, a prompt value or a string, and gives messages. What is stored stays raw. Streaming, batches, async

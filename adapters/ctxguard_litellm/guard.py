@@ -11,6 +11,7 @@ from litellm.types.guardrails import GuardrailEventHooks
 from ctxguard import wire
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.guard import Prepared
 from ctxguard.wire.refusals import ERROR_HEADER, status_of
 from ctxguard.wire.sessions import Recent
 from ctxguard_litellm.answers import restored_answer, restored_stream
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ctxguard.adapting.per_run import OnReport
     from ctxguard.pii import Vault
     from ctxguard.pii.mask.strategies import Strategies
-    from ctxguard.wire.guard import OnUnreadable, Prepared
+    from ctxguard.wire.guard import OnUnreadable
 
 __all__ = ["Guard"]
 
@@ -100,7 +101,8 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         if prepared.report is None:
             return data
         if prepared.reply is not None and (name := data.get("litellm_call_id")):
-            self._prepared.put(str(name), prepared)
+            # the body and the report hold whole histories, and an answer may never come
+            self._prepared.put(str(name), Prepared(b"", reply=prepared.reply))
         return changed_data(data, prepared.body)
 
     async def async_post_call_success_hook(

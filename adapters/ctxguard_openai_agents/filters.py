@@ -25,11 +25,11 @@ try:
 except ImportError as error:
     raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
-from ctxguard.adapting.adapter import astabilize_request, tighter_stabilizer
+from ctxguard.adapting.adapter import astabilize_request
 from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, MisplacedError
 from ctxguard_openai import ResponsesAdapter
 from ctxguard_openai_agents.retries import Sent, remember
 
@@ -80,21 +80,23 @@ def call_model_input_filter(
     adapter = ResponsesAdapter(incremental=incremental)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
+        if not isinstance(data, CallModelData):
+            raise MisplacedError("ctxguard_openai_agents.call_model_input_filter")
         chosen = per_run.of(RunContextWrapper(data.context)).stabilizer
         schemas = await _schemas(data)
 
-        async def within(limits: Stabilizer) -> ModelInputData:
+        async def prepared(*, overflowed: bool = False) -> ModelInputData:
             given = data.model_data
             request = Request(cast("list[Mapping[str, object]]", given.input), given.instructions, schemas=schemas)
             done, report = await astabilize_request(
-                limits, adapter, request, window=window, keep_thinking=keep_thinking
+                chosen, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed
             )
             tell(on_report, report)
             require_clean_schemas(report)
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
-        first = await within(chosen)
-        remember(Sent(replace(first), lambda: within(tighter_stabilizer(chosen, window))))
+        first = await prepared()
+        remember(Sent(replace(first), lambda: prepared(overflowed=True)))
         return first
 
     return stabilized

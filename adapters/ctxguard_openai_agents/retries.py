@@ -52,7 +52,8 @@ def remember(sent: Sent) -> None:
 def with_overflow_retry(model: Wrapped) -> Wrapped:
     """Return a model, or a provider of models, that repeats a call once where its input was too long.
 
-    The second input is prepared by the run's `call_model_input_filter`, with six tenths of its budget.
+    The second input is prepared by the run's `call_model_input_filter`, with six tenths of its budget, which
+    then hold for all that follows in the conversation.
 
     Args:
         model: For `Agent(model=…)`, or a provider such as `MultiProvider()` for `RunConfig(model_provider=…)`.

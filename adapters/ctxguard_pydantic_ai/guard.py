@@ -12,7 +12,7 @@ from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
-from ctxguard.adapting.adapter import astabilize_native, astabilize_request, tighter_stabilizer
+from ctxguard.adapting.adapter import astabilize_native, astabilize_request
 from ctxguard.adapting.per_run import OnReport, PerRun, tell
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
@@ -23,7 +23,7 @@ from ctxguard.adapting.tools import (
 )
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
-from ctxguard.settings import whole_number
+from ctxguard.settings import NotAHook, whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
 from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
+    from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
@@ -83,7 +84,7 @@ def history_processor(
 
 
 @dataclass
-class ContextGuard(AbstractCapability[Any]):
+class ContextGuard(AbstractCapability[Any], NotAHook):
     """Send the model a stabilized view of the history; what the run stores stays as it was.
 
     Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be
@@ -91,7 +92,7 @@ class ContextGuard(AbstractCapability[Any]):
 
     A tool result that is larger than the whole budget is bounded when the tool returns, its full value goes into the
     part's metadata. When the provider says that the context overflowed, the request is repeated once with a tighter
-    budget, which then holds for the rest of the run (PydanticAI 2.66 and up).
+    budget, which then holds for the rest of the conversation (PydanticAI 2.66 and up).
 
     Attributes:
         stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
@@ -99,7 +100,8 @@ class ContextGuard(AbstractCapability[Any]):
             profile says.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
-        on_report: called with the report on each request; `report.session` is the conversation's id.
+        on_report: called with the report on each request, and on each result that is bounded when its tool returns
+            (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
             arguments right before they are validated. The history keeps the placeholders that the model wrote. Either
             the vault of a session, or a function from the run's `RunContext` to the vault of that run.
@@ -117,7 +119,8 @@ class ContextGuard(AbstractCapability[Any]):
     on_report: OnReport | None = field(default=None, kw_only=True)
     vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
-    _tighter: Stabilizer | None = field(default=None, init=False, repr=False, compare=False)
+    _overflowed: bool = field(default=False, init=False, repr=False, compare=False)
+    _answered_step: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._per_run = PerRun(self.stabilizer, self.vault)
@@ -130,15 +133,20 @@ class ContextGuard(AbstractCapability[Any]):
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> ContextGuard:  # noqa: ARG002 - the framework's signature
-        """Return a copy of its own for each run, so that a budget that was tightened is that run's alone."""
+        """Return a copy of its own for each run, so that an overflow is answered in the run that it happened in."""
         return copy.copy(self)
 
     async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model = getattr(request, "model", None) or ctx.model
-        stabilizer, sent = self._chosen(ctx), sent_beside(request)
+        stabilizer, sent = self._per_run.of(ctx).stabilizer, sent_beside(request)
         room = _window(stabilizer, self.window, ctx, model)
         done, report = await astabilize_request(
-            stabilizer, _ADAPTER, sent, window=room, keep_thinking=self.keep_thinking
+            stabilizer,
+            _ADAPTER,
+            sent,
+            window=room,
+            keep_thinking=self.keep_thinking,
+            overflowed=self._overflowed,
         )
         tell(self.on_report, report, _conversation(ctx))
         require_clean_schemas(report)
@@ -151,17 +159,23 @@ class ContextGuard(AbstractCapability[Any]):
             self, ctx: RunContext[Any], request_context: ModelRequestContext
         ) -> ModelRequestContext:
             """Put the stabilized view into each attempt at a request."""
-            return await self._stabilized(ctx, request_context)
+            try:
+                return await self._stabilized(ctx, request_context)
+            finally:
+                self._overflowed = False
 
         async def on_model_request_error(
-            self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
+            self,
+            ctx: RunContext[Any],
+            *,
+            request_context: ModelRequestContext,  # noqa: ARG002 - the framework's signature
+            error: Exception,
         ) -> Any:  # noqa: ANN401 - the framework's signature; it always raises
             """Ask for another attempt with a tighter budget where the context overflowed; raise any other error."""
-            if not isinstance(error, exceptions.ModelContextWindowExceededError) or self._tighter is not None:
+            is_second = self._answered_step == ctx.run_step
+            if not isinstance(error, exceptions.ModelContextWindowExceededError) or is_second:
                 raise error
-            stabilizer = self._chosen(ctx)
-            window = _window(stabilizer, self.window, ctx, request_context.model)
-            self._tighter = tighter_stabilizer(stabilizer, window)
+            self._answered_step, self._overflowed = ctx.run_step, True  # for the attempt that follows
             raise exceptions.RetryModelRequest from error
 
     else:  # before 2.66 this is the one hook that changes the request alone
@@ -175,9 +189,6 @@ class ContextGuard(AbstractCapability[Any]):
         ) -> Any:  # noqa: ANN401 - the framework's signature
             """Hand the stabilized view on."""
             return await handler(await self._stabilized(ctx, request_context))
-
-    def _chosen(self, ctx: RunContext[Any]) -> Stabilizer:
-        return self._per_run.of(ctx).stabilizer if self._tighter is None else self._tighter
 
     async def before_tool_validate(
         self,
@@ -203,11 +214,14 @@ class ContextGuard(AbstractCapability[Any]):
         """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay whole."""
         if is_fixed(tool_def):
             return result
-        stabilizer = self._chosen(ctx)
+        stabilizer = self._per_run.of(ctx).stabilizer
         if stabilizer.mode == "observe":
             return result
         limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
-        return await _bounded(result, limit, stabilizer, tool_def.name)
+        bounded, report = await _bounded(result, limit, stabilizer, tool_def.name)
+        if report is not None:
+            tell(self.on_report, report, _conversation(ctx), tool=tool_def.name)
+        return bounded
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -233,21 +247,21 @@ def _window(stabilizer: Stabilizer, window: int | None, ctx: RunContext[Any], mo
     return window or getattr(model or ctx.model, "context_window", None)
 
 
-async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> Any:  # noqa: ANN401 - any tool's result
-    """Return a result that fits, or the very same where it does, or where it holds media."""
+async def _bounded(result: Any, limit: int, stabilizer: Stabilizer, tool: str) -> tuple[Any, Report | None]:  # noqa: ANN401 - any tool's result
+    """Return a result that fits and the report on it; the very same and None where it does, or where it holds media."""
     value = result.return_value if isinstance(result, ToolReturn) else result
     part = ToolReturnPart(tool, value, "")
     found = read_part(part)
     if len(found) > 1 or any(piece.text is None for _, piece in found):
-        return result
+        return result, None
     text = rendered(part, value)
     if stabilizer.counter.text(text) <= limit:
-        return result
+        return result, None
     step = tool_exchange(Artifact(Kind.TOOL, text, answers="1"), tool)
-    shown = (await tool_output_stabilizer(stabilizer, max_tokens=limit).astabilize(step)).artifacts[-1].text
-    if isinstance(result, ToolReturn):
-        return replace(result, return_value=shown, metadata=_metadata(result.metadata, value))
-    return ToolReturn(shown, metadata=_metadata(None, value))
+    done = await tool_output_stabilizer(stabilizer, max_tokens=limit).astabilize(step)
+    given = result if isinstance(result, ToolReturn) else ToolReturn(value)
+    shown = replace(given, return_value=done.artifacts[-1].text, metadata=_metadata(given.metadata, value))
+    return shown, done.report
 
 
 def _metadata(metadata: Any, value: object) -> Any:  # noqa: ANN401 - the application's own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
@@ -20,14 +20,10 @@ __all__ = [
     "require_stabilizer",
     "stabilize_native",
     "stabilize_request",
-    "tighter_stabilizer",
     "with_adapter_stages",
 ]
 
 Native = TypeVar("Native")
-
-TIGHTER: Final = 0.6
-"""Share of the budget that is used once the provider said that the context overflowed."""
 
 
 def stabilize_request(
@@ -37,6 +33,7 @@ def stabilize_request(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
+    overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
     """Return a stabilized request and the report. The request and all in it are not changed.
 
@@ -49,12 +46,15 @@ def stabilize_request(
         request: The history, and what is sent beside it.
         window: The model's context window in tokens, where the budget is a share of it.
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
+        overflowed: The provider refused this request as too long: it and all that continue it get a smaller budget.
 
     Raises:
         HistoryError: A message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
+    if overflowed:
+        stabilizer.tighten(call.artifacts, window=window)
     result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
     return call.written(result), result.report
 
@@ -66,9 +66,12 @@ async def astabilize_request(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
+    overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
     """Do what `stabilize_request` does, where summarizers or stores are async."""
     call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
+    if overflowed:
+        stabilizer.tighten(call.artifacts, window=window)
     result = await call.chain.astabilize(
         call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
     )
@@ -189,20 +192,6 @@ def require_stabilizer(given: object) -> Stabilizer:
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
         raise ConfigError(f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…)", setting="stabilizer")
     return given
-
-
-def tighter_stabilizer(stabilizer: Stabilizer, window: int | None = None) -> Stabilizer:
-    """Return a stabilizer with a smaller budget, for another attempt after the provider said that a prompt overflowed.
-
-    Args:
-        stabilizer: The stabilizer whose result was too long for the provider.
-        window: The model's context window in tokens, where the budget is a share of it.
-    """
-    # A copy shares the counts and masks by text, so the second attempt pays for neither again.
-    tighter = copy.copy(stabilizer)
-    # A share of the window is fixed as a number here: the provider has just shown that the share was too large.
-    tighter.budget = tighter.reserve + int(TIGHTER * stabilizer.budget_for(window))
-    return tighter
 
 
 def with_adapter_stages(

@@ -7,6 +7,7 @@ PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
 from __future__ import annotations
 
 import copy
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import require_stabilizer
 from ctxguard.adapting.tools import require_vault, tool_output_stabilizer
+from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
@@ -26,8 +28,12 @@ __all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tel
 
 Context = TypeVar("Context")
 OnReport: TypeAlias = "Callable[[Report], object]"
-"""What every guard calls with the report of each model call; `report.session` names the conversation."""
+"""What every guard calls with the report of each model call; `report.session` names the conversation.
 
+Guards that bound a tool's output when the tool returns call it with the report of that, too; `report.tool` names it.
+"""
+
+_LOG: Final = logging.getLogger("ctxguard")
 _REMEMBERED: Final = 256
 """Runs whose stabilizer is remembered, with what it worked out for its conversation."""
 
@@ -123,7 +129,7 @@ def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
 def is_function(given: object) -> bool:
     """Tell a function of the run context from a stabilizer, a vault or a class."""
     # A class is callable, too; whoever gives one forgot the parentheses, and gets the error for a wrong type.
-    return callable(given) and not isinstance(given, type)
+    return callable(given) and not isinstance(given, (type, NotAHook))
 
 
 def require_choice(
@@ -137,15 +143,20 @@ def require_choice(
     return given if is_function(given) else require_stabilizer(given)
 
 
-def tell(on_report: OnReport | None, report: Report, session: object = None) -> None:
+def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
     """Name the conversation of a report, and hand the report to the application.
 
     Args:
         on_report: The application's function; None for none.
         report: The report.
         session: The name that the framework has for the conversation.
+        tool: The name of the tool whose output was bounded as it returned; None for a model call.
     """
     # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
+    report.tool = tool
+    if tool is not None:
+        output = report.decisions[-1]
+        _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)

@@ -1,6 +1,7 @@
 """The one model of a conversation: pairs, exchanges, turns, what must stay, and who really wrote a message."""
 
 from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History, task_in
+from ctxguard.history.overflows import Overflow, Overflows
 from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair, whole_until
 from ctxguard.history.records import (
     CHECKPOINT,
@@ -27,6 +28,8 @@ __all__ = [
     "Exchange",
     "ExchangeSpan",
     "History",
+    "Overflow",
+    "Overflows",
     "Pairing",
     "Record",
     "exchanges",

@@ -122,18 +122,21 @@ class ReportData:
         cut: where the prompt stopped extending the one before, or that an earlier cut still holds; None where neither.
         session: the name of the conversation, where the guard of a framework knows one: LangChain's session or thread
             id, PydanticAI's conversation id, the session header on the wire.
+        tool: the name of the tool whose output was bounded as it returned, where the report is on that and not on a
+            model call.
     """
 
     def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
         self._draft = draft
         self.tokens_after = tokens_after
         self.checks = checks
-        self.budget = draft.budget
-        self.counter = draft.counter.counter.name
-        self.accuracy = draft.counter.counter.accuracy
+        self.budget: int = draft.budget
+        self.counter: str = draft.counter.counter.name
+        self.accuracy: str = draft.counter.counter.accuracy
         self.cut = cut
         self.details: Mapping[str, object] = draft.details
         self.session: str | None = None
+        self.tool: str | None = None
 
     @property
     def observed(self) -> bool:
@@ -211,6 +214,7 @@ class ReportData:
         """Return the report as JSON values. It holds no text of any artifact."""
         return {
             **({} if self.session is None else {"session": self.session}),
+            **({} if self.tool is None else {"tool": self.tool}),
             "ok": self.ok,
             "budget": self.budget,
             "tokens_before": self.tokens_before,

@@ -27,6 +27,7 @@ class DropStaleThinking:
     signature in thinking block. The block is bound to a different conversation"). What was written after the cut was
     bound to the prompt as it is now, and stays; what was masked or bounded was so when it was first sent. A stage that
     drops anything but at a cut leaves no way to tell, so all thinking behind it goes.
+    So does all that was written before the provider refused a prompt as too long (`Stabilizer.tighten`).
 
     Adapters mark such thinking as `Part.signed` and leave out what is blank here. `stabilize_native`, and with it every
     door, puts this stage behind the chain where a history holds any.
@@ -42,7 +43,8 @@ class DropStaleThinking:
         """Return the draft without the thinking of artifacts that were written before what is cut by now."""
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
-        stale = {key for change in draft.changes for key in _stale(draft, change)} | _before_late_authority(draft)
+        stale = {key for change in draft.changes for key in _stale(draft, change)}
+        stale |= _before_late_authority(draft) | _before_overflow(draft)
         if self.everything:
             stale = {id(artifact.root) for artifact in draft.artifacts}
         artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
@@ -69,6 +71,12 @@ def _before_late_authority(draft: Draft) -> set[int]:
     late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
     end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
     return {id(artifact.root) for artifact in draft.history[:end]}
+
+
+def _before_overflow(draft: Draft) -> set[int]:
+    """Return what was written before the provider refused a prompt, and all prompts became shorter ones."""
+    overflow = draft.settings.overflow
+    return set() if overflow is None else {id(artifact.root) for artifact in draft.history[: overflow.at]}
 
 
 def _is_signed(artifact: Artifact) -> bool:

@@ -114,6 +114,5 @@ def _with_note(content: str | tuple[Part, ...], note: str) -> str | tuple[Part, 
     if isinstance(content, str):
         return note
     notes = chain([note], repeat(""))
-    return tuple(
-        replace(part, text=next(notes)) if part.text is not None and part.editable else part for part in content
-    )
+    is_text = (part.text is not None and part.editable for part in content)
+    return tuple(replace(part, text=next(notes)) if told else part for part, told in zip(content, is_text, strict=True))

@@ -16,6 +16,8 @@ __all__ = ["EventSplitter", "data_of", "with_data"]
 
 _END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_BOM: Final = b"\xef\xbb\xbf"
+"""What a stream may begin with, and what is no part of its first event."""
 _OVERLAP: Final = 3
 """Bytes of the longest end of an event that may have been there before the rest of it came."""
 
@@ -30,6 +32,7 @@ class EventSplitter:
     def __init__(self, most: int) -> None:
         self._most = most
         self._held = bytearray()
+        self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Walk the events that are complete now.
@@ -39,6 +42,11 @@ class EventSplitter:
         """
         seen = max(0, len(self._held) - _OVERLAP)
         self._held += chunk
+        if not self._has_begun:
+            if len(self._held) < len(_BOM) and _BOM.startswith(self._held):
+                return
+            self._held = self._held.removeprefix(_BOM)
+            self._has_begun = True
         done = 0
         while (match := _END.search(self._held, max(done, seen))) is not None:
             yield bytes(self._held[done : match.end()])

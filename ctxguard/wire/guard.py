@@ -28,15 +28,15 @@ from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, His
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.session import Stabilized
+from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
-from ctxguard.tokens import ArtifactCounter
 from ctxguard.wire.chains import Chains, Owner
 from ctxguard.wire.checking import BodyCheck
 from ctxguard.wire.counting import Counters, request_tokens
 from ctxguard.wire.formats import Format, format_of
-from ctxguard.wire.limits import TOO_LONG_STATUSES, smaller_budget
+from ctxguard.wire.limits import RETRIED_STATUSES, says_stale_thinking, smaller_budget
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.replies import Reply, as_json
@@ -50,9 +50,12 @@ if TYPE_CHECKING:
 __all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
 
 OnUnreadable = Literal["refuse", "pass"]
+Refused = Literal["too long", "stale thinking"]
 
 SESSION_HEADER: Final = "x-ctxguard-session"
 """The header by which a client names its session. It is not sent on."""
+_SIGNED: Final = "AWS4-"
+"""How the signature of a request to Amazon begins, which covers its body."""
 _COUNTED_FROM: Final = 0.9
 """Share of the budget from which on a body is counted once more, as it is sent."""
 _ROUNDS: Final = 3
@@ -88,6 +91,7 @@ class Prepared:
         reply: Gives values back in the answer; None where there is nothing to do.
         tokens: Input tokens of the body.
         budget: Tokens there were.
+        refused: What earlier tries of this request were refused for.
     """
 
     body: bytes = field(repr=False)
@@ -95,10 +99,11 @@ class Prepared:
     reply: Reply | None = None
     tokens: int = 0
     budget: int = 0
+    refused: frozenset[Refused] = frozenset()
 
-    def may_be_too_long(self, status: int) -> bool:
-        """Tell whether an answer may say that the request was too long for the model."""
-        return self.report is not None and status in TOO_LONG_STATUSES
+    def may_be_sent_again(self, status: int) -> bool:
+        """Tell whether an answer may refuse the request for something that another try can mend."""
+        return self.report is not None and status in RETRIED_STATUSES
 
     def whole(self, answer: bytes) -> bytes:
         """Return the body of an answer with the values back."""
@@ -134,7 +139,19 @@ class _Run(NamedTuple):
     overhead: int
 
 
-class Guard:
+class _Refusal(NamedTuple):
+    """Say what a request was refused for, and with how many tokens it is tried again."""
+
+    why: Refused
+    budget: int
+    before: frozenset[Refused]
+
+    def noted(self, prepared: Prepared) -> Prepared:
+        """Return what is sent in the next try, which knows about this one."""
+        return replace(prepared, refused=self.before | {self.why})
+
+
+class Guard(NotAHook):
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
     It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and
@@ -169,18 +186,19 @@ class Guard:
         keep_thinking: bool = False,
         on_report: OnReport | None = None,
     ) -> None:
-        self.stabilizer = require_stabilizer(stabilizer)
+        self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
         if on_unreadable not in ("refuse", "pass"):
             raise ConfigError(f"on_unreadable is 'refuse' or 'pass', not {on_unreadable!r}", setting="on_unreadable")
         self.strategy = strategy
         self.on_unreadable: OnUnreadable = on_unreadable
         self.max_body = max_body
         self.on_report = on_report
-        self.metrics = Metrics()
+        self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
         self._counters = Counters(stabilizer.counter)
+        self._keeps_thinking = keep_thinking
         self._chains = Chains(stabilizer, self._masking, vault=vault, keep_thinking=keep_thinking)
 
     def prepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
@@ -203,6 +221,8 @@ class Guard:
                 run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
             return self._told(done.value, request.headers.get(SESSION_HEADER))
+        except RecursionError:
+            return self._too_deep(request)
 
     async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
@@ -213,6 +233,8 @@ class Guard:
                 run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
         except StopIteration as done:
             return self._told(done.value, request.headers.get(SESSION_HEADER))
+        except RecursionError:
+            return self._too_deep(request)
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
@@ -224,20 +246,43 @@ class Guard:
         request = WireRequest("POST", "/v1/chat/completions", {}, _written(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
-    def smaller(self, prepared: Prepared, status: int, answer: bytes) -> int | None:
-        """Return the budget for a second try where the provider says that a request was too long; else None.
+    def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
+        """Return what is sent where the provider refused a request that another try can mend; else None.
+
+        A prompt that was too long is sent once more with a smaller budget, and thinking that was signed for another
+        prompt is left out once. Both hold from there on for the whole conversation, see `Stabilizer.tighten`.
 
         Args:
+            request: The request as the client sends it.
             prepared: What was sent.
             status: The status of the answer.
             answer: The body of the answer.
         """
-        if self.stabilizer.mode == "observe":
+        refusal = self._refusal(prepared, status, answer)
+        try:
+            return refusal and refusal.noted(self.prepare(request, budget=refusal.budget))
+        except CtxguardError:  # the provider's own answer says more
+            return None
+
+    async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
+        """Do what `again` does where summarizers or stores are async."""
+        refusal = self._refusal(prepared, status, answer)
+        try:
+            return refusal and refusal.noted(await self.aprepare(request, budget=refusal.budget))
+        except CtxguardError:
+            return None
+
+    def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> _Refusal | None:
+        if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
         budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
-        if budget is not None:
-            self.metrics.add("retries_total")
-        return budget
+        found = None if budget is None else _Refusal("too long", budget, prepared.refused)
+        if not self._keeps_thinking and says_stale_thinking(status, answer):
+            found = _Refusal("stale thinking", prepared.budget, prepared.refused)
+        if found is None or found.why in prepared.refused:
+            return None
+        self.metrics.add("retries_total")
+        return found
 
     def _told(self, prepared: Prepared, session: str | None) -> Prepared:
         report = prepared.report
@@ -269,8 +314,11 @@ class Guard:
         self.metrics.add("requests_total", "api", "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
-        if request.headers.get("content-encoding", "identity") != "identity":
+        if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             return self._unread(request, "the body is compressed, and the guard reads none that is")
+        if request.headers.get("authorization", "").startswith(_SIGNED):
+            why = "the client signed the request, so that nobody can change it on its way"
+            return self._unread(request, f"{why} (for boto3: ctxguard_bedrock.guarded)")
         if kind is None:
             return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
         try:
@@ -290,6 +338,16 @@ class Guard:
             body[kind.history] = list(map(self._values.same, history))
         return body
 
+    def _too_deep(self, request: WireRequest) -> Prepared:
+        """Pass on what is nested too deeply to be read, where that is allowed.
+
+        Raises:
+            WireError: It is not.
+        """
+        if self.on_unreadable == "pass" or self.stabilizer.mode == "observe":
+            return Prepared(request.body)
+        raise WireError("the body is nested too deeply") from None
+
     def _unread(self, request: WireRequest, why: str) -> Prepared:
         """Pass on what the guard cannot read, where that is allowed.
 
@@ -306,15 +364,18 @@ class Guard:
     ) -> Generator[_Run, Stabilized, Prepared]:
         owner = Owner(credential_of(request.headers), request.headers.get(SESSION_HEADER))
         chain = self._chains.of(kind, body, owner)
-        stabilizer = _for_request(chain.stabilizer, self._counters.of(body), budget)
-        allowed = stabilizer.budget_for()
+        stabilizer = copy.copy(chain.stabilizer)
+        stabilizer.counter = self._counters.of(body)
         body = self._chains.as_written(kind, body, owner)
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         beside = self._beside(rest)
         artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
+        if budget is not None:
+            stabilizer.tighten(artifacts, budget=budget)
         overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
             result = yield _Run(stabilizer, artifacts, overhead)
+            allowed = result.report.budget
             if result.report.observed:
                 return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
             done = beside.restored(result.artifacts)
@@ -357,15 +418,6 @@ class Guard:
 def _session_of(mask: object) -> MaskSession | None:
     session = getattr(mask, "__self__", None)
     return session if isinstance(session, MaskSession) else None
-
-
-def _for_request(stabilizer: Stabilizer, counter: ArtifactCounter, budget: int | None) -> Stabilizer:
-    """Return a stabilizer that counts as one request is billed, and with a smaller budget where one is given."""
-    own = copy.copy(stabilizer) if budget is None else _without_signed_thinking(stabilizer)
-    own.counter = counter
-    if budget is not None:
-        own.budget, own.reserve = budget, 0
-    return own
 
 
 def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:

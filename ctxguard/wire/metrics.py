@@ -15,6 +15,7 @@ _HELP: Final = {
     "retries_total": "Requests sent again with a smaller budget.",
     "failures_total": "Answers that did not end as they should, by cause.",
     "malformed_events_total": "Events of answers that could not be read and were passed on as they are.",
+    "unrestored_total": "Answers passed on with their placeholders: in a form or a compression that is not read.",
     "input_tokens_total": "Input tokens: what came in, and what was sent.",
     "cuts_total": "Requests whose prompt does not extend the one before.",
     "answers_total": "Answers by status.",

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ctxguard.errors import ConfigError, WireError
+from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.settings import install_command
 from ctxguard.wire.guard import Guard
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
@@ -191,7 +191,13 @@ class _Forward:
         import httpx
 
         try:
-            answer = await self._sender.handle_async_request(self._request(scope, body))
+            request = self._request(scope, body)
+        except httpx.InvalidURL:
+            self._guard.metrics.add("refused_total", "error", "WireError")
+            await client.refuse(400, "WireError", "the path of the request cannot be sent on")
+            return
+        try:
+            answer = await self._sender.handle_async_request(request)
         except httpx.TimeoutException:
             self._failed("upstream_timeout", 504)
             await client.refuse(504, "upstream_timeout", "the provider did not answer in time")
@@ -200,8 +206,16 @@ class _Forward:
             self._failed("upstream_unreachable", 502)
             await client.refuse(502, "upstream_unreachable", self._unreachable(error))
             return
+        except httpx.DecodingError:
+            self._failed("upstream_unreadable", 502)
+            await client.refuse(502, "upstream_unreadable", "the provider's answer cannot be decompressed")
+            return
+        except CtxguardError as error:
+            self._failed(type(error).__name__, status_of(error))
+            await client.refuse(status_of(error), type(error).__name__, str(error))
+            return
         try:
-            await self._passed_on(answer, client)
+            await self._passed_on(answer, client, request.url)
         finally:
             await answer.aclose()
         self._guard.metrics.add("answers_total", "status", str(answer.status_code))
@@ -210,10 +224,19 @@ class _Forward:
         host = self._upstream.copy_with(userinfo=None, path="/", query=None)
         return f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
-    async def _passed_on(self, answer: httpx.Response, client: _Client) -> None:
+    async def _passed_on(self, answer: httpx.Response, client: _Client, asked: httpx.URL) -> None:
         """Pass an answer on as it comes."""
         import httpx
 
+        if answer.has_redirect_location:
+            target = asked.join(answer.headers["location"])
+            if (target.scheme, target.netloc) != (asked.scheme, asked.netloc):
+                # the client would follow, and send what it has to the provider itself
+                self._failed("upstream_redirects", 502)
+                told = f"the provider redirects to {target.scheme}://{target.host}; see --upstream"
+                await client.refuse(502, "upstream_redirects", told)
+                return
+            answer.headers["location"] = target.raw_path.decode()
         headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _HOP_BY_HOP]
         if _is_read(answer):
             headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"content-length")]
@@ -222,11 +245,11 @@ class _Forward:
         try:
             async for chunk in _chunks(answer):
                 await client.more(chunk)
-        except (httpx.TransportError, WireError) as error:
+        except (httpx.TransportError, httpx.DecodingError, CtxguardError) as error:
             self._failed("upstream_broke_off", answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the server closes the connection, by which the client sees that the answer is not whole
-            told = str(error) if isinstance(error, WireError) else "the provider broke the answer off"
+            told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
             await client.more(error_event("upstream_broke_off", told))
         await client.end()
 

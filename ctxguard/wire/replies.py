@@ -77,9 +77,9 @@ class Reply:
         """Return the body of an answer that came as one JSON text; what is not JSON stays as it is."""
         try:
             answer = json.loads(raw)
+            restored = self.restored(answer)
         except (ValueError, RecursionError):
             return raw
-        restored = self.restored(answer)
         self.learn(answer)
         return raw if restored is answer else as_json(restored)
 

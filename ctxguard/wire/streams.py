@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
+from ctxguard.errors import CtxguardError
 from ctxguard.wire.events import EventSplitter, data_of, with_data
 from ctxguard.wire.formats import Api
 from ctxguard.wire.replies import as_json
@@ -91,9 +92,21 @@ class EventStream:
 
     def close(self) -> bytes:
         """Return what was held back; the stream is over."""
-        return self._flushed(lambda _: True) + self._splitter.close()
+        rest = self._splitter.close()
+        if rest and data_of(rest) is not None:  # some providers do not end their last event
+            rest = self._event(rest + b"\n\n")
+        return self._flushed(lambda _: True) + rest
 
     def _event(self, raw: bytes) -> bytes:
+        try:
+            return self._restored(raw)
+        except CtxguardError:
+            raise
+        except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer
+            self.malformed += 1
+            return raw
+
+    def _restored(self, raw: bytes) -> bytes:
         event = data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ctxguard.errors import BudgetExceededError, CtxguardError
+from ctxguard.errors import CtxguardError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.formats import format_of
 from ctxguard.wire.guard import SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
@@ -59,7 +59,7 @@ class Transport(_Transport):
     def __init__(
         self, guard: Stabilizer | Guard, *, transport: object = None, **settings: Unpack[GuardSettings]
     ) -> None:
-        self.guard = as_guard(guard, settings)
+        self.guard: Guard = as_guard(guard, settings)
         self._inner: Any = transport
 
     def __enter__(self) -> Self:
@@ -86,30 +86,16 @@ class Transport(_Transport):
         except CtxguardError as error:
             return _refused(library, self.guard, error)
         answer = self._inner.handle_request(_guarded(library, request, prepared))
-        if prepared.may_be_too_long(answer.status_code):
-            answer, prepared = self._again(library, request, asked, prepared, answer)
-        if not _is_restored(answer, prepared):
+        while prepared.may_be_sent_again(answer.status_code):
+            again = self.guard.again(asked, prepared, answer.status_code, answer.read())
+            if again is None:
+                break
+            prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
+        if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
             return _restored(library, answer, stream=_sync_stream(library)(answer, prepared, self.guard))
         return _restored(library, answer, content=prepared.whole(answer.read()))
-
-    def _again(
-        self,
-        library: Any,  # noqa: ANN401 - a module
-        request: Any,  # noqa: ANN401
-        asked: WireRequest,
-        prepared: Prepared,
-        answer: Any,  # noqa: ANN401
-    ) -> tuple[Any, Prepared]:
-        budget = self.guard.smaller(prepared, answer.status_code, answer.read())
-        if budget is None:
-            return answer, prepared
-        try:
-            smaller = self.guard.prepare(asked, budget=budget)
-        except BudgetExceededError:
-            return answer, prepared
-        return self._inner.handle_request(_guarded(library, request, smaller)), smaller
 
 
 class AsyncTransport(_AsyncTransport):
@@ -134,7 +120,7 @@ class AsyncTransport(_AsyncTransport):
         large: int | None = None,
         **settings: Unpack[GuardSettings],
     ) -> None:
-        self.guard = as_guard(guard, settings)
+        self.guard: Guard = as_guard(guard, settings)
         self._inner: Any = transport
         self._large = large
 
@@ -162,35 +148,29 @@ class AsyncTransport(_AsyncTransport):
         except CtxguardError as error:
             return _refused(library, self.guard, error)
         answer = await self._inner.handle_async_request(_guarded(library, request, prepared))
-        if prepared.may_be_too_long(answer.status_code):
-            answer, prepared = await self._again(library, request, asked, prepared, answer)
-        if not _is_restored(answer, prepared):
+        while prepared.may_be_sent_again(answer.status_code):
+            again = await self._again(asked, prepared, answer.status_code, await answer.aread())
+            if again is None:
+                break
+            prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
+        if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
             return _restored(library, answer, stream=_async_stream(library)(answer, prepared, self.guard))
         return _restored(library, answer, content=prepared.whole(await answer.aread()))
 
-    async def _prepared(self, asked: WireRequest, *, budget: int | None = None) -> Prepared:
-        if self._large is not None and len(asked.body) >= self._large:
-            return await asyncio.to_thread(self.guard.prepare, asked, budget=budget)
-        return await self.guard.aprepare(asked, budget=budget)
+    def _is_large(self, asked: WireRequest) -> bool:
+        return self._large is not None and len(asked.body) >= self._large
 
-    async def _again(
-        self,
-        library: Any,  # noqa: ANN401 - a module
-        request: Any,  # noqa: ANN401
-        asked: WireRequest,
-        prepared: Prepared,
-        answer: Any,  # noqa: ANN401
-    ) -> tuple[Any, Prepared]:
-        budget = self.guard.smaller(prepared, answer.status_code, await answer.aread())
-        if budget is None:
-            return answer, prepared
-        try:
-            smaller = await self._prepared(asked, budget=budget)
-        except BudgetExceededError:
-            return answer, prepared
-        return await self._inner.handle_async_request(_guarded(library, request, smaller)), smaller
+    async def _prepared(self, asked: WireRequest) -> Prepared:
+        if self._is_large(asked):
+            return await asyncio.to_thread(self.guard.prepare, asked)
+        return await self.guard.aprepare(asked)
+
+    async def _again(self, asked: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
+        if self._is_large(asked):
+            return await asyncio.to_thread(self.guard.again, asked, prepared, status, answer)
+        return await self.guard.aagain(asked, prepared, status, answer)
 
 
 class _Shared:
@@ -282,15 +262,14 @@ def _refused(library: Any, guard: Guard, error: CtxguardError) -> Any:  # noqa: 
     return library.Response(status, headers=headers, content=error_body(name, str(error)))
 
 
-def _is_restored(answer: Any, prepared: Prepared) -> bool:  # noqa: ANN401
+def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+    """Tell whether values are put back in an answer; count it where they should be and cannot."""
+    if prepared.reply is None or not 200 <= answer.status_code < 300:
+        return False
     is_read = answer.headers.get("content-encoding", "").lower() in _READ
-    kind = answer.headers.get("content-type", "")
-    return (
-        prepared.reply is not None
-        and 200 <= answer.status_code < 300
-        and is_read
-        and ("json" in kind or _is_stream(answer))
-    )
+    is_restored = is_read and ("json" in answer.headers.get("content-type", "").lower() or _is_stream(answer))
+    guard.metrics.add("unrestored_total", count=int(not is_restored))
+    return is_restored
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401

@@ -36,6 +36,14 @@ LABELED = [
     ("reģ. nr. {}", "40003032949"),
     ("številka potnega lista {}", "PB1234567"),
     ("DNI nº {}", "37.985.736-V"),
+    ("NASS: {}", "73 64507235 06"),
+    ("médico NºCol: {}", "28 28 54112"),
+    ("Versichertennummer {}", "A123456780"),
+    ("MRN: {}", "00123456"),
+    ("my account number is {}", "000123456789"),
+    ("Kontonummer: {}", "1234567890"),
+    ("driver's license CA {}", "D1234567"),
+    ('{{"cvv": "{}"}}', "123"),
 ]
 
 
@@ -76,6 +84,10 @@ def test_the_heading_of_a_column_is_the_word_before_its_cells(table, masked):
         ("<phone>(022).17515</phone><ref>28968963</ref>", "<phone>[REDACTED_PHONE]</phone><ref>28968963</ref>"),
         ("phone: 030 127246\nweight 28968963", "phone: [REDACTED_PHONE]\nweight 28968963"),
         ("phone: [REDACTED_PHONE], 28968963", "phone: [REDACTED_PHONE], 28968963"),
+        (
+            "If you need help, call me at\n2015553334, any time",
+            "If you need help, call me at\n[REDACTED_PHONE], any time",
+        ),
     ],
 )
 def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
@@ -88,6 +100,8 @@ def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
         "VAT: 96135542.67 EUR",
         "TVA 96135542,00",
         "permission 96135542",
+        "security code 12, order 96135542",
+        "the patient is number 3 of 96135542",
         "Rückruf an die Zentrale (Handy). Vertragsnummer 9613-5542.",
         "020 7123 4567 (mobile), order 9613-5542",
         "VAT included: 1,234.50. Order 9613-5542",

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from prefix_law import grown
 
-from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
+from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall, guard
 from ctxguard.artifacts import Part
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
 from ctxguard.errors import ConfigError
@@ -40,6 +40,7 @@ from ctxguard.stages.sliding_window import reports_error
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.testing import histories, law_findings
 from ctxguard.tokens import REPLY_TOKENS
+from ctxguard_openai import OpenAIAdapter
 
 pytestmark = pytest.mark.no_cover  # many cases of what others run once
 
@@ -499,3 +500,19 @@ def test_the_laws_hold_on_recorded_sessions(transcripts, budget):
 def test_settings_out_of_range_are_refused(make):
     with pytest.raises(ConfigError):
         make()
+
+
+def test_the_media_of_a_verbose_output_stay_and_are_counted():
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "row 7 " * 500}, picture]},
+        {"role": "user", "content": "And?"},
+    ]
+    context = guard(messages, budget=4_000, policy="pattern")
+    assert context[2]["content"][1] is picture
+    assert "left out" in context[2]["content"][0]["text"]
+    again = Stabilizer(4_000, stages=[]).stabilize(OpenAIAdapter().read(context)).report.tokens_after
+    assert again <= context.report.tokens_after

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from wire_server import WireProvider, provider_at
+from wire_server import WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
-from ctxguard.wire import Guard
+from ctxguard.wire import Guard, proxy_app
 
 pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
 
@@ -24,7 +25,7 @@ ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@
 
 
 def names_of(body):
-    return {one["function"]["name"] for one in body.get("tools", ())}
+    return {one.get("function", one)["name"] for one in body.get("tools", ())}
 
 
 class Delegating(WireProvider):
@@ -34,15 +35,25 @@ class Delegating(WireProvider):
         super().__init__(steps=steps)
         self.tasks, self.ends_with, self.roles = tasks, list(ends_with), []
 
-    def chat(self, body):
+    def handle(self, path, body):
         names = names_of(body)
         self.role = "main" if "task" in names else "subagent" if "look_up" in names else "summarizer"
         self.roles.append(self.role)
+        return super().handle(path, body)
+
+    def chat(self, body):
         answer = super().chat(body)
         calls = answer["choices"][0]["message"].get("tool_calls", ())
         if self.role == "main" and calls:
             name, arguments = self.next_call()
             calls[0]["function"] = {"name": name, "arguments": json.dumps(arguments)}
+        return answer
+
+    def messages(self, body):
+        answer = super().messages(body)
+        calls = [block for block in answer["content"] if block["type"] == "tool_use"]
+        if self.role == "main" and calls:
+            calls[0]["name"], calls[0]["input"] = self.next_call()
         return answer
 
     def next_call(self):
@@ -72,24 +83,49 @@ def model_at(address, guard, **settings):
     return guarded(model, guard)
 
 
+@contextmanager
+def through(door, api, provider, guard, **settings):
+    """Give a chat model whose calls go through the guard: the model is guarded, or a proxy stands before the provider."""
+    with ExitStack() as stack:
+        address = stack.enter_context(provider_at(provider))
+        if door == "proxy":
+            address = stack.enter_context(proxy_at(proxy_app(guard, address)))
+        if api == "messages":
+            claude = pytest.importorskip("langchain_anthropic", reason="langchain-anthropic is not installed")
+            settings = {**settings, "max_tokens": 9, "base_url": address}
+            model = claude.ChatAnthropic(model="claude-m", api_key="none", max_retries=0, **settings)
+        else:
+            model = ChatOpenAI(model="m", base_url=f"{address}/v1", api_key="none", max_retries=0, **settings)
+        yield model if door == "proxy" else guarded(model, guard)
+
+
 def judge(provider, budget):
     assert provider.refusals == []
     assert PLANTED not in json.dumps(provider.bodies)
     assert max(map(provider.tokens, provider.bodies)) <= budget
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_deepagents_with_subagents_and_files(stream):
+@pytest.mark.parametrize(
+    ("door", "api", "stream"),
+    [
+        ("model", "chat", False),
+        ("model", "chat", True),
+        ("proxy", "chat", True),
+        ("proxy", "messages", False),
+        ("proxy", "messages", True),
+    ],
+)
+def test_deepagents_with_subagents_and_files(door, api, stream):
     deepagents = pytest.importorskip("deepagents", reason="deepagents is not installed")
     budget, found = 12_000, []
     write = ("write_file", {"file_path": "/notes.md", "content": "write to <EMAIL_1>"})
     read = ("read_file", {"file_path": "/notes.md"})
     provider = Delegating(tasks=4, steps=9, ends_with=[write, read])
-    with provider_at(provider) as address:
-        guard = Guard(Stabilizer(budget, counter="o200k_base"))
+    guard = Guard(Stabilizer(budget, counter="o200k_base"))
+    with through(door, api, provider, guard, streaming=stream) as model:
         look_up = looks_up(found)
         agent = deepagents.create_deep_agent(
-            model_at(address, guard, streaming=stream),
+            model,
             [look_up],
             system_prompt=f"You work for boss{PLANTED}.",
             subagents=[

@@ -28,10 +28,13 @@ APIS = ("chat", "responses", "messages")
 
 
 class Loop:
-    """One framework's agent: `await run(client)` gives its answer, `looked_up` what its tool was given."""
+    """One framework's agent: `await run(client)` gives its answer, `looked_up` what its tool was given.
 
-    def __init__(self, api, *, stream):
-        self.api, self.stream, self.looked_up = api, stream, []
+    What is `inside` goes to the agent as further settings, such as the framework's own guard.
+    """
+
+    def __init__(self, api, *, stream, **inside):
+        self.api, self.stream, self.inside, self.looked_up = api, stream, inside, []
 
     def look_up(self, query, note):
         self.looked_up.append((query, note))
@@ -66,7 +69,7 @@ class LangChain(Loop):
     async def run(self, client):
         from langchain.agents import create_agent
 
-        return await self.answer(create_agent(self.model(client), self.tools(), system_prompt=RULES))
+        return await self.answer(create_agent(self.model(client), self.tools(), system_prompt=RULES, **self.inside))
 
     async def answer(self, graph):
         given = {"messages": [("user", QUESTION)]}
@@ -119,13 +122,17 @@ class PydanticAI(Loop):
                 pass
 
         tools = [Tool(look_up, description=DESCRIPTION)]
-        agent = Agent(self.model(client), instructions=RULES, tools=tools)
+        agent = Agent(self.model(client), instructions=RULES, tools=tools, **self.inside)
         streams = {"event_stream_handler": handler} if self.stream else {}
         return (await agent.run(QUESTION, usage_limits=UsageLimits(request_limit=None), **streams)).output
 
 
 class AgentsSdk(Loop):
     framework = ("agents",)
+    description = DESCRIPTION
+
+    def wrapped(self, model):
+        return model
 
     async def run(self, client):
         import agents
@@ -133,14 +140,15 @@ class AgentsSdk(Loop):
         agents.set_tracing_disabled(True)
         kind = agents.OpenAIResponsesModel if self.api == "responses" else agents.OpenAIChatCompletionsModel
 
-        @agents.function_tool(description_override=DESCRIPTION)
+        @agents.function_tool(description_override=self.description)
         def look_up(query: str, note: str) -> str:
             return self.look_up(query, note)
 
-        agent = agents.Agent("clerk", instructions=RULES, model=kind("m", openai_client=client), tools=[look_up])
+        model = self.wrapped(kind("m", openai_client=client))
+        agent = agents.Agent("clerk", instructions=RULES, model=model, tools=[look_up])
         if not self.stream:
-            return (await agents.Runner.run(agent, QUESTION, max_turns=100)).final_output
-        result = agents.Runner.run_streamed(agent, QUESTION, max_turns=100)
+            return (await agents.Runner.run(agent, QUESTION, max_turns=100, **self.inside)).final_output
+        result = agents.Runner.run_streamed(agent, QUESTION, max_turns=100, **self.inside)
         async for _ in result.stream_events():
             pass
         return result.final_output

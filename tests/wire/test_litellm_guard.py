@@ -175,3 +175,15 @@ async def test_it_observes():
     assert await guard.async_post_call_success_hook(data, None, answer) is answer
     unread = {"model": "m", "input": MAIL}
     assert await guard.async_pre_call_hook(None, None, dict(unread), "aembedding") == unread
+
+
+async def test_no_history_is_kept_until_its_answer_comes():
+    from ctxguard import Stabilizer
+    from ctxguard_litellm import Guard
+
+    guard = Guard(Stabilizer(BUDGET), guardrail_name="g", event_hook=["pre_call", "post_call"], default_on=True)
+    data = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}], "litellm_call_id": "1"}
+    await guard.async_pre_call_hook(None, None, data, "acompletion")
+    kept = guard._of(data)
+    assert (kept.body, kept.report) == (b"", None)
+    assert kept.reply.text("Write to <EMAIL_1>.") == f"Write to {MAIL}."

@@ -25,15 +25,26 @@ _HEADINGS: Final = re.compile(
 """A line that may head a table: short cells without digits."""
 _MOST_COLUMNS: Final = 200
 _LONGEST: Final = 4_000
+_BEFORE: Final = 60
+"""Characters before a value that are looked at, at most."""
 
 
 class _Table(NamedTuple):
-    """Say where a table stands: its separator, where its headings stand, and from where to where its rows."""
+    """Say where a table stands.
+
+    Attributes:
+        separator: what stands between its cells.
+        headings: where the headings of its columns stand.
+        begin: where its rows begin.
+        end: where they end.
+        is_sure: whether it is no sentence with a comma that goes on in the next line, which has one, too.
+    """
 
     separator: str
     headings: list[Place]
     begin: int
     end: int
+    is_sure: bool
 
 
 class Headings:
@@ -58,7 +69,7 @@ class Headings:
         return tables
 
     def before(self, start: int) -> tuple[str, str] | None:
-        """Return the heading of the column of a value with the beginning of its cell, and the beginning of its row.
+        """Return the heading of a value's column with the beginning of its cell, and what stands before in its row.
 
         Args:
             start: where the value begins.
@@ -78,7 +89,8 @@ class Headings:
         if not 0 <= column < len(table.headings):
             return None
         (a, b), cell = table.headings[column], cells[column]
-        return f"{self._text[a:b]}: {self._text[cell[0] : start]}", self._text[row:start]
+        begin = max(start - _BEFORE, row if table.is_sure else 0)
+        return f"{self._text[a:b]}: {self._text[cell[0] : start]}", self._text[begin:start]
 
 
 def _begin(table: _Table) -> int:
@@ -115,7 +127,8 @@ def _table_at(text: str, begin: int) -> _Table | None:
         if last - end > _LONGEST or not row.strip() or not is_row:
             break
         end = last + 1
-    return _Table(separator, headings, rows, min(end, len(text))) if end > rows else None
+    is_sure = separator != "," or ", " not in line
+    return _Table(separator, headings, rows, min(end, len(text)), is_sure) if end > rows else None
 
 
 def columns(

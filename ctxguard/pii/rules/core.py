@@ -313,10 +313,15 @@ CORE_RULES: Final = (
         r"(?P<value>(?!\d{4}-\d\d-\d\d(?!\d))(?=(?:[A-Z-]{0,5}\d){4})[A-Z0-9](?:[A-Z0-9-]{4,17})[A-Z0-9])(?!\w)",
     ),
     shipped(
-        "bank-account",
-        "BANK_ACCOUNT",
-        r"(?i)account(?:(?<=bank[ _-]account)|(?<=savings[ _-]account)|(?<=deposit[ _-]account)"
-        r"|(?<=checking[ _-]account))"
-        rf"{CONNECTOR}(?P<value>\d[\d -]{{6,18}}\d)(?!\w)",
+        "card-code",
+        "CARD_CODE",
+        r"(?<![\w.,/-])\d{3,4}(?![\w/-])(?![.,]\d)",
+        context=(
+            r"(?<![a-z])(?:cvv2?|cvc2?|csc|card[ _-]?(?:security|verification)[ _-]?(?:code|number|value)"
+            r"|security[ _-]?code|prüfziffer|kartenprüfnummer|cryptogramme|código[ _-]de[ _-]seguridad"
+            r"|codice[ _-]di[ _-]sicurezza)"
+            r"(?![a-z])(?:[\s\"'_:=#\-(]|(?:is|number|code|no|ist|est|es|è)(?![a-z])){1,8}\Z"
+        ),
+        score=0.6,
     ),
 )

@@ -25,7 +25,7 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
         rf"{LEFT}{pattern}{RIGHT}",
         validate=_STDNUM + module,
         context=words,
-        score=0.8,
+        score=0.95,
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers of documents that are told by the word before them, in the languages of the European Union.
+"""Numbers of documents and accounts that are told by the word before them, in the languages of the European Union.
 
 Documents of 27 states have numbers of many shapes, few with a check digit: the word is the evidence, and the value is
 whatever stands right behind it with enough digits.
@@ -37,20 +37,20 @@ _NUMBERS: Final = (
 )
 # Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    rf"{_NUMBERS}|nie|code|kod|código|codice|cod|id|ref|reference|référence|seria|serie|series|série|sorozat"
+    rf"[^\W\d_]{{1,2}}|{_NUMBERS}|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
-    "|is|ist|est|es|è|é|jest|är|er|on|ir|je|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι|е"
-    "|to|luidt|lleva|reca|bär|have|has|hat|hält|ha|a pour|tiene|tem|heeft|ma|posiada"
-    "|the|le|la|el|il|lo|o|a|os|der|die|das|den|dem|des|det|den|het|de|del|della|dello|di|du|do|da|d|l|of|for|von"
-    "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|z|pod|bajo|sotto|onder|ve|ως"
+    "|ist|est|jest|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι"
+    "|luidt|lleva|reca|bär|have|has|hat|hält|a pour|tiene|tem|heeft|posiada"
+    "|the|der|die|das|den|dem|des|det|den|het|del|della|dello|for|von"
+    "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
     "|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
-    "|my|your|our|mon|ma|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mi|su|mio|mia|suo|moje|mojego|mojej|mój"
+    "|your|our|mon|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mio|mia|suo|moje|mojego|mojej|mój"
     "|mého|moja|meu|minha|mijn|min|mitt|mit|minu|mano|mans|μου|moj|meg"
     "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
     "|ditta|impresa|sociedad|sociedade|onderneming|organisation|organization|spółki|spółka|conductor|conducteur|carta"
     "|firmă|firmei|firme|tvrtke|podjetja|odběratele|dodavatele|odberateľa|cég|yrityksen|ettevõtte|uzņēmuma|įmonės"
-    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european|uk|us|eu|ue"
+    "|german|french|italian|spanish|dutch|polish|portuguese|british|irish|belgian|swiss|austrian|european"
     r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
     r"|nederlands\w?|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
     r"|européen\w{0,2}|bitte|prüfen|please"
@@ -103,6 +103,22 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
         "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|ddv",
+    ),
+    "MEDICAL_ID": (
+        "medical record number|medical record no|mrn|patient id|patient number|patient no|health insurance number",
+        "health insurance no|health card number|medicare number|medicare no|medicaid id|npi number",
+        "patientennummer|patienten nr|patienten id|versichertennummer|versicherten nr|kvnr",
+        "numéro de patient|numéro patient|dossier médical|numéro d'assuré|numéro rpps|numéro adeli",
+        "nhc|historia clínica|número de historia|nass|nuss|cipa|tarjeta sanitaria|nº col|núm. col|colegiad",
+        "número de afiliación|número de asegurado|tessera sanitaria|cartella clinica|patiëntnummer",
+        "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
+    ),
+    "BANK_ACCOUNT": (
+        "bank account|account number|account no|account num|acct number|acct no|acct #|a/c no|a/c number",
+        "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
+        "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
+        "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
+        "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
     "COMPANY_ID": (
         "company number|company no|company reg|registration number|registration no|reg. no|crn",

@@ -63,3 +63,22 @@ def test_a_retry_behind_the_guard_adds_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         agent(ContextGuardMiddleware(Stabilizer(1_000)), retries).invoke({"messages": [("user", "hello")]})
+
+
+class Reminds(AgentMiddleware):
+    """Change the state before each call of the model."""
+
+    def before_model(self, state, runtime):
+        return {"messages": [("user", "Mind boss@example.com.")]}
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_what_changes_the_state_behind_the_guard_is_seen_by_it(persist):
+    """Hooks before the model run before all that wraps it, wherever they stand in the list: nothing to warn of."""
+    model = GenericFakeChatModel(messages=iter([AIMessage("hi")]))
+    reports = []
+    guard = ContextGuardMiddleware(Stabilizer(1_000), persist=persist, on_report=reports.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        create_agent(model, middleware=[guard, Reminds()]).invoke({"messages": [("user", "hello")]})
+    assert [decision.action for decision in reports[-1].decisions] == ["kept", "masked"]

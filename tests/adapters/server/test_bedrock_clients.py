@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "wire"))
+
 from cloud_server import PLANTED, output, serving
 from converse_server import PIXEL, Converse
+from wire_server import proxy_at
 
 from ctxguard import Stabilizer
 from ctxguard.errors import CheckFailedError, ConfigError, WireError
+from ctxguard.wire import Guard, proxy_app
 from ctxguard_bedrock import guarded, stabilize_request
 
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed (extra bedrock)")
@@ -203,3 +211,36 @@ def test_other_operations_are_refused_and_other_errors_passed_on(client_at):
     assert "ann@example.com" in server.raw[-1]
     with pytest.raises(ConfigError, match=r"expected boto3\.client\('bedrock-runtime'\), got str"):
         guarded("key", Stabilizer(BUDGET))
+
+
+@contextmanager
+def proxied(server):
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra proxy)")
+    key = {"authorization": "Bearer bedrock-key"}
+    with (
+        serving(server) as upstream,
+        proxy_at(proxy_app(Guard(Stabilizer(BUDGET)), upstream)) as address,
+        httpx.Client(base_url=address, trust_env=False, headers=key) as client,
+    ):
+        yield address, client
+
+
+@pytest.mark.parametrize("operation", ["converse", "converse-stream"])
+def test_the_proxy_guards_clients_that_send_a_key(operation):
+    server = Converse(steps=0, thinks=False)
+    body = {"messages": [{"role": "user", "content": [{"text": QUESTION}]}], "system": SYSTEM}
+    with proxied(server) as (_, client):
+        answer = client.post(f"/model/{MODEL.replace(':', '%3A')}/{operation}", json=body)
+    assert answer.status_code == 200
+    assert server.leaks() == []
+    if operation == "converse":
+        assert answer.json()["output"]["message"]["content"] == [{"text": "All done, ann@example.com."}]
+    else:
+        assert b"ann@example.com" not in answer.content
+
+
+def test_the_proxy_refuses_by_name_what_a_client_signed(client_at):
+    server = Converse(steps=0)
+    with proxied(server) as (address, _), pytest.raises(ClientError, match=r"signed the request.*ctxguard_bedrock"):
+        whole(client_at(address), {"modelId": MODEL, "messages": [{"role": "user", "content": [{"text": QUESTION}]}]})
+    assert server.bodies == []
