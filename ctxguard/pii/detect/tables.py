@@ -116,9 +116,9 @@ def _table_at(text: str, begin: int) -> _Table | None:
     if (head := _headings_at(text, begin)) is None:
         return None
     separator, headings = head
-    end = _line_end(text, begin)
-    rows, many = end + 1, text.count(separator, begin, end)
-    end = rows
+    line = text[begin : _line_end(text, begin)]
+    end = rows = begin + len(line) + 1
+    many = line.count(separator)
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
