@@ -1,6 +1,7 @@
 """Time grows with the text and no faster, engines agree, and rules from elsewhere fit in."""
 
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,15 @@ HOSTILE = [
     "password' ",
     "a.b",
 ]
+
+
+@pytest.mark.parametrize("piece", ["(", "+", "(+", "+ (", "(.", "/(", "((((a"])
+def test_expressions_pass_over_signs_without_digits_at_once(piece):
+    rules = RuleSet("signs", STANDARD.rules)
+    rules.find("warm up")
+    began = time.process_time()
+    rules.find(piece * (100_000 // len(piece)))
+    assert time.process_time() - began < 5
 
 
 def steps_of(text):

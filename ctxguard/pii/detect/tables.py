@@ -101,18 +101,24 @@ def _first(cell: Place) -> int:
     return cell[0]
 
 
-def _table_at(text: str, begin: int) -> _Table | None:
-    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
+    """Return the separator and the cells of the line that begins there; None where it cannot head a table."""
     end = _line_end(text, begin)
-    line = text[begin:end]
-    separator = next((one for one in _SEPARATORS if one in line), None)
+    separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
     if separator is None or end - begin > _LONGEST:
         return None
     headings = _cells(text, begin, separator)
-    if len(headings) < 2 or not _are_headings(text, headings):
+    return (separator, headings) if len(headings) > 1 and _are_headings(text, headings) else None
+
+
+def _table_at(text: str, begin: int) -> _Table | None:
+    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+    if (head := _headings_at(text, begin)) is None:
         return None
-    rows, many = end + 1, line.count(separator)
-    end = rows
+    separator, headings = head
+    line = text[begin : _line_end(text, begin)]
+    end = rows = begin + len(line) + 1
+    many = line.count(separator)
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
@@ -140,13 +146,13 @@ def columns(
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
     done.append(end)
-    table = _table_at(text, begin)
-    if table is None:
+    if (head := _headings_at(text, begin)) is None:
         return
     line = text[begin:end]
-    found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(table.headings)}
+    found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(head[1])}
     headed = {number: one for number, one in found.items() if one is not None}
-    if not headed:
+    # only now are the rows read: each of them may look like headings, too
+    if not headed or (table := _table_at(text, begin)) is None:
         return
     done.append(table.end)
     begin = table.begin
