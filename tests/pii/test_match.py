@@ -198,7 +198,7 @@ def test_a_gitleaks_rule_may_hold_brackets_that_are_no_group(tmp_path):
 def test_a_file_that_is_no_gitleaks_configuration_is_refused(tmp_path):
     file = tmp_path / "x.toml"
     file.write_text("= 1")
-    with pytest.raises(ConfigError, match="no gitleaks configuration"):
+    with pytest.raises(ConfigError, match="not a gitleaks configuration"):
         load_gitleaks(file)
     file.write_text("[[rules]]\nid='x'\nregex='(('\n")
     with pytest.raises(ConfigError, match="gitleaks rule x"):
