@@ -544,7 +544,6 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch)
         ("pii", "mask", "session.json"),
         ("pii", "eval", "gold.jsonl"),
         ("prompts", "check", "prompts"),
-        ("adapters",),
         ("bench", "session.json", "--budgets", "600", "--only", "rolling window", "--processes", "1"),
     ],
     ids=" ".join,
