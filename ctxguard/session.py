@@ -364,7 +364,7 @@ class Session:
 
     Args:
         stages: the chain.
-        start: begins a run of a chain; its second argument says whether the messages are native.
+        start: begins a run of a chain, over what an adapter reads or over artifacts.
         judge: runs the chain over what a run has taken in, and judges the result.
         adapter: reads and writes native messages; None means the installed one that knows the first message.
     """

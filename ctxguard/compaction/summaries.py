@@ -35,10 +35,10 @@ INSTRUCTIONS: Final = (
 """What a summarizer is told unless told otherwise."""
 _INJECTED: Final = re.compile(
     r"<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>"
-    r"|^\s*(?:system|developer)\s*(?:prompt|message)?\s*:"
+    r"|^[^\S\n]*(?:system|developer)\s*(?:prompt|message)?\s*:"
     r"|\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier)\b[^.\n]{0,20}"
     r"\b(?:instruction|prompt|rule|message)s?\b"
-    r"|^\s*(?:you are now|from now on,? you|new instructions?:)",
+    r"|^[^\S\n]*(?:you are now|from now on,? you|new instructions?:)",
     re.IGNORECASE | re.MULTILINE,
 )
 """What would read as an instruction to the model if it stood in its context as a summary."""

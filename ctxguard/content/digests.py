@@ -32,7 +32,7 @@ _TESTS: Final = re.compile(
 )
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
-    r"^\s*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
+    r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
     r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+(\w[\w.:]*\w)",
     re.MULTILINE,
 )

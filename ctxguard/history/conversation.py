@@ -57,13 +57,25 @@ class History:
         costs: tokens of each artifact.
         spans: the exchanges.
         authority: positions of system and task artifacts.
-        asked: numbers of the messages that a user wrote.
+        users: numbers of the messages in the user's role.
+        asked: numbers of those that a user wrote.
         messages: numbers of the exchanges that hold a message.
         replies: numbers of the exchanges that the assistant begins.
         pinned: numbers of the pinned exchanges.
     """
 
-    __slots__ = ("artifacts", "asked", "authority", "costs", "count", "messages", "pinned", "replies", "spans")
+    __slots__ = (
+        "artifacts",
+        "asked",
+        "authority",
+        "costs",
+        "count",
+        "messages",
+        "pinned",
+        "replies",
+        "spans",
+        "users",
+    )
 
     def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
         self.count = count
@@ -71,6 +83,7 @@ class History:
         self.costs: list[int] = []
         self.spans: list[ExchangeSpan] = []
         self.authority: list[int] = []
+        self.users: list[int] = []
         self.asked: list[int] = []
         self.messages: list[int] = []
         self.replies: list[int] = []
@@ -115,6 +128,7 @@ class History:
             ExchangeSpan(position, position + 1, tokens, has_user_role, asked, is_message, artifact.pinned)
         )
         for flag, numbers in (
+            (has_user_role, self.users),
             (asked, self.asked),
             (is_message, self.messages),
             (artifact.kind is Kind.ASSISTANT, self.replies),
@@ -149,7 +163,8 @@ class History:
 
     def last_user(self, end: int) -> int | None:
         """Return the last message in the user's role among the first `end` exchanges, whoever wrote it."""
-        return next((n for n in range(end - 1, -1, -1) if self.spans[n].has_user_role), None)
+        place = bisect_left(self.users, end)
+        return self.users[place - 1] if place else None
 
     def latest_messages(self, keep: int, end: int) -> list[int]:
         """Return the numbers of the latest `keep` messages among the first `end` exchanges, oldest first."""

@@ -33,6 +33,8 @@ HOSTILE = {
     "deep objects": '{"a":' * 100_000 + "1" + "}" * 100_000,
     "wide JSON": json.dumps({f"key_{n}": n for n in range(100_000)}),
     "many lines": "Error: line_1\n" * 400_000,
+    "one long number": "1" * 200_000,
+    "blank lines in a program": "}\n" * 20 + "\n" * 60_000 + "}\n" * 20,
     "empty": "",
 }
 

@@ -312,6 +312,7 @@ def test_json_stays_json_and_holds_no_name(value):
         "1 A ",
         "name\n\n",
         "Via A ",
+        "12 Elm Street, b - a\nc ",
     ],
 )
 def test_time_is_linear(piece):

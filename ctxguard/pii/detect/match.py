@@ -230,9 +230,9 @@ def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Hea
     if in_row is None:
         # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
         return _standing(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
-    heading, row = in_row
+    heading, beside = in_row
     headed = _standing(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _standing(matchers, row[-WINDOW:]) if one not in headed)]
+    return [*headed, *(one for one in _standing(matchers, beside[-WINDOW:]) if one not in headed)] if beside else headed
 
 
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:

@@ -23,6 +23,7 @@ _HEADINGS: Final = re.compile(
     r"^[|\t ]*[^\s\d|;,][^\n\d|\t;,]{0,39}(?:[|\t;,][^\n\d|\t;,]{0,40}){1,200}$", re.MULTILINE
 )
 """A line that may head a table: short cells without digits."""
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _MOST_COLUMNS: Final = 200
 _LONGEST: Final = 4_000
 _BEFORE: Final = 60
@@ -69,13 +70,14 @@ class Headings:
         return tables
 
     def before(self, start: int) -> tuple[str, str] | None:
-        """Return the heading of a value's column with the beginning of its cell, and what stands before in its row.
+        """Return what may say what a value in a table is: the heading of its column, and the cells before it.
 
         Args:
             start: where the value begins.
 
         Returns:
-            None where the value stands in no row of a table.
+            Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one
+            before the value hold no word. None where the value stands in no row of a table.
         """
         number = bisect_right(self._tables, start, key=_begin) - 1
         if number < 0 or start >= self._tables[number].end:
@@ -88,9 +90,12 @@ class Headings:
         column = bisect_right(cells, start, key=_first) - 1
         if not 0 <= column < len(table.headings):
             return None
-        (a, b), cell = table.headings[column], cells[column]
-        begin = max(start - _BEFORE, row if table.is_sure else 0)
-        return f"{self._text[a:b]}: {self._text[cell[0] : start]}", self._text[begin:start]
+        (a, b), cell = table.headings[column], self._text[cells[column][0] : start]
+        heading = f"{self._text[a:b]}: {cell}"
+        if not table.is_sure:
+            return heading, self._text[max(0, start - _BEFORE) : start]
+        beside = " ".join(self._text[a:b] for a, b in dict.fromkeys((cells[0], cells[column - 1]))) if column else ""
+        return heading, f"{beside}: {cell}" if _LETTER.search(beside) else ""
 
 
 def _begin(table: _Table) -> int:
@@ -101,18 +106,24 @@ def _first(cell: Place) -> int:
     return cell[0]
 
 
-def _table_at(text: str, begin: int) -> _Table | None:
-    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
+    """Return the separator and the cells of the line that begins there; None where it cannot head a table."""
     end = _line_end(text, begin)
-    line = text[begin:end]
-    separator = next((one for one in _SEPARATORS if one in line), None)
+    separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
     if separator is None or end - begin > _LONGEST:
         return None
     headings = _cells(text, begin, separator)
-    if len(headings) < 2 or not _are_headings(text, headings):
+    return (separator, headings) if len(headings) > 1 and _are_headings(text, headings) else None
+
+
+def _table_at(text: str, begin: int) -> _Table | None:
+    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+    if (head := _headings_at(text, begin)) is None:
         return None
-    rows, many = end + 1, line.count(separator)
-    end = rows
+    separator, headings = head
+    line = text[begin : _line_end(text, begin)]
+    end = rows = begin + len(line) + 1
+    many = line.count(separator)
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
@@ -140,13 +151,13 @@ def columns(
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
     done.append(end)
-    table = _table_at(text, begin)
-    if table is None:
+    if (head := _headings_at(text, begin)) is None:
         return
     line = text[begin:end]
-    found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(table.headings)}
+    found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(head[1])}
     headed = {number: one for number, one in found.items() if one is not None}
-    if not headed:
+    # only now are the rows read: each of them may look like headings, too
+    if not headed or (table := _table_at(text, begin)) is None:
         return
     done.append(table.end)
     begin = table.begin
@@ -179,8 +190,10 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         while a < b and text[a] in ' \t"':
             a += 1
         cells.append((a, b))
+        # behind the last separator of a line nothing is left to match
+        is_last = match.end() == place
         place = match.end()
-        if place >= len(text) or text[place - 1] != separator:
+        if is_last or place >= len(text) or text[place - 1] != separator:
             break
     return cells
 
