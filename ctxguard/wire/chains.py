@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.registry import find_adapter
@@ -17,6 +17,11 @@ from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.sessions import MemoryVault, Recent
 
 __all__ = ["Chain", "Chains", "Owner"]
+
+_VAULTS: Final = 4_096
+"""Named sessions, and answers that the provider stores, whose placeholders are remembered."""
+_NAMED: Final = 256
+"""Named sessions whose history is remembered, which costs far more: what is forgotten is read anew by the next call."""
 
 
 class Chain(NamedTuple):
@@ -56,9 +61,10 @@ class Chains:
         self._vault = vault
         self._keep_thinking = keep_thinking
         self._chains: dict[tuple[str, bool, bool], Chain] = {}
-        self._sessions: Recent[tuple[str, ...], tuple[SessionVault, dict[tuple[str, bool], Chain]]] = Recent(4_096)
-        self._answers: Recent[tuple[str, str], SessionVault] = Recent(16_384)
-        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(16_384)
+        self._vaults: Recent[tuple[str, str], SessionVault] = Recent(_VAULTS)
+        self._named: Recent[tuple[str, str, str, bool], Chain] = Recent(_NAMED)
+        self._answers: Recent[tuple[str, str], SessionVault] = Recent(_VAULTS)
+        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_VAULTS)
 
     def note_answer(self, owner: Owner, name: str, session: MaskSession) -> None:
         """Remember what the placeholders of a stored answer stand for."""
@@ -77,11 +83,11 @@ class Chains:
             held = conversation.get("id") if isinstance(conversation, dict) else conversation
             name = f"conversation {held}"
         if name is not None:
-            vault, chains = self._sessions.get_or_put((scope, name), lambda: (self._named_vault(scope, name), {}))
-            key = (kind.adapter, is_incremental)
-            if key not in chains:
-                chains[key] = self._built(kind, vault, is_incremental=is_incremental)
-            return chains[key]
+            vault = self._vaults.get_or_put((scope, name), lambda: self._named_vault(scope, name))
+            return self._named.get_or_put(
+                (scope, name, kind.adapter, is_incremental),
+                lambda: self._built(kind, vault, is_incremental=is_incremental),
+            )
         if not is_incremental:
             return self._shared(kind, is_incremental=False, redacts=False)
         known = self._answers.get((scope, str(previous)))
