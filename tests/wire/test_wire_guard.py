@@ -290,6 +290,17 @@ def test_a_named_session_keeps_its_placeholders(guard, kind):
     assert sent(guard, {"input": OTHER, **body}, RESPONSES, **apart)[0]["input"] == "<EMAIL_1>"
 
 
+def test_a_named_session_keeps_its_placeholders_behind_hundreds_of_others(guard):
+    first, _ = sent(guard, {"messages": [{"role": "user", "content": MAIL}]}, **{"x-ctxguard-session": "first"})
+    for number in range(300):
+        sent(guard, {"messages": [{"role": "user", "content": "Hello."}]}, **{"x-ctxguard-session": f"s{number}"})
+    more = {"messages": [{"role": "user", "content": MAIL}, {"role": "user", "content": OTHER}]}
+    again, prepared = sent(guard, more, **{"x-ctxguard-session": "first"})
+    assert again["messages"][:1] == first["messages"]
+    assert again["messages"][1]["content"] == "<EMAIL_2>"
+    assert json.loads(prepared.whole(b'["<EMAIL_1>"]')) == [MAIL]
+
+
 def test_an_item_that_the_provider_stores_goes_back_as_it_was_stored(guard):
     _, prepared = sent(guard, {"input": [USER]}, RESPONSES)
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
