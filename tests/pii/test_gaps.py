@@ -226,3 +226,23 @@ def test_a_word_in_any_script_is_found_whatever_its_case(word, text):
     rules = RuleSet("own", (Rule("own", "PASSWORD", rf"(?i){word}:(?P<value>\w{{6,}})"),))
     assert [text[span.start : span.end] for span in rules.find(text)] == ["abc12345"]
     assert rules.find(text) == rules.scan(text)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AKIA" + "QWRTZPLKHGFDSBNM",
+        "glpat-" + "kQwRtZpLxHgFdSbNmVcY",
+        "ghp_" + "IuKrggPMUjjWBUOUvCYmZyxPLSdLyxpUusvr",
+        "sk_live_" + "aBcWdEfGqHiJkLmNoPxQrStU",
+    ],
+)
+def test_a_key_that_happens_to_have_no_digit_is_one(key):
+    assert mask_pii(f"the key {key} of the host") == "the key [REDACTED_SECRET] of the host"
+
+
+@pytest.mark.parametrize(
+    "name", ["sk-folding-cube", "glpat-the-name-of-a-long-label", "npm_config_registry_of_the_whole_company"]
+)
+def test_names_that_begin_like_keys_are_none(name):
+    assert mask_pii(f"see {name} there") == f"see {name} there"

@@ -41,9 +41,13 @@ def word(words: str) -> str:
 
 
 def token(form: str) -> str:
-    """Return the expression of a key or token: at the edges of its characters, a digit among its first, not a UUID."""
+    """Return the expression of a key or token: at the edges of its characters, not a UUID.
+
+    Among its first characters is a digit, or letters change their case more often than in words, or are all capitals:
+    of keys of sixteen random characters, one in thirty has no digit.
+    """
     return (
-        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9])(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9]|(?:[A-Z]*+[a-z_.:-]++(?=[A-Z])){4}|[A-Z]{20})(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
         rf"(?:{form})(?![A-Za-z0-9_-])"
     )
 
