@@ -317,4 +317,41 @@ FIFTH = (
     "commit {HASH} bumps license header year, {COUNT} files; build {VERSION}; run {UUID}",
 )
 
-SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+SIXTH = (
+    "Hi, it's about my claim. Member no. aside, my passport is {PASSPORT_EN} and I'm on {PHONE_EN} till six. Ref {ORDER}.",
+    "Can you update my driving licence ({DRIVER_LICENSE_EN}) and the VAT number {TAX_ID_EN_VAT}? PO {ORDER}",
+    "company reg no {COMPANY_ID_EN}; tel (direct): {PHONE_EN}; invoice {ORDER} of {TIME}",
+    "Guten Morgen, mein neuer Ausweis hat die Nummer {NATIONAL_ID_DE}. Mobil: {PHONE_DE}. Vertrag {ORDER}.",
+    "Bitte an die Steuernummer {TAX_ID_DE} fakturieren, Handelsregister B des Amtsgerichts: {COMPANY_ID_DE_HRB}. Bestellung {ORDER}",
+    "Reisepassnummer {PASSPORT_DE}, Führerscheinklasse B, Führerschein-Nummer {DRIVER_LICENSE_DE}; Termin {TIME}",
+    "Bonjour, ma CNI n° {NATIONAL_ID_FR} est périmée, voici le passeport n° {PASSPORT_FR}. Dossier {ORDER}",
+    "Le gérant est joignable au {PHONE_FR} ; SIRET : {COMPANY_ID_FR_SIRET} ; TVA intracommunautaire {TAX_ID_FR_VAT}",
+    "Hola, mi DNI {NATIONAL_ID_ES} y mi pasaporte {PASSPORT_ES}; llámame al {PHONE_ES}. Reserva {ORDER}",
+    "Factura a nombre de la empresa con CIF {TAX_ID_ES}, permiso de conducir {DRIVER_LICENSE_ES}. Nº pedido {ORDER}",
+    "Salve, la carta d'identità è la {NATIONAL_ID_IT}, la patente {DRIVER_LICENSE_IT}, il telefono {PHONE_IT}. Pratica {ORDER}",
+    "Partita IVA: {TAX_ID_IT_IVA} | Codice fiscale: {TAX_ID_IT_CF} | Passaporto: {PASSPORT_IT} | Ordine: {ORDER}",
+    "Goedemorgen, paspoort {PASSPORT_NL}, rijbewijs {DRIVER_LICENSE_NL}, KvK {COMPANY_ID_NL_KVK}, btw {TAX_ID_NL_BTW}. Zaak {ORDER}",
+    "Numer dowodu {NATIONAL_ID_PL}, paszportu {PASSPORT_PL}, prawa jazdy {DRIVER_LICENSE_PL}; zamówienie {ORDER}",
+    "Firma: NIP {TAX_ID_PL}, REGON {COMPANY_ID_PL_REGON}, tel. {PHONE_PL}. Faktura {ORDER}",
+    "Bom dia, NIF {TAX_ID_PT}, passaporte {PASSPORT_PT}, carta de condução {DRIVER_LICENSE_PT}, telefone {PHONE_PT}. Encomenda {ORDER}",
+    "Hej, mitt personnummer {NATIONAL_ID_SV}, passnummer {PASSPORT_XX}, mobil {PHONE_SV}. Order {ORDER}",
+    "Hej, CPR-nr.: {NATIONAL_ID_DA}, pasnummer {PASSPORT_XX}, kørekortnummer {DRIVER_LICENSE_DA}. Ordre {ORDER}",
+    "Hei, henkilötunnus {NATIONAL_ID_FI}, passi {PASSPORT_XX}, ajokortti {DRIVER_LICENSE_FI}, Y-tunnus {COMPANY_ID_FI}. Tilaus {ORDER}",
+    "Dobrý den, občanka {NATIONAL_ID_CS}, pas {PASSPORT_XX}, IČO {COMPANY_ID_CS}, DIČ {TAX_ID_CS}. Objednávka {ORDER}",
+    "Jó napot, személyi igazolványom {NATIONAL_ID_HU}, útlevelem {PASSPORT_XX}, adószámom {TAX_ID_HU}. Rendelés {ORDER}",
+    "Bună, cartea de identitate {NATIONAL_ID_EL}, pașaportul {PASSPORT_XX}, CNP {NATIONAL_ID_RO}, CUI {TAX_ID_RO}. Comanda {ORDER}",
+    "Καλημέρα, ταυτότητα {NATIONAL_ID_EL}, ΑΦΜ {TAX_ID_EL}, δίπλωμα {DRIVER_LICENSE_EL}, κινητό {PHONE_EL}. Παραγγελία {ORDER}",
+    "Здравейте, ЕГН {NATIONAL_ID_BG}, лична карта {NATIONAL_ID_BG_CARD}, ЕИК {COMPANY_ID_BG}. Поръчка {ORDER}",
+    # machines
+    "id;passport_no;mobile;note\n1;{PASSPORT_EN};{PHONE_EN};ok\n2;{PASSPORT_EN};{PHONE_EN};vip\n",
+    '{"rows": [{"taxId": "{TAX_ID_EN_VAT}", "mobilePhone": "{PHONE_EN}", "orderRef": "{ORDER}"}], "took": {COUNT}}',
+    "{TIME} INFO kyc result=ok doc_type=passport doc_number={PASSPORT_EN} trace={UUID}",
+    "SELECT * FROM users WHERE passport_number = '{PASSPORT_EN}' AND phone = '{PHONE_EN}' LIMIT {COUNT};",
+    "<td>Steuer-ID</td><td>{TAX_ID_DE}</td><td>Tel.</td><td>{PHONE_DE}</td><td>Auftrag</td><td>{ORDER}</td>",
+    # nothing in it
+    "Passport renewals took {COUNT} ms; order {ORDER}; licence {VERSION}; checksum {HASH}",
+    "Steuerbescheid vom {TIME}, Betrag {MONEY} EUR, Vorgang {ORDER}",
+    "phone model SM-{COUNT}, order {ORDER}, firmware {VERSION}, id {UUID}",
+)
+
+SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH, "sixth": SIXTH}

@@ -50,7 +50,7 @@ def outcome(text: str) -> str:
     text = ends_of(text).strip()
     tests = dict.fromkeys(match[0] for match in _TESTS.finditer(text))
     if tests:
-        return ", ".join(list(tests)[-4:])
+        return clipped(", ".join(list(tests)[-4:]), _LINE)
     if len(text) <= _SHORT:
         return " ".join(text.split())
     return _last_error(text)

@@ -32,6 +32,8 @@ _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
 """What stands before a name: `Flight number: `, `**Order:** `, `user_id=`."""
+_LABEL_WORDS: Final = 3
+"""Words that a label may have: with more it is a sentence, which says what to do rather than what the name is."""
 _LABEL_BEFORE: Final = 44
 _FIELD: Final = re.compile(r"[^\W\d]+\d?")
 """The name of a field, as opposed to a key that is an id or a path."""
@@ -144,9 +146,10 @@ def _labeled_runs(text: str) -> Iterator[Labeled]:
     text = ends_of(text)
     for start, name in _runs(text):
         line = text[max(0, start - _LABEL_BEFORE) : start].rpartition("\n")[2]
-        label = _LABEL.search(line) if ":" in line or "=" in line else None
+        found = _LABEL.search(line) if ":" in line or "=" in line else None
+        label = (found[1] or found[2]) if found else ""
         if not (_FIELD.fullmatch(name) and text.startswith("=", start + len(name))):
-            yield ((label[1] or label[2]) if label else ""), name
+            yield (label if len(label.split()) <= _LABEL_WORDS else ""), name
 
 
 def _tree_of(text: str) -> object:

@@ -68,7 +68,13 @@ class _Entry:
         who = ", ".join(tool if n == 1 else f"{tool} ×{n}" for tool, n in self.times.items())
         what = " ".join(filter(None, (step.subject, step.what)))
         handle = f" [{step.handle}]" if step.handle else ""
-        return f"- {who} {what}".rstrip() + (f" → {step.ended}" if step.ended else "") + handle
+        return f"- {who} {what}".rstrip() + (f" → {_quoted(step.ended)}" if step.ended else "") + handle
+
+
+def _quoted(text: str) -> str:
+    """Return what a tool returned in quotes that it cannot end: a trail has the user's role, and a tool may not."""
+    shown = "".join(sign for sign in text if sign.isprintable())
+    return f'"{shown.replace(chr(34), chr(39))}"'
 
 
 _SPEAKERS: Final = (Kind.USER.value, Kind.ASSISTANT.value)

@@ -9,18 +9,33 @@ __all__ = ["RETRIED_STATUSES", "says_stale_thinking", "smaller_budget"]
 
 RETRIED_STATUSES: Final = (400, 413, 422)
 _TOO_LONG: Final = re.compile(
-    r"context_length_exceeded|context[ _]length|context[ _]window|maximum context|prompt is too long|"
+    r"context_length_exceeded|context[ _]length|context[ _]window|context limit|maximum context|prompt is too long|"
     r"input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|model's)? ?(?:number of )?(?:input )?tokens",
     re.IGNORECASE,
 )
 _STALE: Final = re.compile(r"invalid .{0,3}signature.{0,3} in .{0,3}thinking", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{3,8})(?=\s*(?:tokens?\b|>|maximum|\)|\.|,|\s|$))")
+_COUNT: Final = r"(?P<{}>\d[\d,]*)"
+_LIMIT, _INPUT, _REPLY = map(_COUNT.format, ("limit", "input", "reply"))
+_TOOLS: Final = rf"(?:{_COUNT.format('tools')} in the functions\D+)?"
+_WITH_REPLY: Final = tuple(
+    map(
+        re.compile,
+        (
+            rf"{_INPUT} \+ {_REPLY} > {_LIMIT}",  # Anthropic
+            rf"length is {_LIMIT} tokens\D+\d+ tokens \({_INPUT} in \D+{_TOOLS}{_REPLY} (?:in|for) +the completion",
+            rf"length is {_LIMIT} tokens\D+{_INPUT} input tokens plus {_REPLY}",  # vLLM, as the next
+            rf"too large: {_REPLY}\D+length is {_LIMIT} tokens\D+{_INPUT} input tokens",
+        ),
+    )
+)
+"""Answers that count the room that the request asks for its reply, which no shorter prompt changes."""
 _SHARE: Final = 0.7
 _SAFETY: Final = 0.95
 
 
 def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> int | None:
-    """Return the budget for a second try, or None where the answer is about something else.
+    """Return the budget for a second try, or None where the answer is about something else, or nothing would fit.
 
     Where the answer names the limit and what it counted, the budget follows from these; else it is 70% of what was
     sent.
@@ -34,12 +49,29 @@ def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> i
     text = _text(answer)
     if status not in RETRIED_STATUSES or _TOO_LONG.search(text) is None:
         return None
-    share = _SHARE
+    share = _share_beside_reply(text)
+    if share is None:
+        share = _share(text, status)
+    return max(1, int(share * min(tokens or budget, budget))) if 0 < share < 1 else None
+
+
+def _share_beside_reply(text: str) -> float | None:
+    """Return the share of a prompt that fits beside its reply; None where an answer does not count the reply."""
+    said = next(filter(None, (expression.search(text) for expression in _WITH_REPLY)), None)
+    if said is None:
+        return None
+    counts = {name: int(count.replace(",", "")) for name, count in said.groupdict(default="0").items()}
+    room = counts["limit"] - counts["reply"]  # nothing or less where the reply alone is too long
+    return _SAFETY * room / max(1, counts["input"] + counts.get("tools", 0))
+
+
+def _share(text: str, status: int) -> float:
+    """Return the share of a prompt that may fit, by the numbers of an answer: the limit, and what was counted."""
     found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
     numbers = sorted(number for number in found if number != status)  # Google repeats the status in the body
     if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:
-        share = _SAFETY * numbers[0] / numbers[-1]
-    return max(1, int(share * min(tokens or budget, budget)))
+        return _SAFETY * numbers[0] / numbers[-1]
+    return _SHARE
 
 
 def says_stale_thinking(status: int, answer: bytes) -> bool:

@@ -313,6 +313,36 @@ def test_an_item_that_the_provider_stores_goes_back_as_it_was_stored(guard):
         ("This model's maximum context length is 8000 tokens. However, your messages resulted in 10000 tokens.", 760),
         ("prompt is too long: 210,000 tokens > 200,000 maximum", 904),
         ('{"error": {"code": "context_length_exceeded"}}', 700),
+        ("input length and `max_tokens` exceed context limit: 100,000 + 64000 > 150000, decrease input length", 817),
+        (
+            "maximum context length is 4097 tokens. However, you requested 4203 tokens (3703 in the messages, 500 in the "
+            "completion). Please reduce the length of the messages or completion.",
+            922,
+        ),
+        (
+            "maximum context length is 4097 tokens, however you requested 4116 tokens (3860 in your prompt; 256 for  the "
+            "completion).",
+            945,
+        ),
+        (
+            "maximum context length is 4097 tokens. However, you requested 4400 tokens (3000 in the messages, 900 in the "
+            "functions, and 500 in the completion).",
+            876,
+        ),
+        (
+            "maximum context length is 2048 tokens. However, your request has 1900 input tokens plus 1045 'max_tokens'.",
+            501,
+        ),
+        (
+            "'max_tokens' is too large: 6048. This model's maximum context length is 6048 tokens and your request has "
+            "568 input tokens (6048 > 6048 - 568).",
+            None,
+        ),
+        (
+            "maximum context length is 6048 tokens. However, you requested 6616 tokens (568 in the messages, 6048 in the "
+            "completion).",
+            None,
+        ),
         ("invalid tool schema", None),
     ],
 )

@@ -44,7 +44,7 @@ _BETWEEN: Final = (
     "|luidt|lleva|reca|bär|have|has|hat|hält|a pour|tiene|tem|heeft|posiada"
     "|the|der|die|das|den|dem|des|det|den|het|del|della|dello|for|von"
     "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
-    "|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
+    "|doc|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
     "|your|our|mon|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mio|mia|suo|moje|mojego|mojej|mój"
     "|mého|moja|meu|minha|mijn|min|mitt|mit|minu|mano|mans|μου|moj|meg"
     "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
@@ -70,7 +70,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità|c.i.",
         "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
         "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
-        "občansk* průkaz|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
+        "občansk* průkaz|občank|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
         "cart* de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
@@ -81,7 +81,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
         "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
         "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
-        "паспорт|διαβατήρι|διαβατηρί|passi n|passin n|reisipass|pase n|pases n|paso n|pasas n",
+        "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n",
     ),
     "DRIVER_LICENSE": (
         "driver's licen|drivers licen|driver licen|driving licen|driver permit|driving permit",
@@ -91,7 +91,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
         "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
         "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
-        "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης",
+        "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης|δίπλωμα",
         "vozačk* dozvol|vozniš* dovoljenj",
     ),
     "TAX_ID": (
