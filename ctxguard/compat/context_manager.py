@@ -164,7 +164,9 @@ class ContextManager:
         self.report = report
         self.metrics.record_input_size(report.tokens_before)
         self.metrics.record_output_size(report.tokens_after)
-        self.metrics.record_run(report.tokens_before, report.tokens_after, self.config.strategy, _by_kind(report))
+        self.metrics.record_run(
+            report.tokens_before, report.tokens_after, self.config.strategy, report.tokens_by_kind()
+        )
         if report.changed:
             self.metrics.record_compression(report.tokens_before, report.tokens_after, self.config.strategy)
         found = report.details.get(CheckpointManager.name)
@@ -176,15 +178,6 @@ class ContextManager:
             if phase not in self.checkpoints.checkpoints:
                 self.checkpoints.create_checkpoint(phase, state_of(artifacts), reached[: number + 1])
                 self.metrics.record_checkpoint(phase)
-
-
-def _by_kind(report: Report) -> dict[str, tuple[int, int]]:
-    """Return the tokens of each kind of message before and after."""
-    tokens: dict[str, tuple[int, int]] = {}
-    for decision in report.decisions:
-        before, after = tokens.get(decision.artifact.kind.value, (0, 0))
-        tokens[decision.artifact.kind.value] = before + decision.tokens_before, after + decision.tokens_after
-    return tokens
 
 
 def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:

@@ -210,6 +210,16 @@ class ReportData:
         """Return how many artifacts met each action."""
         return dict(Counter(decision.action for decision in self.decisions))
 
+    def tokens_by_kind(self) -> dict[str, tuple[int, int]]:
+        """Return the tokens of each kind of artifact before and after."""
+        count, tokens = self._draft.counter.artifact, dict[str, tuple[int, int]]()
+        for place, artifacts in enumerate((self._draft.history, self._draft.artifacts)):
+            for artifact in artifacts:
+                before, after = tokens.get(artifact.kind.value, (0, 0))
+                cost = count(artifact)
+                tokens[artifact.kind.value] = (before, after + cost) if place else (before + cost, after)
+        return tokens
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values. It holds no text of any artifact."""
         return {
