@@ -56,7 +56,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("piece", ["(", "+", "(+", "+ (", "(.", "/(", "((((a"])
+@pytest.mark.parametrize("piece", ["(", "+", "(+", "+ (", "(.", "/(", "((((a", "sk-a:", "sk-A"])
 def test_expressions_pass_over_signs_without_digits_at_once(piece):
     rules = RuleSet("signs", STANDARD.rules)
     rules.find("warm up")

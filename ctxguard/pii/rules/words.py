@@ -47,7 +47,7 @@ def token(form: str) -> str:
     of keys of sixteen random characters, one in thirty has no digit.
     """
     return (
-        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9]|(?:[A-Z]*+[a-z_.:-]++(?=[A-Z])){4}|[A-Z]{20})(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9]|(?:[A-Z]{0,16}+[a-z_.:-]{1,16}+(?=[A-Z])){4}|[A-Z]{20})(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
         rf"(?:{form})(?![A-Za-z0-9_-])"
     )
 
