@@ -19,7 +19,7 @@ from ctxguard.pii import STANDARD, Masker, mask_pii
 from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
 from ctxguard.pii.rules.words import token
 
-EXAMPLES = max(2_000, 700 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
+EXAMPLES = max(2_000, 800 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
 VALUES = {
     "EMAIL": ["jane.roe@mailhost.org", "j_r-x+news@sub.mail.co.uk"],
     "SSN": ["123-45-6789", "536-22-8741"],
