@@ -17,7 +17,7 @@ from ctxguard.pii import PEOPLE, STANDARD, Masker
 from ctxguard.pii.detect.cues import _spelled
 from ctxguard.pii.rules import people_words as words
 
-EXAMPLES = max(700, 280 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
+EXAMPLES = max(700, 300 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
 BOTH = Masker(STANDARD | PEOPLE)
 ENCODINGS = {
     "plain": str,
