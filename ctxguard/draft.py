@@ -171,6 +171,7 @@ class Draft:
     cut_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+    _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def budget(self) -> int:
@@ -214,8 +215,12 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all that would be sent."""
-        return self.overhead + self.counter.artifacts(self.artifacts)
+        """Tokens of all that would be sent, counted once."""
+        if self._tokens is not None:
+            return self._tokens
+        tokens = self.overhead + self.counter.artifacts(self.artifacts)
+        object.__setattr__(self, "_tokens", tokens)
+        return tokens
 
     def mask(self, text: str, *, at: Artifact | None = None) -> str:
         """Mask a text that a stage writes itself, by the rules of the masking stages before it.

@@ -173,7 +173,7 @@ class Run:
         return Outcome(draft, self._cut(draft, before))
 
     def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
-        history = tuple(self.history[:end])
+        history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
         same, self._done, number = self._done, end, 0
@@ -256,8 +256,12 @@ def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
     return next(n for n, (one, other) in enumerate(zip(ones, others, strict=False)) if one is not other)
 
 
-def _equal_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
+def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
     """Return how many leading artifacts are equal."""
+    most = min(len(ones), len(others))
+    # as a rule they are the very same objects, which tuples tell at once
+    if ones[:most] == others[:most]:
+        return most
     same = 0
     for one, other in zip(ones, others, strict=False):
         if one is not other and one != other and not _is_same_summary(one, other):

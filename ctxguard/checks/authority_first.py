@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
 
 from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
@@ -21,6 +23,10 @@ class AuthorityFirst:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield everything that is wrong."""
+        lead = next((n for n, artifact in enumerate(draft.artifacts) if artifact.kind not in _RANK), 0)
+        # in most contexts nothing but one system prompt has authority: a look at all kinds is all that this costs
+        if lead <= 1 and _RANK.keys().isdisjoint(map(_kind, islice(draft.artifacts, lead, None))):
+            return
         highest = 0
         for position, artifact in enumerate(draft.artifacts):
             rank = _RANK.get(artifact.kind, 2)
@@ -33,3 +39,4 @@ class AuthorityFirst:
 
 
 _RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}
+_kind = attrgetter("kind")

@@ -47,7 +47,7 @@ class Pairing:
     turn: int = -1
 
 
-def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
+def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None = None) -> int | None:
     """Return where the last whole exchange ends, or None where not every call is followed by its results, all with ids.
 
     `None` is inconclusive; a position is exact, the same that `pair` would find. Much cheaper than `pair`.
@@ -55,11 +55,12 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0) -> int | None:
     Args:
         artifacts: the history.
         begin: position from which on to look; an exchange begins there.
+        end: position up to which to look; None means the end of the history.
     """
     waiting: Counter[str | None] = Counter()
     left = 0
     whole = begin
-    for position, artifact in enumerate(artifacts[begin:], begin):
+    for position, artifact in enumerate(artifacts[begin:end], begin):
         if artifact.kind is Kind.TOOL:
             if artifact.answers is None or not waiting[artifact.answers]:
                 return None

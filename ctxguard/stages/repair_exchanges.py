@@ -92,10 +92,10 @@ class _Repairing:
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
         # The history may also have become shorter, when a caller edits it: then nothing is settled.
         before = self._settled if self._settled.length <= last else self._nothing
-        settled = before.followed(artifacts[:last], self._copies)
+        settled = before.followed(artifacts, self._copies, end=last)
         if settled is None:  # a result came late: what it answers was thought to be settled
-            settled = self._nothing.followed(artifacts[:last], self._copies)
-        ended = settled and settled.followed(artifacts, self._copies, is_end=True)
+            settled = self._nothing.followed(artifacts, self._copies, end=last)
+        ended = settled and settled.followed(artifacts, self._copies, end=len(artifacts), is_end=True)
         if settled is not None and ended is not None:
             self._settled = settled
             return None if ended.mended is None else ended
@@ -128,16 +128,18 @@ class _Settled:
     pairing: Pairing = field(default_factory=Pairing)
     keep_bare: bool = False
 
-    def followed(self, artifacts: Sequence[Artifact], copies: Copies, *, is_end: bool = False) -> _Settled | None:
-        """Return what the beginning and what follows it become; None where that may change the beginning.
+    def followed(
+        self, artifacts: Sequence[Artifact], copies: Copies, *, end: int, is_end: bool = False
+    ) -> _Settled | None:
+        """Return what the beginning and what follows it up to `end` become; None where that may change the beginning.
 
         `artifacts` holds both. `copies` are those made so far, see `_Repair`. With `is_end` the history ends there, and
         its last exchange may stay open.
         """
-        if self._is_sound(artifacts, is_end=is_end):
-            mended = None if self.mended is None else (*self.mended, *artifacts[self.length :])
-            return replace(self, length=len(artifacts), mended=mended, pairing=self._turned(artifacts))
-        begin = self.length
+        if self._is_sound(artifacts, end, is_end=is_end):
+            mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
+            return replace(self, length=end, mended=mended, pairing=self._turned(artifacts, end))
+        begin, artifacts = self.length, artifacts[:end]
         found = pair(artifacts, begin, earlier=self.pairing)
         # A result that came late changes what was thought to be settled; the caller starts over.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
@@ -150,15 +152,15 @@ class _Settled:
         reasons = {**self.reasons, **repair.reasons}
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
-    def _is_sound(self, artifacts: Sequence[Artifact], *, is_end: bool) -> bool:
+    def _is_sound(self, artifacts: Sequence[Artifact], end: int, *, is_end: bool) -> bool:
         """Return True only when certain that what follows is in order and belongs to nothing before it."""
         if self.pairing.unanswered:
             return False
-        whole = whole_until(artifacts, self.length)
-        return whole is not None and (is_end or whole == len(artifacts))
+        whole = whole_until(artifacts, self.length, end)
+        return whole is not None and (is_end or whole == end)
 
-    def _turned(self, artifacts: Sequence[Artifact]) -> Pairing:
-        turns = (p for p in range(len(artifacts) - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
+    def _turned(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
+        turns = (p for p in range(end - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
         return Pairing(turn=next(turns, self.pairing.turn))
 
 
