@@ -75,8 +75,9 @@ class Overflows:
         """Return the latest overflow of the conversation that a history continues; None where it had none."""
         if not self._known:  # histories are only digested where there is something to find
             return None
+        keys = list(_keys(history))
         with self._lock:
-            found = [key for key in _keys(history) if key in self._known]
+            found = [key for key in keys if key in self._known]
             for key in found:
                 self._known.move_to_end(key)
             return self._known[found[-1]] if found else None

@@ -21,7 +21,8 @@ __all__ = ["Chain", "Chains", "Owner"]
 _VAULTS: Final = 4_096
 """Named sessions, and answers that the provider stores, whose placeholders are remembered."""
 _NAMED: Final = 256
-"""Named sessions whose history is remembered, which costs far more: what is forgotten is read anew by the next call."""
+"""Named sessions whose chain is kept. Its adapter holds the messages that it read last, which the next call would
+otherwise read anew."""
 
 
 class Chain(NamedTuple):

@@ -30,19 +30,17 @@ _VALUE: Final = (
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,9}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[A-Za-z0-9]"
 )
-# Words for a number: `Passnummer`, `pas nr.`, `Número de`.
-_NUMBERS: Final = (
-    "n|no|nr|nº|nro|núm|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs|numri"
-    "|numărul|numar|numbri|broj|br|číslo|cislo|čísla|č|szám|száma|sz|αριθμός|αριθ|номер|№|številka|št|uimhir"
-)
-# Words that may stand between the name of a document and its number: `Steuernummer lautet`, `cartão de cidadão é o`.
+# Words that may stand between the name of a document and its number, any of one or two letters among them:
+# `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
-    rf"[^\W\d_]{{1,2}}|{_NUMBERS}|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
+    r"[^\W\d_]{1,2}|nro|núm|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs"
+    "|numri|numărul|numar|numbri|broj|číslo|cislo|čísla|szám|száma|αριθμός|αριθ|номер|№|številka|uimhir"
+    "|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
     "|ist|est|jest|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι"
-    "|luidt|lleva|reca|bär|have|has|hat|hält|a pour|tiene|tem|heeft|posiada"
-    "|the|der|die|das|den|dem|des|det|den|het|del|della|dello|for|von"
+    "|luidt|lleva|reca|bär|have|has|hat|hält|tiene|tem|heeft|posiada"
+    "|the|der|die|das|den|dem|des|det|het|del|della|dello|for|von"
     "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
     "|doc|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
     "|your|our|mon|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mio|mia|suo|moje|mojego|mojej|mój"
