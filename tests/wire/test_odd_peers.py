@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -24,6 +25,15 @@ MAIL = "ann@example.com"
 CHAT = "/v1/chat/completions"
 BODY = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
 RAW = json.dumps(BODY).encode()
+
+
+@pytest.fixture(autouse=True)
+def ordinary_recursion_limit():
+    """Python's own limit, which property tests in the same process raise: it says what is nested too deeply."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)
+    yield
+    sys.setrecursionlimit(before)
 
 
 def nested(depth, leaf):
