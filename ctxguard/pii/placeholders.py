@@ -17,7 +17,9 @@ __all__ = [
     "blank_placeholders",
     "label_of",
     "outside_placeholders",
+    "pseudonym",
     "redaction",
+    "without_lookalikes",
 ]
 
 LITERAL: Final = "LITERAL"
@@ -25,14 +27,18 @@ LITERAL: Final = "LITERAL"
 UNCHECKED: Final = "UNCHECKED"
 """Label of a whole text that is hidden because a detector failed."""
 
-PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,2})>")
-"""`<EMAIL_1>`: label and number; `<NUMBER_1_00>` is number 100 where a rule would match three digits."""
+PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,3})>")
+"""`<EMAIL_1>`: label and number; number 100 is `<EMAIL_1_00>`, see `pseudonym`."""
 PLACEHOLDER: Final = re.compile(
     rf"\[REDACTED(?:_([A-Z_]{{1,40}}))?\]|<([A-Z][A-Z_]{{0,39}})_[g-v]{{16}}>|{PSEUDONYM.pattern}"
 )
 """Anything masking may have written: its label in one of the first three groups, a pseudonym's number in the fourth."""
 Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
+# The numbers that `pseudonym` writes: three digits in a row, or a leading zero, are somebody else's.
+_WRITTEN: Final = re.compile(r"[1-9]\d?(?:_\d\d){0,3}")
+# What begins like a placeholder and goes on with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`.
+_LOOKALIKE: Final = re.compile(r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d)")
 BLANK: Final = "\x00"
 _LABEL_REST: Final = re.compile(r"[^A-Z]+")
 
@@ -45,6 +51,32 @@ def label_of(name: str) -> str:
 def redaction(label: str) -> str:
     """Return the usual placeholder of a label, `[REDACTED_EMAIL]`."""
     return f"[REDACTED_{label}]"
+
+
+def pseudonym(label: str, number: int) -> str:
+    """Return the placeholder of a number: `<EMAIL_1>`, and from 100 on `<EMAIL_1_00>`.
+
+    No three digits stand in a row, so that no rule finds them, and nobody's card code or PIN (`<PIN_123>`) has the form
+    of a placeholder.
+
+    Args:
+        label: what it stands for.
+        number: from 1 on.
+    """
+    digits = str(number)
+    groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
+    return f"<{label}_{'_'.join(reversed(groups))}>"
+
+
+def without_lookalikes(text: str) -> str:
+    """Return a text of the same length in which a value that stands where a placeholder has its number stands alone.
+
+    Masking has not written `<CARD_4111111111111111>`; glued to a name, the digits would not be read as a card.
+
+    Args:
+        text: the text, the placeholders that masking may have written blanked.
+    """
+    return _LOOKALIKE.sub(r"\1 ", text) if "<" in text or "[REDACTED" in text else text
 
 
 def blank_placeholders(text: str, trusts: Trust | None = None) -> str:
@@ -61,7 +93,8 @@ def blank_placeholders(text: str, trusts: Trust | None = None) -> str:
 
 def _blank(match: re.Match[str], trusts: Trust | None) -> str:
     label = match[1] or match[2] or match[3]
-    if trusts is None or label is None or trusts(label, match[4] or ""):
+    number = match[4]
+    if trusts is None or label is None or ((not number or _WRITTEN.fullmatch(number)) and trusts(label, number or "")):
         return BLANK * (match.end() - match.start())
     return match[0]
 

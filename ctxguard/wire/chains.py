@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.protocol import Adapter, chain_for
@@ -121,10 +121,7 @@ class Chains:
         return self._chains[key]
 
     def _named_vault(self, scope: str, name: str) -> SessionVault:
-        is_found: Callable[[str], object] = self._masking[0].is_found if self._masking else bool
-        if self._vault is not None:
-            return self._vault.session(f"{scope} {name}", is_found=is_found)
-        return MemoryVault(is_found=is_found)
+        return MemoryVault() if self._vault is None else self._vault.session(f"{scope} {name}")
 
     def _built(
         self, kind: Format, vault: SessionVault | None, *, is_incremental: bool = False, redacts: bool = False

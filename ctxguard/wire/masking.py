@@ -42,10 +42,6 @@ class WireMasking:
             own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )
 
-    def is_found(self, text: str) -> bool:
-        """Tell whether a rule set matches in a text."""
-        return self._stage.masker.is_found(text)
-
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
         """Return a stage that masks.
 

@@ -29,12 +29,11 @@ class MemoryVault(SessionVault):
 
     Args:
         names: The placeholders that it begins with; None means none.
-        is_found: Tells whether a rule matches a text; placeholders are written so that none does.
     """
 
-    def __init__(self, names: MemoryPseudonyms | None = None, *, is_found: Callable[[str], object] = bool) -> None:
+    def __init__(self, names: MemoryPseudonyms | None = None) -> None:
         self._own_lock = RLock()
-        self._names = MemoryPseudonyms(is_found=is_found) if names is None else names
+        self._names = MemoryPseudonyms() if names is None else names
 
     def __repr__(self) -> str:
         return f"MemoryVault({len(self._names)} placeholders)"

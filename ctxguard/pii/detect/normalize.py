@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import unescape
 from typing import Final
 
-from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders
+from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders, without_lookalikes
 from ctxguard.pii.spans import Span
 
 __all__ = ["View", "beyond_ascii", "may_spell", "spelled_placeholders", "view_of", "views_of"]
@@ -158,12 +158,16 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
     """
     if _is_as_read(text):
         return (View(text),)
+    return _views(text, trusts, read=lambda seen: without_lookalikes(_plain(seen)))
+
+
+def _views(text: str, trusts: Trust | None, *, read: Callable[[str], str]) -> Sequence[View]:
     # first of all, so that no rule finds anything in what masking wrote, and no escape within it is read
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
-    first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form)
-    return (first, _seen(blanked, unseen, gap=" ", is_form=False)) if is_form or not first.is_whole else (first,)
+    first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read)
+    return (first, _seen(blanked, unseen, gap=" ", is_form=False, read=read)) if is_form or not first.is_whole else (first,)
 
 
 def beyond_ascii(text: str) -> set[str]:
@@ -197,13 +201,13 @@ def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
     A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
     """
     if may_spell(text):
-        view = views_of(text, lambda _label, _number: False)[0]
+        view = _views(text, lambda _label, _number: False, read=_plain)[0]
         for match in PSEUDONYM.finditer(view.text):
             (span,) = view.originals([Span(*match.span(), "")])
             yield match[0], span.start, span.end
 
 
-def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
+def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], str]) -> View:
     """Return a text as it is read, with something in place of what is not seen."""
     cuts: list[int] = []
     ends: list[int] = []
@@ -229,7 +233,7 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool) -> View:
         ends.append(end)
     pieces.append(text[done:])
     # after the escapes: what they stand for is folded, too
-    plain = _plain("".join(pieces))
+    plain = read("".join(pieces))
     return _Shortened(plain, cuts, ends, escapes, is_whole=is_whole) if cuts else View(plain)
 
 

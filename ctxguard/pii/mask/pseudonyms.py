@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ctxguard.pii.detect.normalize import view_of
-from ctxguard.pii.placeholders import LITERAL
+from ctxguard.pii.placeholders import LITERAL, pseudonym
 
-__all__ = ["MemoryPseudonyms", "Original", "Pseudonyms", "normalized", "pseudonym"]
+__all__ = ["MemoryPseudonyms", "Original", "Pseudonyms", "normalized"]
 
 _BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
 _BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
@@ -53,30 +53,10 @@ def normalized(label: str, value: str) -> str:
     return f"+{bare}" if bare and folded.startswith("+") else bare or folded
 
 
-def pseudonym(label: str, number: int, *, is_found: Callable[[str], object]) -> str:
-    """Return the placeholder of a number: `<EMAIL_100>`, or `<EMAIL_1_00>` where a rule matches three digits.
-
-    Args:
-        label: what it stands for.
-        number: from 1 on.
-        is_found: tells whether a rule matches a text.
-    """
-    if number < 100 or not is_found(str(number)):
-        return f"<{label}_{number}>"
-    digits = str(number)
-    groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
-    return f"<{label}_{'_'.join(reversed(groups))}>"
-
-
 class MemoryPseudonyms:
-    """Number values in this process; a function of the texts that came before alone.
+    """Number values in this process; a function of the texts that came before alone."""
 
-    Args:
-        is_found: tells whether a rule matches a text; placeholders are written so that none does.
-    """
-
-    def __init__(self, *, is_found: Callable[[str], object] = bool) -> None:
-        self._is_found = is_found
+    def __init__(self) -> None:
         self._given: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], str] = {}
@@ -91,7 +71,7 @@ class MemoryPseudonyms:
 
     def copy(self) -> MemoryPseudonyms:
         """Return pseudonyms that begin with these and go on by themselves."""
-        new = MemoryPseudonyms(is_found=self._is_found)
+        new = MemoryPseudonyms()
         for key, placeholder, original in list(self._given):
             new._give(key, placeholder, original)
         return new
@@ -116,7 +96,7 @@ class MemoryPseudonyms:
         key = (label, normalized(label, original.value))
         known = self._placeholders.get(key)
         if known is None:
-            known = pseudonym(label, self._counts[label] + 1, is_found=self._is_found)
+            known = pseudonym(label, self._counts[label] + 1)
             self._give(key, known, original)
         return known
 

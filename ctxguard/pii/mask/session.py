@@ -47,7 +47,7 @@ class MaskSession:
 
     def __init__(self, masker: Hiding) -> None:
         self._masker = masker
-        self._memory = MemoryPseudonyms(is_found=masker.is_found)
+        self._memory = MemoryPseudonyms()
         self._gives = True
         self._may_escape = self._escapes = masker.escape and masker.is_reversible
         self._literals: frozenset[str] = frozenset()

@@ -17,8 +17,8 @@ __all__ = ["Restored", "UnmaskStream", "restore", "restore_arguments"]
 
 LONGEST: Final = 64
 """Characters a placeholder has at most, quotes included."""
-_LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,2}>")
-_START: Final = r"<(?:[A-Z][A-Z_]{0,40}(?:\d{1,6}|\d{1,2}(?:_\d{0,2}){1,2})?)?"
+_LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
+_START: Final = r"<(?:[A-Z][A-Z_]{0,40}(?:\d{1,6}|\d{1,2}(?:_\d{0,2}){1,3})?)?"
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
 _OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:>(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
 _QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')

@@ -13,16 +13,16 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.mask.json_text import is_json
-from ctxguard.pii.mask.pseudonyms import Original, normalized, pseudonym
+from ctxguard.pii.mask.pseudonyms import Original, normalized
 from ctxguard.pii.mask.unmask import restore
-from ctxguard.pii.placeholders import PSEUDONYM
+from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.pii.settings import check_text, seconds
 from ctxguard.settings import install_command
 
@@ -73,17 +73,16 @@ class Vault:
     def __repr__(self) -> str:
         return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
 
-    def session(self, session: str, *, is_found: Callable[[str], object] = bool) -> SessionVault:
+    def session(self, session: str) -> SessionVault:
         """Return the vault of one session.
 
         Args:
             session: its name; only a hash of it is stored.
-            is_found: tells whether a rule matches a text; placeholders are written so that none does.
 
         Raises:
             ConfigError: the name is no text, or empty.
         """
-        opened = SessionVault(self, session, is_found=is_found)
+        opened = SessionVault(self, session)
         self._open_sessions.add(opened)
         return opened
 
@@ -244,10 +243,9 @@ class SessionVault:
     first wins, and other workers learn it.
     """
 
-    def __init__(self, vault: Vault, session: str, *, is_found: Callable[[str], object] = bool) -> None:
+    def __init__(self, vault: Vault, session: str) -> None:
         self._vault = vault
         self._namespace = _namespace(session)
-        self._is_found = is_found
         self._lock = RLock()
         self._is_loaded = False
         self._placeholders: dict[tuple[str, str], str] = {}
@@ -319,7 +317,7 @@ class SessionVault:
         plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
         self._catch_up()
         while key not in self._placeholders:
-            name = pseudonym(label, self._counts.get(label, 0) + 1, is_found=self._is_found)
+            name = pseudonym(label, self._counts.get(label, 0) + 1)
             self._learn(name, self._vault.write_new(self._namespace, name, plain))
         self._vault.keep_number(self._namespace, self._placeholders[key])
         return self._placeholders[key]
@@ -329,7 +327,7 @@ class SessionVault:
         for highest in self._vault.given(self._namespace):
             label, number = _given(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
-                self._read(pseudonym(label, missed, is_found=self._is_found))
+                self._read(pseudonym(label, missed))
             self._count(highest)
 
     def _load(self) -> None:
