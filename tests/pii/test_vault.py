@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import threading
 
 import pytest
@@ -11,7 +12,7 @@ from strategies_for_text import VALUES, chunks_of, texts
 
 from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError, VaultError
-from ctxguard.pii import DIGITS, STANDARD, Masker, Vault, new_key
+from ctxguard.pii import DIGITS, PEOPLE, STANDARD, Masker, Vault, new_key
 from ctxguard.pii.mask.vault import _namespace
 from ctxguard.stores import MemoryStore, SQLiteStore
 
@@ -339,3 +340,57 @@ def test_a_placeholder_that_a_page_spells_in_its_own_way_stays_dead(spelled):
         assert "EMAIL" not in masked
         assert "jane" not in session.unmask(masked.replace("&lt;", "<").replace("&gt;", ">"))
     assert session.unmask(session.text(spelled)) == spelled
+
+
+def test_another_key_neither_masks_nor_says_that_it_erased():
+    store, own, other = MemoryStore(), new_key(), new_key()
+    session(vault=Vault(store, key=own).session("s")).text("jane@site.org")
+    stranger = Vault(store, key=other)
+    for text in ("jane@site.org", "bob@site.org"):
+        with pytest.raises(VaultError, match="none of the 1 keys"):
+            session(vault=stranger.session("s")).text(text)
+    for value in ("jane@site.org", "nobody@site.org"):
+        with pytest.raises(VaultError, match="0 records erased, but 1 of this session cannot be opened"):
+            stranger.forget("s", value)
+    assert len(list(store.keys(_namespace("s")))) == 1
+    both = Vault(store, key=[other, own])
+    assert session(vault=both.session("s")).text("jane@site.org bob@site.org") == "<EMAIL_1> <EMAIL_2>"
+    # what this key has sealed is erased; the rest may hold the value, too
+    with pytest.raises(VaultError, match="1 records erased, but 1"):
+        stranger.forget("s", "bob@site.org")
+    assert both.session("s").original("<EMAIL_2>") is None
+    assert stranger.forget("s") == 1  # a whole session needs no key
+
+
+@pytest.mark.parametrize("named", ["Jane Roe", "JANE ROE", "Roe, Jane", "Dr. Jane Roe", "Jane  roe"])
+def test_with_a_name_its_parts_are_erased(vault, named):
+    rules = STANDARD | PEOPLE
+    masked = session(rules, vault=vault.session("s"))
+    masked.text("I'm Jane Roe.")
+    masked.text("My name is Max Brown.")
+    masked.text('{"first_name": "Jane", "last_name": "Roe"}')
+    assert vault.forget("s", named) == 3
+    fresh = session(rules, vault=vault.session("s"))
+    left = "".join(fresh.unmask(f"<PERSON_{number}> ") for number in range(1, 9))
+    assert "Jane" not in left
+    assert "Roe" not in left
+    assert "Max Brown" in left
+
+
+def test_a_value_that_ended_is_gone_from_open_sessions_too():
+    now = [1000.0]
+    vault = Vault(MemoryStore(clock=lambda: now[0]), key=new_key(), ttl=60)
+    masked = session(vault=vault.session("s"))
+    assert masked.text("jane@site.org") == "<EMAIL_1>"
+    now[0] += 40
+    assert masked.text("jane@site.org, bob@site.org") == "<EMAIL_1>, <EMAIL_2>"
+    now[0] += 21
+    assert masked.unmask("<EMAIL_1> <EMAIL_2>") == "<EMAIL_1> bob@site.org"
+    assert masked.text("jane@site.org, bob@site.org") == "<EMAIL_3>, <EMAIL_2>"
+    assert masked.unmask("<EMAIL_1> <EMAIL_3>") == "<EMAIL_1> jane@site.org"
+
+
+def test_without_its_extra_a_vault_says_so_at_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(ImportError, match=r"a vault needs cryptography; .*pip install .*vault"):
+        Vault(MemoryStore(), key=new_key())

@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["Names"]
+__all__ = ["Names", "is_part_of_name"]
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
@@ -111,6 +111,12 @@ def _forms(value: str) -> Iterator[tuple[str, ...]]:
     for part in parts:
         if len(part) >= _SHORTEST and part.lower() not in _NEVER_ALONE:
             yield (_capital(part),)
+
+
+def is_part_of_name(part: str, name: str) -> bool:
+    """Tell whether every word of a text is a word of a name, in whatever order and case: `roe, jane` of `Jane Roe`."""
+    words_of_part, words_of_name = (set(_WORD.findall(view_of(one).text.casefold())) for one in (part, name))
+    return bool(words_of_part) and words_of_part <= words_of_name
 
 
 def _capital(word: str) -> str:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.detect.echo import is_part_of_name
+from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.json_text import is_json
 from ctxguard.pii.mask.pseudonyms import Original, normalized
 from ctxguard.pii.mask.unmask import restore
@@ -57,10 +59,13 @@ class Vault:
         store: where sealed records live.
         key: a key of `new_key`, or several: the first seals, all open, so that keys can be changed. None means the
             environment variable CTXGUARD_VAULT_KEY (several separated by commas).
-        ttl: seconds a record lives after it was written; None means for ever.
+        ttl: seconds that each value is kept, counted from when it was first masked; using it does not prolong this.
+            Then it is gone, in sessions that are open, too, and the same value gets a new placeholder. None means that
+            values are kept until they are erased.
 
     Raises:
         ConfigError: there is no key, or it is none of `new_key`; the store is none, or `ttl` is not above 0.
+        ImportError: cryptography is not installed.
     """
 
     def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
@@ -72,6 +77,11 @@ class Vault:
 
     def __repr__(self) -> str:
         return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
+
+    @property
+    def expires(self) -> bool:
+        """Whether records end after a time."""
+        return self._ttl is not None
 
     def session(self, session: str) -> SessionVault:
         """Return the vault of one session.
@@ -87,10 +97,15 @@ class Vault:
         return opened
 
     def forget(self, session: str, value: str | None = None) -> int:
-        """Erase a session, or one value of it; return how many values went.
+        """Erase a session, or one value of it; return how many records went.
 
-        What this vault opened forgets at once; another worker that read a value before keeps it until it ends. Of each
-        label the highest number that was given stays, so that none is given again.
+        With a person's name go its parts, which have records of their own: with `Jane Roe` also `Jane` and `Roe`.
+        What this vault opened forgets at once; another worker that read a value before keeps it until it ends, or until
+        its `ttl` is over. Of each label the highest number that was given stays, so that none is given again.
+
+        Raises:
+            VaultError: records of the session cannot be opened and may hold the value: they were sealed with another
+                key, or are damaged. What could be found is erased. A whole session is erased without its key.
         """
         namespace = _namespace(session)
         if value is None:
@@ -186,7 +201,7 @@ class Vault:
         for box in self._boxes:
             if sealed.startswith(box.id):
                 return box.open(sealed, f"{namespace}\0{name}".encode())
-        raise VaultError(
+        raise _OtherKeyError(
             f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
         )
 
@@ -204,23 +219,19 @@ def session_vault(vault: object) -> SessionVault | None:
     )
 
 
+class _OtherKeyError(VaultError):
+    """A record was sealed with a key that was not given; it may hold any value."""
+
+
 class _Box:
     """Seal and open with one key."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = hmac.digest(key, b"ctxguard vault seal", hashlib.sha256)
+        self._cipher = _cipher(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))
         self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
 
     def __repr__(self) -> str:
         return "_Box()"
-
-    @property
-    def _cipher(self) -> AESGCM:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError as error:
-            raise ImportError(f"a vault needs cryptography; {install_command('vault')}") from error
-        return AESGCM(self._key)
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
@@ -234,6 +245,14 @@ class _Box:
             return self._cipher.decrypt(nonce, sealed[_KEY_ID_BYTES + _NONCE_BYTES :], about)
         except (InvalidTag, ValueError) as error:
             raise VaultError("a vault record is damaged or was moved; restore it, or forget its session") from error
+
+
+def _cipher(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise ImportError(f"a vault needs cryptography; {install_command('vault')}") from error
+    return AESGCM(key)
 
 
 class SessionVault:
@@ -260,11 +279,14 @@ class SessionVault:
         """Return the placeholder of a value; a new one, written to the store, where it has none.
 
         Raises:
-            VaultError: a record of the session cannot be opened.
+            VaultError: records of the session were sealed with another key, so that the value may have one already.
         """
         with self._lock:
             self._load()
             known = self._placeholders.get((label, normalized(label, original.value)))
+            if known is not None and self._vault.expires:
+                self._refresh(known)
+                known = self._placeholders.get((label, normalized(label, original.value)))
             return known if known is not None else self._allocated(label, original)
 
     def original(self, placeholder: str) -> Original | None:
@@ -278,6 +300,8 @@ class SessionVault:
             if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
                 self._catch_up()
                 self._read(placeholder)
+            elif self._vault.expires and self._originals.get(placeholder) is not None:
+                self._refresh(placeholder)
             if placeholder in self._damaged:
                 raise self._damaged[placeholder]
             return self._originals.get(placeholder)
@@ -292,16 +316,33 @@ class SessionVault:
         return restore(text, self, escaped=is_json(text)).text
 
     def forget(self, value: str) -> int:
-        """Erase a value; its placeholders stay given but stand for nothing. Return how many there were."""
+        """Erase a value, and the parts of a name; their placeholders stay given but stand for nothing.
+
+        Returns:
+            How many records were erased.
+
+        Raises:
+            VaultError: records cannot be opened and may hold the value, too.
+        """
         with self._lock:
             self._load()
-            gone = [key for key in self._placeholders if key[1] == normalized(key[0], value)]
+            gone = [key for key in self._placeholders if self._is_part(key, value)]
             for key in gone:
                 name = self._placeholders.pop(key)
                 self._vault.note_erasure(self._namespace, name)
                 self._vault.erase(self._namespace, name)
                 self._originals[name] = None
+            if self._damaged:
+                raise VaultError(
+                    f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be opened and may "
+                    f"hold the value, too: {next(iter(self._damaged.values()))}"
+                )
             return len(gone)
+
+    def _is_part(self, key: tuple[str, str], value: str) -> bool:
+        """Tell whether a record holds a value, or a part of a name that the value is."""
+        label, held = key
+        return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
     def reload(self, namespace: str) -> None:
         """Drop what was read of the records, where they are this session's, and read them anew when they are wanted."""
@@ -312,10 +353,19 @@ class SessionVault:
             self._placeholders, self._originals = {}, {}
             self._counts, self._damaged = {}, {}
 
+    def _refresh(self, name: str) -> None:
+        """Forget a record that has ended since it was read."""
+        if self._vault.read(self._namespace, name) is None:
+            self._originals[name] = None
+            self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
+
     def _allocated(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
         plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
         self._catch_up()
+        sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, _OtherKeyError)]
+        if sealed_otherwise:
+            raise sealed_otherwise[0]
         while key not in self._placeholders:
             name = pseudonym(label, self._counts.get(label, 0) + 1)
             self._learn(name, self._vault.write_new(self._namespace, name, plain))
