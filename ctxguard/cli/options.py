@@ -30,6 +30,7 @@ __all__ = [
     "Processes",
     "SessionFile",
     "TextCounting",
+    "rule_names",
     "settings_of",
     "spread",
 ]
@@ -140,7 +141,7 @@ class CountingOptions:
     ] = None
     config: Config = None
 
-    def given(self) -> dict[str, str | int | float]:
+    def given(self) -> dict[str, Any]:
         """Return the settings of the stabilizer that were given, but for the budget."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
@@ -202,6 +203,25 @@ class ChainOptions(CountingOptions):
         ),
     ] = None
 
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            "--rules",
+            metavar="NAME,NAME",
+            help="What is masked: standard, people (names and addresses), digits, ssn; people is used beside standard: "
+            "standard,people.",
+            show_default="those of the configuration, or of the policy",
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings of the stabilizer that were given, but for the budget.
+
+        Raises:
+            ConfigError: there is no such rule set.
+        """
+        return _with_rules(CountingOptions.given(self))
+
     def stabilizer(
         self, known: StabilizerConfig, *, default: int = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
@@ -218,10 +238,28 @@ class ChainOptions(CountingOptions):
         from ctxguard.stabilizer import Stabilizer
 
         given = self.given()
-        given.update((name, value) for name, value in (changes or {}).items() if value is not None)
+        given.update(_with_rules({name: value for name, value in (changes or {}).items() if value is not None}))
         budget = str(given.pop("budget", "")) or self.budget or known.budget or default
         require_window(str(given.get("policy", known.policy)), given)
         return Stabilizer.from_config(self.config, budget=self.tokens(budget), **given)
+
+
+def rule_names(text: str) -> list[str]:
+    """Return the names of rule sets in a text: `standard,people`."""
+    return list(dict.fromkeys(name.strip().lower() for name in text.replace("+", ",").split(",")))
+
+
+def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the rule sets themselves in place of their names.
+
+    Raises:
+        ConfigError: there is no such rule set.
+    """
+    if "rules" not in given:
+        return dict(given)
+    from ctxguard.pii.rule_sets import named_rules
+
+    return {**given, "rules": named_rules(*rule_names(given["rules"]))}
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ctxguard.cli.groups import Command, command_group
+from ctxguard.cli.options import rule_names
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, out, printable, refuse_overwriting
 from ctxguard.report.progress import working
@@ -149,7 +150,7 @@ def _detectors(names: str) -> list[Detector]:
     from ctxguard.pii.detectors import PresidioDetector
     from ctxguard.pii.rule_sets import named_rules
 
-    chosen = list(dict.fromkeys(name.strip().lower() for name in names.replace("+", ",").split(",")))
+    chosen = rule_names(names)
     sets = [name for name in chosen if name != PRESIDIO]
     presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
     try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import logging
 import socket
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
+
+if TYPE_CHECKING:
+    from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["serve"]
 
@@ -70,7 +73,7 @@ def serve(
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
     _require_free(host, port)
-    note(f"serving http://{host}:{port} for {upstream}; {stabilizer!r}")
+    note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
     guard.warm()
@@ -89,6 +92,15 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=grace,
     )
+
+
+def _masked_by(stabilizer: Stabilizer) -> str:
+    """Say which rules and detectors mask."""
+    from ctxguard.stages import MaskPII
+
+    maskers = [stage.masker for stage in stabilizer.stages if isinstance(stage, MaskPII)]
+    names = [detector.name.replace("|", ", ") for masker in maskers for detector in masker.detectors]
+    return f"masked by the rules {', '.join(names)}" if names else "nothing is masked"
 
 
 def _require_free(host: str, port: int) -> None:

@@ -62,6 +62,20 @@ def test_it_serves_until_it_is_stopped(tmp_path):
     assert "Traceback" not in told
 
 
+def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
+    provider = WireProvider(steps=0)
+    body = {"model": "m", "messages": [{"role": "user", "content": "My name is Jane Roe."}]}
+    with (
+        provider_at(provider) as upstream,
+        serving(upstream, "--rules", "standard,people", cwd=tmp_path) as (process, client),
+    ):
+        client.post("/v1/chat/completions", json=body)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=30)[1]
+    assert provider.bodies[0]["messages"][0]["content"] == "My name is <PERSON_1>."
+    assert "masked by the rules standard, people" in told
+
+
 def test_it_observes(tmp_path):
     provider = WireProvider(steps=0)
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}, indent=1).encode()
@@ -79,6 +93,7 @@ def test_it_observes(tmp_path):
         ["--upstream", "nowhere"],
         ["--upstream", "http://x", "--budget", "80%"],
         ["--upstream", "http://x", "--policy", "no"],
+        ["--upstream", "http://x", "--rules", "standard,peeple"],
     ],
 )
 def test_settings_that_cannot_be_used_are_one_typed_error(options):

@@ -1,4 +1,4 @@
-"""Credentials: keys and tokens by the form their providers document, passwords by the word before them.
+"""Credentials: keys and tokens by the form their providers document, or by the word before them.
 
 A rule set for all of gitleaks' rules can be made from its own rule file with `load_gitleaks`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ctxguard.pii.rules.passwords import PASSWORD_RULES
 from ctxguard.pii.rules.rule import shipped
 from ctxguard.pii.rules.words import token
 
@@ -135,18 +136,14 @@ _NO_PLACE: Final = "".join(
     rf"(?<!{word})(?<!{word}[_-])"
     for word in ("page", "continuation", "sync", "resume", "request", "change", "lock", "idempotency")
 )
-# Word in the text, label, the name it is part of, and who judges what is assigned to it.
+# Word in the text, and the name it is part of.
 _NAMED: Final = (
-    ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
-    ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
-    ("secret", "SECRET", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
-    ("token", "SECRET", rf"(?<![A-Za-z0-9_-])(?!next)[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
+    ("secret", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?"),
+    ("token", rf"(?<![A-Za-z0-9_-])(?!next)[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token"),
     (
         "key",
-        "SECRET",
         rf"(?<![A-Za-z0-9_-])(?:(?=[A-Za-z0-9_-]{{3,60}}key)[A-Za-z0-9_-]{{0,40}}?(?:{_PREFIXES})[_-]?key"
         r"|key(?:(?<=api key)|(?<=access key)|(?<=secret key)|(?<=auth key)))",
-        "named_secret",
     ),
 )
 # `: "`, ` = '`, `\": \"` and ` is `.
@@ -171,7 +168,7 @@ CREDENTIAL_RULES: Final = (
     shipped(
         "url-credentials",
         "URL_CREDENTIALS",
-        r"://(?P<value>[^\s/@:\"'<>\x00$%{}]{0,64}:[^\s/@\"'<>\x00{}$]{1,128}@[A-Za-z0-9.\[-]{1,253})",
+        r"://(?P<value>(?:[^\s/@:\"'<>\x00$%{}]|%(?=[0-9A-Fa-f]{2})){0,64}:(?:[^\s/@\"'<>\x00{}$]|\$(?![{(A-Z_])){1,128}@[A-Za-z0-9.\[-]{1,253})",
     ),
     shipped(
         "hugging-face",
@@ -190,12 +187,6 @@ CREDENTIAL_RULES: Final = (
         "PASSWORD",
         r"curl(?=\s)[^\n]{0,200}?\s(?:-u|--user)(?:[ =][\"']?|[\"'])"
         r"(?P<value>[^\s:\"'$<>{}]{1,64}:[^\s\"'$<>{}]{3,128})",
-    ),
-    shipped(
-        "config-password",
-        "PASSWORD",
-        r"(?i)password[\"']\s{0,4}value=[\"'](?P<value>[^\"'\n]{6,200})[\"']",
-        validate=_HERE + "secret_value",
     ),
     shipped(
         "sidekiq",
@@ -238,11 +229,11 @@ CREDENTIAL_RULES: Final = (
     *(
         shipped(
             f"named-{name}",
-            label,
-            rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\{joint}]{{6,200}}(?<![.,:!?]))",
-            validate=_HERE + check,
+            "SECRET",
+            rf"(?i){words}{_ASSIGNED}(?P<value>[^\s\"'`,;<>(){{}}\[\]\x00\\&]{{6,200}}(?<![.,:!?]))",
+            validate=_HERE + "named_secret",
         )
-        for name, label, words, check in _NAMED
-        for joint in ("" if label == "PASSWORD" else "&",)
+        for name, words in _NAMED
     ),
+    *PASSWORD_RULES,
 )
