@@ -16,19 +16,23 @@ from ctxguard.pii.rules.words import GLUE
 
 __all__ = ["DOCUMENT_RULES"]
 
-# Five digits, or a code in capitals with three.
+# Numbers of identity cards begin with letters of the country's script.
+_CAPITALS: Final = "A-ZΑ-ΩА-ЯІЇЄҐ"
+_LETTERS: Final = f"a-z{_CAPITALS}"
+# Five digits, or a code in capitals with three, or one of nine characters, as machines read them in passports.
 _ENOUGH: Final = (
-    rf"(?=(?:[ ./-]?[A-Za-z]{{0,5}}[ ./-]{{0,3}}\d){{5}}"
-    rf"|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}]))"
+    rf"(?=(?:[ ./-]?[{_LETTERS}]{{0,5}}[ ./-]{{0,3}}\d){{5}}"
+    rf"|(?:[A-Z]{{0,6}}\d){{3}}(?<=[A-Z0-9]{{5}})[A-Z0-9]{{0,7}}(?![{GLUE}])"
+    rf"|[A-Z](?=[A-Z]{{0,7}}\d)[A-Z0-9]{{8}}(?![{GLUE}]))"
 )
 # No amount of money: `12,345.67`, `12.345,67`.
 _NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\d(?![{GLUE}]|[.-][{GLUE}]))"
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
-    rf"{_ENOUGH}(?=(?P<value>(?:[A-Za-z]{{1,5}}|[A-Z]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,15}}"
-    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,9}|[/-][A-Z]{1,3}){0,6}"
-    rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[A-Za-z0-9]"
+    rf"{_ENOUGH}(?=(?P<value>(?:[{_LETTERS}]{{1,8}}|[{_CAPITALS}]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,33}}"
+    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
+    rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
 )
 # Words that may stand between the name of a document and its number, any of one or two letters among them:
 # `Steuernummer lautet`, `cartão de cidadão é o`.
@@ -52,6 +56,8 @@ _BETWEEN: Final = (
     r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
     r"|nederlands\w?|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
     r"|européen\w{0,2}|bitte|prüfen|please"
+    # between a field of a form and its value
+    "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch|card|account"
 )
 _JOIN: Final = (
     r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º/|*>\[\]-]"
@@ -73,12 +79,21 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
         "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
-        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp",
+        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp|pps no|pps number|pps nr|personal identification",
+        "voter id|epic no|epic number|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers|rentenversicherung",
+        "versicherungsnummer|sécurité sociale|n° ss|no ss|nº ss|seguridad social|segurança social|niss",
+        "rijksregister|insz|registre national|numéro national|matricule national|matricule",
+        "číslo op|čísl* op|r. č.|r.č.|rč|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
+        "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus|hetun|hetus|hetutunnus",
+        "amka|αμκα|α.μ.κ.α|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
+        "kimlik no|kimlik numar|t.c. kimlik|tc kimlik|tckn|tc no|nüfus cüzdan|numer dowodu|nr dowodu",
+        "seria i numer|szem. szám|személyi azonosító|szig. szám|szig szám",
     ),
     "PASSPORT": (
         "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
         "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
         "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
+        "pasaport no|pasaport numar|pasaportu|pasaport|nr pasz|číslo pasu|čísl* pas|útiokmány|passnr|passnumm|pass nº|pass n°",
         "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n",
     ),
     "DRIVER_LICENSE": (
@@ -90,7 +105,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
         "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
         "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης|δίπλωμα",
-        "vozačk* dozvol|vozniš* dovoljenj",
+        "vozačk* dozvol|vozniš* dovoljenj|førerkort|ehliyet|sürücü belges|посвідчення водія|водійськ* посвідченн",
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
@@ -100,7 +115,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|ddv",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčn|ddv|іпн|рнокпп|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
+        "identifikationsnummer|steuerid|idnr|adóazonosító jel|adójel|daňov* identifik|nif nº|y alv|skattenummer",
     ),
     "MEDICAL_ID": (
         "medical record number|medical record no|mrn|patient id|patient number|patient no|health insurance number",
@@ -109,6 +125,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "numéro de patient|numéro patient|dossier médical|numéro d'assuré|numéro rpps|numéro adeli",
         "nhc|historia clínica|número de historia|nass|nuss|cipa|tarjeta sanitaria|nº col|núm. col|colegiad",
         "número de afiliación|número de asegurado|tessera sanitaria|cartella clinica|patiëntnummer",
+        "medicare card|medicare beneficiary|mbi|insurance member|health plan id|insurance policy holder id|hicn|health card",
+        "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale|libretto sanitario|taj szám|taj",
+        "krankenversicherungsnummer|carte d'assuré|ehic|ubezpieczeni* zdrowotn|zorgpas|polisnummer zorg|εκαα|sns nº",
         "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
     ),
     "BANK_ACCOUNT": (
@@ -116,6 +135,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
         "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
         "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
+        "acct|a/c|konto|kto nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
+        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|compte n°|compte nº",
         "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
     "COMPANY_ID": (
@@ -124,6 +145,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "registro mercantil|registro imprese|registro delle imprese|rea|kamer van koophandel|ondernemingsnummer",
         "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
         "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
+        "business number|company registration|companies house|n° d'entreprise|no d'entreprise|nº d'entreprise",
+        "mersis|єдрпоу|едрпоу|код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
+        "ticaret sicil|ondernemingsnr|kvk nr|hrnr|nº registro|número de registro|reg. imp|ytunnus|y tunnus",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
 }
@@ -139,8 +163,11 @@ _REGISTERS: Final = (
 _GAP: Final = "[ _-]?"
 _SHORT: Final = 7
 _LONG: Final = 8
-_NO_LETTER_BEFORE: Final = r"(?<![^\W\d_])"
-_NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
+# In a key a word for "number" may be glued to a name, on both sides: `nrDowodu`, `kvkNummer`.
+_NUMBERS: Final = ("nr", "no", "num", "numer", "numero", "número", "numéro", "nummer", "number", "číslo", "cislo")
+_GLUED_NUMBERS: Final = "|".join(rf"(?<=(?<![^\W\d_]){word})" for word in _NUMBERS)
+_NO_LETTER_BEFORE: Final = rf"(?:(?<![^\W\d_])|{_GLUED_NUMBERS})"
+_NO_LETTER_AFTER: Final = rf"(?=(?:{'|'.join(_NUMBERS)}|id)?(?![^\W\d_]))"
 
 
 def _rule(name: str, label: str, words: str) -> Rule:
