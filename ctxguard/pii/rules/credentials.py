@@ -139,6 +139,7 @@ _NO_PLACE: Final = "".join(
 _NAMED: Final = (
     ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
     ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
+    ("pass", "PASSWORD", r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9]{1,20}[_-]){0,3}pass(?:phrase|code|wd)?", "secret_value"),
     ("secret", "SECRET", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
     ("token", "SECRET", rf"(?<![A-Za-z0-9_-])(?!next)[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
     (
@@ -151,7 +152,7 @@ _NAMED: Final = (
 )
 # `: "`, ` = '`, `\": \"` and ` is `.
 _ASSIGNED: Final = (
-    r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
+    r"(?:\\?[\"']?\]?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
     r"|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
 )
 

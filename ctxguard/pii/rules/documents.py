@@ -14,7 +14,7 @@ from unicodedata import normalize
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import GLUE
 
-__all__ = ["DOCUMENT_RULES"]
+__all__ = ["DOCUMENT_RULES", "named"]
 
 # Numbers of identity cards begin with letters of the country's script.
 _CAPITALS: Final = "A-ZΑ-ΩА-ЯІЇЄҐ"
@@ -84,7 +84,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "versicherungsnummer|sécurité sociale|n° ss|no ss|nº ss|seguridad social|segurança social|niss",
         "rijksregister|insz|registre national|numéro national|matricule national|matricule",
         "číslo op|čísl* op|r. č.|r.č.|rč|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
-        "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus|hetun|hetus|hetutunnus",
+        "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus",
         "amka|αμκα|α.μ.κ.α|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
         "kimlik no|kimlik numar|t.c. kimlik|tc kimlik|tckn|tc no|nüfus cüzdan|numer dowodu|nr dowodu",
         "seria i numer|szem. szám|személyi azonosító|szig. szám|szig szám",
@@ -115,7 +115,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčn|ddv|іпн|рнокпп|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
         "identifikationsnummer|steuerid|idnr|adóazonosító jel|adójel|daňov* identifik|nif nº|y alv|skattenummer",
     ),
     "MEDICAL_ID": (
@@ -156,6 +156,11 @@ _SEAT: Final = (
     r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro"
     r"|vol) \d{1,5}){0,2}"
 )
+# `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
+_AT_BANK: Final = (
+    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|institution|blz|bic|swift|bank)(?![^\W\d_])[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto)"
+)
 _REGISTERS: Final = (
     "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil"
     "|registro imprese|kvk"
@@ -171,9 +176,18 @@ _NO_LETTER_AFTER: Final = rf"(?=(?:{'|'.join(_NUMBERS)}|id)?(?![^\W\d_]))"
 
 
 def _rule(name: str, label: str, words: str) -> Rule:
+    return shipped(name, label, _VALUE, context=_before_value(words), score=0.65)
+
+
+def named(names: str) -> str:
+    """Return the words right before a value that call it by one of some names, separated by `|`, for a rule."""
+    return _before_value(_any_of(names))
+
+
+def _before_value(words: str) -> str:
     # abbreviations are inflected behind a hyphen: `CNP-ul`, `NIP-u`
     ending = r"\w{0,8}(?:[-:'][^\W\d_]{1,4}(?![^\W\d_]))?"
-    return shipped(name, label, _VALUE, context=f"(?:{words}){ending}{_JOIN}", score=0.65)
+    return f"(?:{words}){ending}{_JOIN}"
 
 
 def _any_of(names: str) -> str:
@@ -199,6 +213,7 @@ def _one(name: str) -> str:
 def _rules() -> Iterator[Rule]:
     for label, names in _NAMES.items():
         yield _rule(f"{label.lower().replace('_', '-')}-labeled", label, _any_of("|".join(names)))
+    yield _rule("bank-account-at", "BANK_ACCOUNT", _AT_BANK)
     yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
 
 

@@ -26,7 +26,7 @@ _HERE: Final = "ctxguard.pii.detect.validate:"
 _NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!-?\d))"
 # A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
 _END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
-_EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
+_EXTENSION: Final = r"(?:, ?| )?(?:[xX]|[eE]xt(?:n|ension)?\.?|poste|Durchwahl|DW|int\.|#) ?\d{1,6}(?!\d)"
 _AMID: Final = rf"{DRAWING}|\d[:,]\d*[.]?"
 _QUIET: Final = rf"{QUIET_NUMBER}|{_AMID}|[$€£¥]\s?"
 
@@ -43,6 +43,15 @@ _LABELED_BEHIND: Final = (
     r"(?:\Z|[\r\n,;.)\]|/\"'<]|(?:or|and|und|et|y|e|oder|ou) ?[+(\d])"
 )
 
+# The number before has the word: `Tel. 810 385 537 / 817 868 760`.
+_LISTED: Final = (
+    rf"(?:{PHONE_STRICTLY})[^\d\n]{{0,4}}[+(]?\d[\d ().-]{{5,20}}"
+    r"(?: ?[/|,;] ?| (?:or|und|o|ou|oder|et|y|e|and|i|a|ja|és) )\Z"
+)
+_GROUPED: Final = (
+    rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
+    r"(?:(?:[ ./-]|\)[ .-]?| ?\()\d{1,9}){1,6}"
+) + _END
 
 _EVERYWHERE: Final = (
     shipped(
@@ -82,7 +91,7 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-nanp",
         "PHONE",
-        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\)[-. ]?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
         r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
         validate=_HERE + "nanp_phone",
         quiet=_AMID,
@@ -92,10 +101,9 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-named",
         "PHONE",
-        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
-        r"(?:(?:[ ./-]|\) ?| ?\()\d{1,9}){1,6}" + _END,
+        _GROUPED,
         validate=_HERE + "loose_phone",
-        context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z|{_LISTED}",
         quiet=_QUIET,
         tail=_EXTENSION,
         score=0.6,
@@ -114,7 +122,7 @@ _EVERYWHERE: Final = (
         "PHONE",
         rf"{LEFT}\d{{7,14}}" + _END,
         validate=_HERE + "loose_phone",
-        context=rf"{SINCE_DIGITS}(?:{PHONE_STRICTLY}){PHONE_JOIN}",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_STRICTLY}){PHONE_JOIN}|{_LISTED}",
         quiet=_QUIET,
         tail=_EXTENSION,
         score=0.6,
