@@ -27,7 +27,7 @@ class _Form(NamedTuple):
         literals: a text without any of them holds no such table.
         head: matches the headings (group `head`) and all up to the first row.
         row: matches a row right behind the one before; its first group holds the cells.
-        cells: walks the cells of a row and those of the headings; its first group is the cell.
+        cells: walks the cells of a row; its first group is the cell.
     """
 
     literals: tuple[str, ...]
@@ -53,7 +53,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        ("INSERT", "insert", "Insert"),
+        ("INSERT INTO", "insert into", "Insert Into", "INSERT OR", "INSERT IGNORE"),
         re.compile(
             rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
@@ -62,7 +62,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        ("COPY", "copy"),
+        ("FROM stdin", "from stdin", "FROM STDIN"),
         re.compile(rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE),
         re.compile(r"(?!\\\.)([^\n]++\n?)"),
         _FIELDS,
@@ -114,7 +114,7 @@ def _rows(form: _Form, text: str) -> Iterator[Row]:
         return
     place = 0
     while (head := form.head.search(text, place)) is not None:
-        headings = _cells(form.cells, text, *head.span("head"))
+        headings = _cells(_VALUES if form.cells is _FIELDS else form.cells, text, *head.span("head"))
         place = head.end()
         while (row := form.row.match(text, place)) is not None and row.end() > place:
             yield Row(*row.span(1), headings, form.cells)

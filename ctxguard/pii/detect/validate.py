@@ -20,6 +20,7 @@ __all__ = [
     "chinese_id",
     "crypto",
     "date",
+    "dialed_phone",
     "email",
     "generated",
     "german_insurance",
@@ -300,6 +301,11 @@ def international_phone(value: str, wanted: str = "valid") -> int:
     return 0
 
 
+def dialed_phone(value: str) -> bool:
+    """Tell whether digits with the prefix of international calls, `00`, are a number in use."""
+    return value[:2] == "00" != value[2:4] and _is_valid_in("+" + value[2:], [None])
+
+
 def _has_possible_length(digits: str) -> bool:
     """Tell whether digits are a country code and a number of a length that its plan has, without a 0 between them.
 
@@ -401,7 +407,7 @@ def random_enough(value: str) -> bool:
 # Or the name of a resource (`arn:`).
 _CODE: Final = re.compile(
     r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
-    r"|(?!\w*\d[a-z])\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://|arn:"
+    r"|(?!\w*\d[a-z]|(?:\w*?\d+[A-Za-z]){2})\w*?(?:[A-Z](?=[a-z]*[aeiouy])[a-z]{2,}){2,}\Z|https?://|arn:"
 )
 
 

@@ -104,8 +104,8 @@ _IPV6: Final = (
 _BIRTH: Final = (
     word("dob|bday|geb|nac")
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
-    r"|nascita|nat[oa] (?:il|a)|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|народж|nașter|nastere|născut|nascut"
-    r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|syntym|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
+    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|роден|народж|nașter|nastere|născut|nascut"
+    r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
     r"|doğum|dogum|twieled|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _DATE_SHAPE: Final = (

@@ -14,7 +14,7 @@ __all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
 
 _STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
 _START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
-_END: Final = r"(?![A-Za-z0-9_-])"
+_END: Final = r"(?![0-9A-Za-z_-])"
 
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
@@ -85,8 +85,8 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "EU": (_letters("eu-vat", "TAX_ID", _EU_VAT, "eu.vat"),),
     "CH": (
-        _written("ch-ahv", "NATIONAL_ID", r"756\.\d{4}\.\d{4}\.\d{2}", "ch.ssn"),
-        _digits("ch-ahv-named", "NATIONAL_ID", r"756[ .]?\d{4}[ .]?\d{4}[ .]?\d{2}", "ch.ssn", r"ahv|avs|sozialvers|assicura"),
+        _written("ch-ahv", "NATIONAL_ID", r"\d{3}\.\d{4}\.\d{4}\.\d{2}", "ch.ssn"),
+        _digits("ch-ahv-named", "NATIONAL_ID", r"\d{3}[ .]?\d{4}[ .]?\d{4}[ .]?\d{2}", "ch.ssn", r"ahv|avs|sozialvers|assicura"),
         shipped(
             "ch-uid",
             "COMPANY_ID",

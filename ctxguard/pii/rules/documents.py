@@ -7,7 +7,7 @@ whatever stands right behind it with enough digits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from unicodedata import normalize
 
@@ -34,6 +34,7 @@ _VALUE: Final = (
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
 )
+_PASSPORT: Final = rf"(?<![{GLUE}-])[A-Z]{{1,3}} ?\d{{6,8}}(?![{GLUE}-])"
 # Words that may stand between the name of a document and its number, any of one or two letters among them:
 # `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
@@ -56,6 +57,10 @@ _BETWEEN: Final = (
     r"|deutsch\w{0,2}|französisch\w{0,2}|österreichisch\w{0,2}|français\w?|belge|suisse|español\w?|italian[oa]"
     r"|nederlands\w?|polski\w{0,3}|portugu[eê]s\w?|tedesc[oa]|frances\w?|alem[aá]n\w?|alemão|alemã|europe[oa]|europeu"
     r"|européen\w{0,2}|bitte|prüfen|please"
+    # whose number it is
+    "|stranke|stranky|klienta|klientky|kindes|kinds?|enfant|salarié|hijo|empleado|figlio|dipendente|dziecka|pracownika"
+    "|dítěte|zaměstnance|werknemer|kunden|arbeitnehmers|mitarbeiters|employee|applicant|student|patient|owner|payer|payee"
+    "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
     "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch|card|account"
 )
@@ -85,7 +90,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "rijksregister|insz|registre national|numéro national|matricule national|matricule",
         "číslo op|čísl* op|r. č.|r.č.|rč|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
         "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus",
-        "amka|αμκα|α.μ.κ.α|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
+        "amka|αμκα|α.μ.κ.α|cpr|citizen id|numéro de matricule|n° national|л. к.|л.к.|voter card|voter no|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
         "kimlik no|kimlik numar|t.c. kimlik|tc kimlik|tckn|tc no|nüfus cüzdan|numer dowodu|nr dowodu",
         "seria i numer|szem. szám|személyi azonosító|szig. szám|szig szám",
     ),
@@ -102,10 +107,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fuehrerschein|fahrerlaubnis|permis de conduire|permis b|permis|permiso de conducir|permiso de conducción",
         "permiso conducir|licencia de conducir|licencia de conducción|carnet de conducir|carné de conducir",
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
-        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis* de conducere",
+        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis de conducere|permisul de conducere|permisului de conducere",
         "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
         "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης|δίπλωμα",
-        "vozačk* dozvol|vozniš* dovoljenj|førerkort|ehliyet|sürücü belges|посвідчення водія|водійськ* посвідченн",
+        "vozačk* dozvol|vozniš* dovoljenj|førerkort|řp|permis auto|ehliyet|sürücü belges|посвідчення водія|водійськ* посвідченн",
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
@@ -115,7 +120,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код|ідентифікаційний номер|c.u.i.|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
         "identifikationsnummer|steuerid|idnr|adóazonosító jel|adójel|daňov* identifik|nif nº|y alv|skattenummer",
     ),
     "MEDICAL_ID": (
@@ -136,7 +141,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
         "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
         "acct|a/c|konto|kto nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
-        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|compte n°|compte nº",
+        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|bankszámla|č. ú.|č.ú.|číslo účtu|compte n°|compte nº",
         "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
     "COMPANY_ID": (
@@ -146,8 +151,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
         "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
         "business number|company registration|companies house|n° d'entreprise|no d'entreprise|nº d'entreprise",
-        "mersis|єдрпоу|едрпоу|код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
-        "ticaret sicil|ondernemingsnr|kvk nr|hrnr|nº registro|número de registro|reg. imp|ytunnus|y tunnus",
+        "fn nr|mat. št|reg. com|ič|registered in ireland no|registered in england no|mersis|єдрпоу|едрпоу|код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
+        "ticaret sicil|ondernemingsnr|kvk nr|kvk nummer|kbo nummer|cvr nummer|cvr nr|hrnr|nº registro|número de registro|reg. imp|ytunnus|y tunnus",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
 }
@@ -158,7 +163,7 @@ _SEAT: Final = (
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|institution|blz|bic|swift|bank)(?![^\W\d_])[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto)"
 )
 _REGISTERS: Final = (
@@ -166,13 +171,12 @@ _REGISTERS: Final = (
     "|registro imprese|kvk"
 )
 _GAP: Final = "[ _-]?"
+# Lines of names that make a rule.
+_AT_ONCE: Final = 6
 _SHORT: Final = 7
 _LONG: Final = 8
-# In a key a word for "number" may be glued to a name, on both sides: `nrDowodu`, `kvkNummer`.
-_NUMBERS: Final = ("nr", "no", "num", "numer", "numero", "número", "numéro", "nummer", "number", "číslo", "cislo")
-_GLUED_NUMBERS: Final = "|".join(rf"(?<=(?<![^\W\d_]){word})" for word in _NUMBERS)
-_NO_LETTER_BEFORE: Final = rf"(?:(?<![^\W\d_])|{_GLUED_NUMBERS})"
-_NO_LETTER_AFTER: Final = rf"(?=(?:{'|'.join(_NUMBERS)}|id)?(?![^\W\d_]))"
+_NO_LETTER_BEFORE: Final = r"(?<![^\W\d_])"
+_NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 
 
 def _rule(name: str, label: str, words: str) -> Rule:
@@ -186,14 +190,21 @@ def named(names: str) -> str:
 
 def _before_value(words: str) -> str:
     # abbreviations are inflected behind a hyphen: `CNP-ul`, `NIP-u`
-    ending = r"\w{0,8}(?:[-:'][^\W\d_]{1,4}(?![^\W\d_]))?"
+    ending = r"[^\W\d]{0,8}(?:[-:'][^\W\d_]{1,4}(?![^\W\d_]))?"
     return f"(?:{words}){ending}{_JOIN}"
 
 
 def _any_of(names: str) -> str:
-    """Return an expression for names of documents, with and without the marks on their letters."""
+    """Return an expression for names of documents, with and without the marks on their letters.
+
+    A short one is no part of a word, and a long one may be the end of a word.
+    """
     listed = names.split("|")
-    return "|".join(map(_one, dict.fromkeys([*listed, *map(_without_marks, listed)])))
+    every = [*dict.fromkeys([*listed, *map(_without_marks, listed)])]
+    ends = [_one(name) for name in every if " " not in name and len(name) >= _LONG]
+    # one look to the left for all of them: a look for each would take most of the time
+    whole = "|".join(_one(name) for name in every if " " in name or len(name) < _LONG)
+    return "|".join([f"{_NO_LETTER_BEFORE}(?:{whole})" if whole else "", *ends][not whole :])
 
 
 def _without_marks(name: str) -> str:
@@ -202,17 +213,22 @@ def _without_marks(name: str) -> str:
 
 
 def _one(name: str) -> str:
-    """Return an expression for one name; a short one is no part of a word, and a long one may be the end of a word."""
     words = name.split(" ")
     written = _GAP.join(re.escape(word.rstrip("*")) + r"\w{0,6}" * word.endswith("*") for word in words)
-    if len(words) > 1 or len(name) < _LONG:
-        written = _NO_LETTER_BEFORE + written
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(words) == 1 else "")
 
 
+def _batched(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (lines[first : first + _AT_ONCE] for first in range(0, len(lines), _AT_ONCE))
+
+
 def _rules() -> Iterator[Rule]:
-    for label, names in _NAMES.items():
-        yield _rule(f"{label.lower().replace('_', '-')}-labeled", label, _any_of("|".join(names)))
+    for label, lines in _NAMES.items():
+        # a rule for some of the names at a time: what a text must hold is one of at most two hundred words
+        for number, some in enumerate(_batched(lines), 1):
+            yield _rule(f"{label.lower().replace('_', '-')}-labeled-{number}", label, _any_of("|".join(some)))
+    # short words for a passport mean other things, too: the number must look like one
+    yield shipped("passport-short", "PASSPORT", _PASSPORT, context=named("pas|pass|pase|pasas|pasa|passi|passet"), score=0.6)
     yield _rule("bank-account-at", "BANK_ACCOUNT", _AT_BANK)
     yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
 

@@ -10,7 +10,7 @@ from ctxguard.pii.rules.rule import shipped
 __all__ = ["VEHICLE_RULES"]
 
 _START: Final = r"(?<![A-Za-z0-9_-])"
-_END: Final = r"(?![A-Za-z0-9_-])"
+_END: Final = r"(?![0-9A-Za-z_-])"
 # Neither I nor O nor Q, which look like digits.
 _CODE: Final = "A-HJ-NPR-Z0-9"
 _PLATE: Final = "A-Z0-9ÄÖÜŠŽČĐΑ-ΩА-ЯІ"

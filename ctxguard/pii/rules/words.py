@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CALLING",
     "CONNECTOR",
     "DRAWING",
     "GLUE",
@@ -112,26 +113,28 @@ _PHONE_NOUNS: Final = (
     "tel|telef|tels|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
+    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|cep|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
-    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach(?:ed)?{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)"
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach(?:ed)?{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
 # A word in brackets behind a number is the label of that number, not of the next one; a bracket may hold both.
 _NOT_BEHIND: Final = r"(?:(?<!\d\()(?<!\d \()|(?![^\W\d_]{1,20}\)))"
 # Verbs of calling, by the beginnings of their forms.
 _CALLING: Final = (
-    "erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e|ar|ame|enos|adme)"
-    "|localizarme|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
-    "|ligue|ligar|ligue-?me|telefonar|(?:za)?vol(?:ejte|at|ať|ajte|ej)|sun[aă]|sunați|sunati|apela(?:ți|ti)?"
-    "|hív(?:jon|ható|ja|hat|d|j)?\w{0,4}|soit(?:a|taa|akaa|ella)|обад\w{1,6}|звън\w{1,6}|дзвон\w{1,6}|подзвон\w{1,6}"
-    "|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
-    "|aray\w{1,6}|ringa?|ringe?|nås|träffas"
+    r"erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e|ar|ame|enos|adme)"
+    r"|localizarme|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
+    r"|ligue|ligar|ligue-?me|telefonar|(?:za)?vol(?:ejte|at|ať|ajte|ej)|sun[aă]|sunați|sunati|apela(?:ți|ti)?"
+    r"|hív(?:jon|ható|ja|hat|d|j)?\w{0,4}|soit(?:a|taa|akaa|ella)|обад\w{1,6}|звън\w{1,6}|дзвон\w{1,6}|подзвон\w{1,6}"
+    r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
+    r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
 )
+CALLING: Final = word(_CALLING)
+"""Verbs of calling, before the number."""
 PHONE_STRICTLY: Final = (
-    rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}|{word(_CALLING)}"
+    rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}"
     rf"|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
@@ -145,6 +148,6 @@ PHONE_LOOSELY: Final = (
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
     r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:[^\W\d_]{1,2}|num|number|line|value|text|type|was|the|num[eé]r\w{0,3}|número|nummer\w{0,2}"
-    r"|unter|auf|sous|est|ist|lautet|pod|mich|uns|mal|bitte|mein\w{0,2}|mon|het|op|můj|môj|moj|ma|číslo|numar|broj)(?![^\W\d_])){0,16}\Z"
+    r"|unter|auf|sous|est|ist|lautet|pod|mich|uns|mal|bitte|numeroon|numeroa|mein\w{0,2}|mon|het|op|můj|môj|moj|ma|číslo|numar|broj)(?![^\W\d_])){0,16}\Z"
 )
 """What may stand between a word like `phone` and bare digits."""
