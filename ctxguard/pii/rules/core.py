@@ -104,10 +104,12 @@ _IPV6: Final = (
 _BIRTH: Final = (
     word("dob|bday|geb|nac")
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
-    r"|nascita|nat[oa] (?:il|a)|urodz|fødsel|född|födelse|рожд|出生|生日|生于|生於|生年月日|생년월일|생일"
+    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|роден|народж|nașter|nastere|născut|nascut"
+    r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
+    r"|doğum|dogum|twieled|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _DATE_SHAPE: Final = (
-    rf"(?<![{GLUE}])(?:\d{{1,4}}(?P<s>[-/. ])\d{{1,2}}(?P=s)\d{{2,4}}|\d{{8}})"
+    rf"(?<![{GLUE}])(?:\d{{1,4}}(?P<s>[-/. ]|\. )\d{{1,2}}(?P=s)\d{{2,4}}|\d{{8}})"
     r"(?![0-9a-zÀ-ÿ_]|[A-Z](?!\d))"
 )
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"

@@ -18,7 +18,11 @@ _NAME: Final = "(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?"
 _WORDS: Final = (
     ("passw", rf"{_NAME}passw(?:or[dt]|d)s?"),
     ("pwd", rf"{_NAME}pwd"),
-    ("passphrase", rf"{_NAME}pass(?:phrase|code)"),
+    (
+        "pass",
+        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code|(?=[\"']? ?[:=]))"
+        r"|(?:[A-Za-z0-9]{1,20}[_-]){0,2}[A-Za-z0-9]{1,20}[_-]pass)",
+    ),
     *(
         (name, rf"(?<![^\W\d_])(?:{words})")
         for name, words in (
@@ -33,7 +37,7 @@ _WORDS: Final = (
 _SCRIPTS: Final = "şifre|sifre|пароль|парола|κωδικός(?: πρόσβασης)?|συνθηματικό|密码|密碼|パスワード|비밀번호"
 # `: `, ` = `, ` => `, `": `, and ` is `.
 _ASSIGNED: Final = (
-    r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=：])\s{0,3}"
+    r"(?:\\?[\"']?\]?\s{0,3}(?::=|=>|[:=：])\s{0,3}"
     r"|(?: (?:number|here|value))?,? (?:is|was|ist|lautet|est|es|è|é|е|jest|to|är|er|on|je)(?: now| set to)?:? )"
 )
 # A quote within a password is followed by more of it.
