@@ -392,3 +392,23 @@ def test_an_address_goes_on_to_the_line_of_its_postal_code(address, said):
 @pytest.mark.parametrize("behind", [", order 17 is broken", " - order 17", "; thanks"])
 def test_an_address_that_is_said_begins_with_its_number(address, behind):
     assert Masker(BOTH).mask(f"I live at {address}{behind}") == f"I live at [REDACTED_ADDRESS]{behind}"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Patient: Sarah Connelly", {"Sarah Connelly"}),
+        ("Patientin Anna Braun", {"Anna Braun"}),
+        ("Paciente: Ana García", {"Ana García"}),
+        ('{"nome": "Maria", "cognome": "Rossi"}', {"Maria", "Rossi"}),
+        ('{"nom": "Dupont", "prénom": "Marie"}', {"Dupont", "Marie"}),
+        ('{"nom": "Dupont", "email": "m@dupont.example"}', {"Dupont"}),
+        ('{"name": "Jane", "surname": "Roe"}', {"Jane", "Roe"}),
+        ("Patient Care Center", set()),
+        ("Patient: stable", set()),
+        ('{"nom": "Table", "prix": 3}', set()),
+        ('{"name": "Widget", "email": "sales@widget.example"}', set()),
+    ],
+)
+def test_patients_and_the_other_part_of_a_name(text, names):
+    assert {text[one.start : one.end] for one in PEOPLE.find(text)} == names

@@ -394,3 +394,12 @@ def test_without_its_extra_a_vault_says_so_at_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(ImportError, match=r"a vault needs cryptography; .*pip install .*vault"):
         Vault(MemoryStore(), key=new_key())
+
+
+def test_an_erased_value_is_not_left_in_the_log_of_the_store(tmp_path):
+    store = SQLiteStore(tmp_path / "vault.sqlite")
+    vault = Vault(store, key=new_key())
+    session(vault=vault.session("s")).text("jane@site.org bob@site.org")
+    sealed = store.get(_namespace("s"), "<EMAIL_1>")
+    assert vault.forget("s", "jane@site.org") == 1
+    assert not any(sealed in file.read_bytes() for file in tmp_path.iterdir())

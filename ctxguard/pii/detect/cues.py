@@ -171,8 +171,8 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     match = frame.behind.match(text, end)
     if match is None:
         return None
-    # in an object with a `gender`, one word under `name` may be a product's
-    is_quoted = frame.beside is not None and text[start - 1 : start] in ('"', "'") and start > 0
+    # in an object with a `gender`, one word under `name` may be a product's; beside a `surname` it is a person's
+    is_quoted = frame.beside is not None and frame.how != "closed" and text[start - 1 : start] in ('"', "'") and start > 0
     place = frame.judge(match["value"], "full" if is_quoted else frame.how)
     if place is None:
         return None
@@ -218,7 +218,8 @@ def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] 
     for frame, end in _paths(lowered, node, match.end()):
         stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
         if frame.is_label and end == len(lowered) and stands:
-            how = "full" if frame.beside is not None and frame.label == PERSON else frame.how
+            is_open = frame.beside is not None and frame.how != "closed" and frame.label == PERSON
+            how = "full" if is_open else frame.how
             return frame.label, _judging(frame, how)
     return None
 
@@ -262,6 +263,13 @@ def _tree() -> Node:
             words.PLAIN_LABELS,
             Frame(PERSON, joint, people.name, "words", beside=_labels(words.BESIDE_NAMES), is_label=True),
         ),
+        (
+            "name;nom;nome;nombre;naam;imię",
+            Frame(PERSON, joint, people.name, "closed", beside=_labels(words.BESIDE_PARTS), is_label=True),
+        ),
+        (words.NOM, Frame(PERSON, joint, people.name, "closed", beside=_labels(words.BESIDE_NOM), is_label=True)),
+        (words.PATIENTS, Frame(PERSON, joint, people.name, "full")),
+        (words.PATIENTS.partition(";")[2], Frame(PERSON, space, people.name, "full", is_capital=True)),
         (
             words.PLAIN_LABELS,
             Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels(words.BESIDE_CONTACTS)),

@@ -390,6 +390,7 @@ _INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 def german_insurance(value: str) -> bool:
     """Tell whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    value = value.replace(" ", "")
     digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
     total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
     return total % 10 == int(value[11]) and 1 <= int(value[4:6]) <= 12

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -106,16 +106,27 @@ class Vault:
         Raises:
             VaultError: records of the session cannot be opened and may hold the value: they were sealed with another
                 key, or are damaged. What could be found is erased. A whole session is erased without its key.
+            StoreError: the records are deleted, but the log of the database still holds them (sealed), because another
+                connection is reading it; call `sweep()` of the store later.
         """
         namespace = _namespace(session)
-        if value is None:
-            self.numbered(namespace)
-            self.note_erasure(namespace, _EVERYTHING)
-            gone = self._store.delete_namespace(namespace)
-        else:
-            gone = self.session(session).forget(value)
-        for opened in list(self._open_sessions):
-            opened.reload(namespace)
+        try:
+            return self._forget_session(namespace) if value is None else self._forget_value(session, value)
+        finally:
+            for opened in list(self._open_sessions):
+                opened.reload(namespace)
+
+    def _forget_session(self, namespace: str) -> int:
+        self.numbered(namespace)
+        self.note_erasure(namespace, _EVERYTHING)
+        return self._store.delete_namespace(namespace)
+
+    def _forget_value(self, session: str, value: str) -> int:
+        gone = self.session(session).forget(value)
+        # deleting one record leaves it in the log of a database
+        sweep: Callable[[], object] | None = getattr(self._store, "sweep", None)
+        if gone and sweep is not None:
+            sweep()
         return gone
 
     def rotate(self, session: str) -> int:

@@ -302,6 +302,18 @@ CORE_RULES: Final = (
         r"(?i)(?:born|birth|dob|d\.o\.b|geburt|geboren|naissance|nacimiento|nascita)(?<!renaissance)(?!time)"
         rf"[^\d\n]{{0,20}}?(?P<value>{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
     ),
+    *(
+        shipped(
+            f"birth-date-in-words-{name}",
+            "DATE_OF_BIRTH",
+            rf"(?i)(?<![^\W\d_])(?:{words})[^\d\n]{{0,24}}?(?P<value>{_DAY_FIRST})(?!\w)",
+        )
+        for name, words in (
+            ("french", r"née? le|née? [àa] |né\(e\)|né\.e|née? en"),
+            ("romance", "nacid[oa]|nascid[oa]|nascimento|nat[oa] (?:il|a)|născut"),
+            ("others", r"urodz|ur\.|geboortedatum|född|født|narozen"),
+        )
+    ),
     shipped(
         "passport",
         "PASSPORT",

@@ -8,13 +8,27 @@ from __future__ import annotations
 from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
-from ctxguard.pii.rules.words import DRAWING, IDENTITY, LEFT, NO_FOUR_AFTER, NO_FOUR_BEFORE, RIGHT, word
+from ctxguard.pii.rules.words import (
+    DRAWING,
+    IDENTITY,
+    LEFT,
+    NO_FOUR_AFTER,
+    NO_FOUR_BEFORE,
+    PHONE_JOIN,
+    PHONE_LOOSELY,
+    RIGHT,
+    word,
+)
 
 __all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
 
 _STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
 _START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
 _END: Final = r"(?![0-9A-Za-z_-])"
+
+
+# Phone numbers have these groups, too; one in ten passes the check digit.
+_NO_PHONE: Final = rf"{DRAWING}|(?:{PHONE_LOOSELY}){PHONE_JOIN}"
 
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
@@ -29,14 +43,14 @@ def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rul
     )
 
 
-def _written(name: str, label: str, pattern: str, module: str) -> Rule:
+def _written(name: str, label: str, pattern: str, module: str, quiet: str = DRAWING) -> Rule:
     """Make a rule for digits whose separators and check digit together say enough."""
     return shipped(
         name,
         label,
         rf"{LEFT}{pattern}{RIGHT}",
         validate=_STDNUM + module,
-        quiet=DRAWING,
+        quiet=quiet,
         score=0.7,
     )
 
@@ -79,7 +93,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         shipped(
             "us-medicare",
             "MEDICAL_ID",
-            rf"{_START}[1-9][{_MBI}][0-9{_MBI}]\d(?P<s>-?)[{_MBI}][0-9{_MBI}]\d(?P=s)[{_MBI}]{{2}}\d\d{_END}",
+            rf"{_START}[1-9][{_MBI}][0-9{_MBI}]\d(?P<s>[ -]?)[{_MBI}][0-9{_MBI}]\d(?P=s)[{_MBI}]{{2}}\d\d{_END}",
             score=0.8,
         ),
     ),
@@ -111,7 +125,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "PT": (_letters("pt-citizen", "NATIONAL_ID", r"\d{8}[ -]?\d[ -]?[A-Z]{2}\d", "pt.cc"),),
     "TR": (_digits("tr-identity", "NATIONAL_ID", r"\d{11}", "tr.tckimlik", r"kimlik|tckn|\bt\.?c\b"),),
     "CA": (
-        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
+        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", _NO_PHONE),
         _digits(
             "ca-sin-named",
             "CA_SIN",
@@ -122,7 +136,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("ca-bn", "CA_BN", r"\d{9}", "ca.bn", word("bn") + r"|business[ _]?number"),
     ),
     "GB": (
-        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs"),
+        _written("uk-nhs", "UK_NHS", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{4}", "gb.nhs", _NO_PHONE),
         _digits("uk-nhs-named", "UK_NHS", r"\d{3}[ -]?\d{3}[ -]?\d{4}", "gb.nhs", word("nhs") + r"|health service"),
         _digits("uk-utr", "UK_UTR", r"\d{5} ?\d{5}", "gb.utr", word("utr") + r"|taxpayer ref"),
         shipped(
@@ -158,8 +172,15 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         shipped(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
-            rf"{_START}\d{{8}}[A-Z]\d{{3}}{_END}",
+            rf"{_START}\d{{2}}(?P<s> ?)\d{{6}}(?P=s)[A-Z](?P=s)\d{{3}}{_END}",
             validate="ctxguard.pii.detect.validate:german_insurance",
+            score=0.7,
+        ),
+        shipped(
+            "de-passport",
+            "PASSPORT",
+            rf"{_START}[CFGHJK][CFGHJKLMNPRTVWXYZ0-9]{{8}}{_END}",
+            context=r"(?<![a-z])pass[\s\"':=-]{1,4}\Z",
             score=0.7,
         ),
     ),

@@ -133,6 +133,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "medicare card|medicare beneficiary|mbi|insurance member|health plan id|insurance policy holder id|hicn|health card",
         "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale|libretto sanitario|taj szám|taj",
         "krankenversicherungsnummer|carte d'assuré|ehic|ubezpieczeni* zdrowotn|zorgpas|polisnummer zorg|εκαα|sns nº",
+        "member id|member no|member number|insurance id|insurance no|insurance number|adhérent",
         "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
     ),
     "BANK_ACCOUNT": (
@@ -140,7 +141,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
         "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
         "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
-        "acct|a/c|konto|kto nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
+        "acct|a/c|konto|kto nr|kto.|kto. nr|kto.-nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
         "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|bankszámla|č. ú.|č.ú.|číslo účtu|compte n°|compte nº",
         "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
@@ -164,7 +165,7 @@ _SEAT: Final = (
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
     r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
-    r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto)"
+    r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto|kto)"
 )
 _REGISTERS: Final = (
     "handelsregister|registergericht|amtsgericht|firmenbuch|rcs|registre du commerce|registro mercantil"

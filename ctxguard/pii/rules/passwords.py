@@ -20,7 +20,7 @@ _WORDS: Final = (
     ("pwd", rf"{_NAME}pwd"),
     (
         "pass",
-        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code|(?=[\"']? ?[:=]))"
+        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code|(?=[\"']? ?[:=])(?!:? ?(?-i:[CFGHJK][A-Z0-9]{8})(?![A-Za-z0-9])))"
         r"|(?:[A-Za-z0-9]{1,20}[_-]){0,2}[A-Za-z0-9]{1,20}[_-]pass)",
     ),
     *(
@@ -42,8 +42,14 @@ _ASSIGNED: Final = (
 )
 # A quote within a password is followed by more of it.
 _BARE: Final = r"(?P<value>[^\s\"'`<>\x00\\](?:[^\s\"'`<>\x00]|(?<=[A-Za-z0-9!?]{2})[\"'`](?=[A-Za-z0-9])){5,199})"
-_QUOTED: Final = r"[bBrRfFuU]{0,2}(?P<q>[\"'`])(?P<value>(?:(?!(?P=q))(?:[^\n\x00\\]|\\[^\n\x00])){6,200})(?P=q)"
-_ESCAPED: Final = r"\\(?P<q>[\"'])(?P<value>(?:(?!\\?(?P=q))[^\n\x00]){6,200})\\(?P=q)"
+_QUOTES: Final = "\"'`"
+# What an alternative for each kind of quotes holds, as a rule that looks back at a group would be slow among other texts.
+_IN_QUOTES: Final = "|".join(
+    rf"(?<={quote})(?:[^{quote}\n\x00\\]|\\[^\n\x00]){{6,200}}(?={quote})" for quote in _QUOTES
+)
+_IN_ESCAPED: Final = "|".join(rf"(?<={quote})(?:(?!\\?{quote})[^\n\x00]){{6,200}}(?=\\{quote})" for quote in _QUOTES)
+_QUOTED: Final = rf"[bBrRfFuU]{{0,2}}[{_QUOTES}](?P<value>{_IN_QUOTES})"
+_ESCAPED: Final = rf"\\[{_QUOTES}](?P<value>{_IN_ESCAPED})"
 
 
 def _rules(name: str, words: str, context: str = "") -> tuple[Rule, ...]:

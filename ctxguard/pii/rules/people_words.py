@@ -15,7 +15,9 @@ __all__ = [
     "ADDRESS_PHRASES",
     "BESIDE_CITIES",
     "BESIDE_CONTACTS",
+    "BESIDE_NOM",
     "BESIDE_NAMES",
+    "BESIDE_PARTS",
     "CALLERS",
     "CALLING",
     "CHANNELS",
@@ -28,10 +30,12 @@ __all__ = [
     "INTRODUCTIONS",
     "NAMED",
     "NAME_LABELS",
+    "NOM",
     "NO_NAME",
     "ORDINARY",
     "ORGANIZATIONS",
     "PARTICLES",
+    "PATIENTS",
     "PLAIN_LABELS",
     "RELATIVES",
     "ROLES",
@@ -95,6 +99,15 @@ BESIDE_NAMES: Final = (
     "nazwisko;nationality;salary;occupation;username;paciente;patient;passenger"
 )
 """Words of labels that stand beside the name of a person, and not beside that of a thing."""
+BESIDE_PARTS: Final = (
+    "surname;first name;last name;firstname;lastname;given name;family name;vorname;nachname;prénom;prenom;apellido;"
+    "apellidos;cognome;achternaam;voornaam;sobrenome;apelido;nazwisko"
+)
+"""Labels of a part of a name: what stands under `name` beside them is the other part, be it a single word."""
+NOM: Final = "nom"
+BESIDE_NOM: Final = f"{BESIDE_PARTS};email;e mail;courriel;adresse mail"
+PATIENTS: Final = "patient;patientin;patiente;paciente;paziente;patiënt;patiënte;pacjent;pacjentka"
+"""Labels with a name of several words behind a colon; but for the first, which things are called by, also without."""
 BESIDE_CONTACTS: Final = (
     "phone;telephone;tel;mobile;cell;fax;address;street;telefon;adresse;anschrift;téléphone;teléfono;dirección;"
     "domicilio;telefono;indirizzo;telefoon;adres;telefone;endereço;morada"
