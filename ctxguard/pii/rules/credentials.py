@@ -206,7 +206,7 @@ CREDENTIAL_RULES: Final = (
     shipped(
         "login-pass",
         "PASSWORD",
-        r"(?i)(?<![A-Za-z0-9_-])pass[\"']? ?[:=][ \"'`]{0,3}(?P<value>[^\s\"'`,;<>(){}\[\]\x00\\]{6,200}(?<![.,:!?]))",
+        r"(?i)(?<![A-Za-z0-9_-])pass\"? ?[:=][ \"'`]{0,3}(?P<value>[^\s\"'`,;<>(){}\[\]\x00\\]{6,200}(?<![.,:!?]))",
         validate=_HERE + "secret_value",
     ),
     shipped(
