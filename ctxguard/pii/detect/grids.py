@@ -17,6 +17,7 @@ _TAGGED: Final = re.compile(r"<t[dh]\b[^<>]*+>((?:[^<]|<(?!/?t[dhr]\b))*+)", re.
 _QUOTED: Final = r"\s*+\"[^\"\\\d][^\"\\]{0,39}\"\s*+"
 _BARE: Final = r"\s*+[\"'`]?[^\W\d][^\"'`()\[\]{},]{0,39}[\"'`]?\s*+"
 _INSIDE: Final = rf"(?:{_STRING}|\([^()]*+\)|[^\"'()\[\]])*+"
+_NESTED: Final = re.compile(r"\[\s*+\[")
 _LIST: Final = re.compile(rf"\s*+\[({_INSIDE})\]\s*+,?")
 
 
@@ -43,7 +44,7 @@ def _listed(name: str) -> str:
 _FORMS: Final = (
     _Form(("[",), re.compile(rf"\[\s*+\[{_listed(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
     _Form(
-        ('"columns"', '"fields"', '"header', '"cols"', '"names"'),
+        ("[",),
         re.compile(
             rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_listed(_QUOTED)}\]"
             r"(?:\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+(?:\[[^\[\]]*+\]|[^\[\]{},\"]{1,20}|\"[^\"\\]{0,40}\")){0,3}"
@@ -53,7 +54,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        ("INSERT INTO", "insert into", "Insert Into", "INSERT OR", "INSERT IGNORE"),
+        (" INTO ", " into ", " Into "),
         re.compile(
             rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
@@ -62,13 +63,13 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        ("FROM stdin", "from stdin", "FROM STDIN"),
+        (" stdin", " STDIN"),
         re.compile(rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE),
         re.compile(r"(?!\\\.)([^\n]++\n?)"),
         _FIELDS,
     ),
     _Form(
-        ("<th", "<TH"),
+        ("</th>", "</TH>"),
         re.compile(
             r"<tr\b[^<>]*+>(?P<head>(?:\s*+<th\b[^<>]*+>(?:[^<]|<(?!/?t[dhr]\b)){0,200}+(?:</th>)?+){2,200})\s*+(?:</tr>)?+"
             r"\s*+(?:</thead>)?+\s*+(?:<tbody[^<>]*+>)?+",
@@ -110,7 +111,7 @@ def _begin(row: Row) -> int:
 
 
 def _rows(form: _Form, text: str) -> Iterator[Row]:
-    if not any(literal in text for literal in form.literals):
+    if not any(literal in text for literal in form.literals) or (form.row is _LIST and not _NESTED.search(text)):
         return
     place = 0
     while (head := form.head.search(text, place)) is not None:

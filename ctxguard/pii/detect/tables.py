@@ -62,6 +62,7 @@ class Headings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._row: tuple[int, list[Place]] = (-1, [])
+        self._last: tuple[int, tuple[str, str] | None] = (-1, None)
 
     @cached_property
     def _grid_rows(self) -> list[Row]:
@@ -87,11 +88,17 @@ class Headings:
             Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one
             before the value hold no word. None where the value stands in no row of a table.
         """
-        if (grid := _around(self._grid_rows, start)) is not None:
+        # several rules ask about one value
+        if self._last[0] != start:
+            self._last = start, self._before(start)
+        return self._last[1]
+
+    def _before(self, start: int) -> tuple[str, str] | None:
+        if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
                 self._row = grid.begin, grid.cells(self._text)
             return self._told(start, grid.headings, self._row[1])
-        if (table := _around(self._tables, start)) is None:
+        if not self._tables or (table := _around(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
         # a row has many values

@@ -14,7 +14,6 @@ from ctxguard.pii.rules.words import (
     LEFT,
     NO_FOUR_AFTER,
     NO_FOUR_BEFORE,
-    PHONE_JOIN,
     PHONE_LOOSELY,
     RIGHT,
     word,
@@ -28,7 +27,7 @@ _END: Final = r"(?![0-9A-Za-z_-])"
 
 
 # Phone numbers have these groups, too; one in ten passes the check digit.
-_NO_PHONE: Final = rf"{DRAWING}|(?:{PHONE_LOOSELY}){PHONE_JOIN}"
+_NO_PHONE: Final = rf"{DRAWING}|(?:{PHONE_LOOSELY})[^\d]{{0,24}}"
 
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:

@@ -176,7 +176,7 @@ _GAP: Final = "[ _-]?"
 _AT_ONCE: Final = 6
 _SHORT: Final = 7
 _LONG: Final = 8
-_NO_LETTER_BEFORE: Final = r"(?<![^\W\d_])"
+_NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
 _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 
 
@@ -229,7 +229,7 @@ def _rules() -> Iterator[Rule]:
         for number, some in enumerate(_batched(lines), 1):
             yield _rule(f"{label.lower().replace('_', '-')}-labeled-{number}", label, _any_of("|".join(some)))
     # short words for a passport mean other things, too: the number must look like one
-    yield shipped("passport-short", "PASSPORT", _PASSPORT, context=named("pas|pass|pase|pasas|pasa|passi|passet"), score=0.6)
+    yield shipped("passport-short", "PASSPORT", _PASSPORT, context=named("pas|pase|pasas|pasa|passi|passet"), score=0.6)
     yield _rule("bank-account-at", "BANK_ACCOUNT", _AT_BANK)
     yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
 

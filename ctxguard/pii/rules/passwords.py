@@ -20,7 +20,7 @@ _WORDS: Final = (
     ("pwd", rf"{_NAME}pwd"),
     (
         "pass",
-        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code|(?=[\"']? ?[:=])(?!:? ?(?-i:[CFGHJK][A-Z0-9]{8})(?![A-Za-z0-9])))"
+        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code|(?=\"? ?[:=])(?!:? ?(?-i:[CFGHJK][A-Z0-9]{8})(?![A-Za-z0-9])))"
         r"|(?:[A-Za-z0-9]{1,20}[_-]){0,2}[A-Za-z0-9]{1,20}[_-]pass)",
     ),
     *(

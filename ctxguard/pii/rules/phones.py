@@ -173,7 +173,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
             "PHONE",
             rf"{LEFT}\d{{8,13}}" + _END,
             validate=f"{_HERE}plain_phone:{','.join(regions)}",
-            context=rf"(?:{PHONE_LOOSELY}|{CALLING})(?:(?!\",)[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
+            context=rf"(?:{PHONE_LOOSELY})(?:(?!\",)[^\d]|(?<!\d)\d(?!\d)){{0,28}}\Z",
             quiet=_QUIET,
             tail=_EXTENSION,
             score=0.5,

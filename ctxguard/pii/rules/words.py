@@ -113,11 +113,11 @@ _PHONE_NOUNS: Final = (
     "tel|telef|tels|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|cep|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
+    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
-    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach(?:ed)?{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|be reached (?:at|on)|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
 # A word in brackets behind a number is the label of that number, not of the next one; a bracket may hold both.
@@ -131,18 +131,17 @@ _CALLING: Final = (
     r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
     r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
 )
-CALLING: Final = word(_CALLING)
-"""Verbs of calling, before the number."""
+# What kind of phone it is; a number in the form of one may follow.
+_KINDS: Final = "fixe|portable|fijo|fisso|casa|domicile|bureau|büro|privat|dienstlich|geschäftlich|home|work|office|alt|alternate"
+CALLING: Final = rf"(?:{word(_CALLING)}|{word(_KINDS)}(?=[^a-z\d]{{0,4}}\Z))"
+"""Verbs of calling and kinds of phones, before the number."""
 PHONE_STRICTLY: Final = (
     rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}"
     rf"|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
-# What kind of phone it is; a number in the form of one may follow.
-_KINDS: Final = "fixe|portable|fijo|fisso|casa|domicile|bureau|büro|privat|dienstlich|geschäftlich|home|work|office|alt|alternate"
 PHONE_LOOSELY: Final = (
     PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|reach|texted')}"
-    rf"|{word(_KINDS)}(?=[^a-z\d]{{0,4}}\Z)"
     r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
