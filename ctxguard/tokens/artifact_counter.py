@@ -101,6 +101,8 @@ class ArtifactCounter:
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
+        if content and artifact.kind is Kind.ASSISTANT:
+            total += costs.channel
         for call in artifact.calls:
             total += costs.call + (1 + costs.call_names) * self.text(call.name) + self.text(call.arguments)
         if len(artifact.calls) > 1:
@@ -151,13 +153,16 @@ class ArtifactCounter:
         counted = self.count_tools(tools, choice=choice)
         return counted.schemas + counted.hidden
 
-    def count_tools(self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset()) -> ToolCount:
+    def count_tools(
+        self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset(), has_system: bool = False
+    ) -> ToolCount:
         """Return what tools cost, see `tools`.
 
         Args:
             tools: as they are sent.
             choice: the `tool_choice`.
             found: names of deferred functions that a search has brought in.
+            has_system: whether a system prompt is sent as well.
         """
         sent = sent_tools(tools)
         by_provider = getattr(self.counter, "tool_tokens", None)
@@ -172,7 +177,7 @@ class ArtifactCounter:
         prompts = [costs.server_tool(kind) for kind in kinds]
         return ToolCount(
             schemas=costs.functions(functions, self.text),
-            hidden=costs.hidden(functions, choice) + sum(prompt or 0 for prompt in prompts),
+            hidden=costs.hidden(functions, choice, has_system=has_system) + sum(prompt or 0 for prompt in prompts),
             uncounted=tuple(k for k, prompt in zip(kinds, prompts, strict=True) if prompt is None or brings_in(k)),
         )
 

@@ -47,6 +47,8 @@ class Body:
         thinks: whether the request asks for thinking.
         documents: how many documents are sent as text.
         empty_system: whether the system prompt is an empty text.
+        namespaces: of the called functions that are not in the usual one.
+        searches: how often a search has brought in functions.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -58,6 +60,8 @@ class Body:
     thinks: bool = False
     documents: int = 0
     empty_system: bool = False
+    namespaces: tuple[str, ...] = ()
+    searches: int = 0
 
 
 def members_of(body: Native, key: str) -> list[Native]:

@@ -57,15 +57,17 @@ GENERIC: Final = Costs(call=3, call_names=0, tools=ToolCosts(each=7))
 """Where no model is named: the framing of OpenAI's cookbook, 3 tokens a message, its role, 3 for the reply."""
 
 _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin; [cookbook] for the framing
-    parallel=6,
+    parallel=8,
     document=20,
     empty_system=223,
     sealed=0.139,
     sealed_from=780,
     tools=ToolCosts(
         rendering="typescript",
-        once=7,
-        each=-5,
+        once=5,
+        once_flat=0,
+        beside_system=-4,
+        each=-2,
         server={"web_search": 290, "file_search": 840, "computer": 500},
     ),
     schema=SchemaCosts(once=2, share=0.85),
@@ -75,6 +77,7 @@ _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin;
 _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and o4-mini
     _GPT_4O,
     reply=2,
+    channel=2,
     call=11,
     empty_system=0,
     parallel=0,
@@ -82,7 +85,10 @@ _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and 
         rendering="typescript",
         once=85,
         once_flat=3,
-        late=97,
+        late=88,
+        search=14,
+        namespace=2,
+        beside_system_flat=2,
         each=-1,
         server={"tool_search": 550, "code_interpreter": 1_320, "web_search": 9_300, "mcp": 1_100},
     ),

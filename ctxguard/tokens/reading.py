@@ -5,7 +5,7 @@ This is a reader for counting alone: it needs no framework and writes nothing ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
@@ -32,6 +32,7 @@ from ctxguard.tokens.body import (
 )
 from ctxguard.tokens.converse import read_converse
 from ctxguard.tokens.media import audio_media, document_part, image_media
+from ctxguard.tokens.schemas import functions_of
 
 __all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
 
@@ -134,13 +135,16 @@ def _responses(body: Native) -> Body:
         artifacts.insert(0, Artifact(Kind.SYSTEM, instructions))
     form = mapping_of(mapping_of(body.get("text")).get("format"))
     brought = tuple(tuple(_brought(item)) for item in items if item.get("type") in _BRINGING)
+    waits = _is_any_deferred(tools_of(body), {text_of(tool.get("name")) for tools in brought for tool in tools})
     return Body(
         tuple(artifacts),
-        tuple(tool for tool in tools_of(body) if not (brought and _is_hosted_search(tool))),
+        tuple(tool for tool in tools_of(body) if waits or not brought or not _is_hosted_search(tool)),
         choice_of(body.get("tool_choice")),
         mapping_of(form.get("schema")) or None,
         brought=brought,
         empty_system=instructions == "",
+        namespaces=tuple(text_of(item.get("namespace")) for item in items if item.get("namespace")),
+        searches=sum(item.get("type") == "tool_search_output" for item in items),
     )
 
 
@@ -151,6 +155,12 @@ def _brought(item: Native) -> Iterator[Native]:
     """Yield the tools that an item brings in; the model sees them from there on."""
     for tool in records_of(item.get("tools")):
         yield {**tool, "defer_loading": False}
+
+
+def _is_any_deferred(tools: Iterable[Native], loaded: set[str]) -> bool:
+    """Return whether a search can find a function that is not loaded yet; else the search itself is not sent."""
+    functions = (function for tool in tools for function in functions_of(tool))
+    return any(function.deferred and function.name not in loaded for function in functions)
 
 
 def _is_hosted_search(tool: Native) -> bool:

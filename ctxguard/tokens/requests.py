@@ -70,10 +70,12 @@ def count_request(
 
 
 def _counted(body: Mapping[str, object], read: Body, count: ArtifactCounter) -> RequestCount:
-    tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
+    has_system = any(artifact.kind is Kind.SYSTEM for artifact in read.artifacts)
+    tools = count.count_tools(read.tools, choice=read.choice, found=read.found, has_system=has_system)
     parts = parts_of(read.artifacts, count)
     parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
     parts["hidden prompts"] = tools.hidden + _prompts(read, count)
+    parts["tool calls"] += count.costs.tools.calls(read.namespaces, count.text)
     for late in map(count.brought_tools, read.brought):
         parts["tools"] += late.schemas
         parts["hidden prompts"] += late.hidden
@@ -132,7 +134,8 @@ def _prompts(read: Body, count: ArtifactCounter) -> int:
     """Return what the provider adds beside the prompts of tools."""
     costs = count.costs
     thinking = costs.thinking if read.thinks else 0
-    return thinking + costs.document * read.documents + (costs.empty_system if read.empty_system else 0)
+    empty = costs.empty_system if read.empty_system else 0
+    return thinking + costs.document * read.documents + empty + costs.tools.search * read.searches
 
 
 _NAMES = {Kind.SYSTEM: "system", Kind.TOOL: "tool results"}

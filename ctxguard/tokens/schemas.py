@@ -14,6 +14,7 @@ from typing import Final
 from ctxguard.errors import ConfigError
 
 __all__ = [
+    "FUNCTIONS",
     "Function",
     "as_json",
     "as_typescript",
@@ -38,6 +39,8 @@ _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 _WRAPPED: Final = ("function", "toolSpec")
 """Under which key a tool holds its function: in Chat Completions, and in Bedrock Converse."""
 _MOST_NESTED: Final = 8
+FUNCTIONS: Final = "functions"
+"""The namespace of functions that are declared in no other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Function:
         parameters: the JSON schema of its arguments.
         deferred: the model sees it only once a search has found it (`defer_loading`).
         is_flat: it came without a `function` around it, as the Responses API takes it.
+        namespace: where OpenAI's models find it.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Function:
     parameters: Native
     deferred: bool = False
     is_flat: bool = False
+    namespace: str = FUNCTIONS
 
 
 def sent_tools(tools: object) -> list[Native]:
@@ -97,16 +102,19 @@ def functions_of(tool: Native) -> Iterator[Function]:
     if declared is None and tool.get("type") == "namespace":
         declared = tool.get("tools")
     if isinstance(declared, list):
+        namespace = str(tool.get("name")) if tool.get("type") == "namespace" else FUNCTIONS
         for function in declared:
             if isinstance(function, Mapping):
-                yield _function(function, is_flat=True)
+                yield _function(function, is_flat=True, namespace=namespace)
     elif inner := next((tool[key] for key in _WRAPPED if isinstance(tool.get(key), Mapping)), None):
         yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
     elif server_tool_of(tool) is None and tool:
-        yield _function(tool, is_flat=tool.get("type") in ("function", "tool_search"))
+        is_search = tool.get("type") == "tool_search"
+        namespace = "tool_search" if is_search else FUNCTIONS
+        yield _function(tool, is_flat=is_search or tool.get("type") == "function", namespace=namespace)
 
 
-def _function(native: Native, *, is_flat: bool) -> Function:
+def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> Function:
     parameters = next((value for key in _PARAMETERS if isinstance(value := native.get(key), Mapping)), {})
     inner = parameters.get("json")
     return Function(
@@ -115,6 +123,7 @@ def _function(native: Native, *, is_flat: bool) -> Function:
         inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has a level more
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
+        namespace=namespace,
     )
 
 
@@ -131,9 +140,16 @@ def server_tool_of(tool: Native) -> str | None:
 
 
 def as_typescript(functions: Sequence[Function]) -> str:
-    """Return functions as OpenAI's models see them: declarations in a TypeScript namespace."""
-    body = "\n\n".join(map(_declaration, functions))
-    return f"# Tools\n\n## functions\n\nnamespace functions {{\n\n{body}\n\n}} // namespace functions"
+    """Return functions as OpenAI's models see them: declarations in TypeScript namespaces."""
+    spaces: dict[str, list[str]] = {}
+    for function in functions:
+        spaces.setdefault(function.namespace, []).append(_declaration(function))
+    return "\n\n".join(["# Tools", *(_namespace(name, spaces[name]) for name in spaces)])
+
+
+def _namespace(name: str, declarations: Iterable[str]) -> str:
+    body = "\n\n".join(declarations)
+    return f"## {name}\n\nnamespace {name} {{\n\n{body}\n\n}} // namespace {name}"
 
 
 def _declaration(function: Function) -> str:
@@ -149,7 +165,8 @@ def _declaration(function: Function) -> str:
 
 
 def _comment(text: object) -> str:
-    return "\n".join(f"// {line}".rstrip() for line in str(text).splitlines())
+    """Return a text as comments; the API takes the indentation of its lines away."""
+    return "\n".join(f"// {line.strip()}".rstrip() for line in str(text).splitlines())
 
 
 def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
@@ -162,7 +179,7 @@ def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
             continue
         if field.get("description"):
             lines.append(_comment(field["description"]))
-        default = f" // default: {compact(field['default'])}" if field.get("default") is not None else ""
+        default = f" // default: {compact(field['default'])}" if "default" in field else ""
         mark = "" if name in names else "?"
         lines.append(f"{name}{mark}: {_type(field, definitions, depth)},{default}")
     return lines
