@@ -140,17 +140,20 @@ class ArtifactCounter:
         """
         return self.costs.reply + (self.costs.system + self.text(instructions) if instructions else 0)
 
-    def tools(self, tools: Sequence[Mapping[str, object]] | None, *, choice: str = "auto") -> int:
+    def tools(
+        self, tools: Sequence[Mapping[str, object]] | None, *, choice: str = "auto", has_system: bool = False
+    ) -> int:
         """Return the tokens of tools: their schemas as the model sees them, and the prompts that come with them.
 
         Args:
             tools: as they are sent, in the form of any API. None and an empty list cost nothing.
             choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
+            has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
 
         Raises:
             ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
         """
-        counted = self.count_tools(tools, choice=choice)
+        counted = self.count_tools(tools, choice=choice, has_system=has_system)
         return counted.schemas + counted.hidden
 
     def count_tools(

@@ -126,6 +126,7 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
 )
 _CLAUDE_NEW: Final = replace(  # fitted: 14 requests of Opus 4.7 and later; the rest is inherited from Claude 4
     _CLAUDE,
+    call=22,
     tools=replace(_CLAUDE.tools, once=385, once_forced=475, server={**_CLAUDE.tools.server, "tool_search_tool": 270}),
     image_scale=(750, 2_576, 4_784),
 )

@@ -88,7 +88,20 @@ def _chat(body: Native) -> Body:
     form = mapping_of(body.get("response_format"))
     schema = mapping_of(form.get("json_schema"))
     return Body(
-        tuple(artifacts), tools_of(body), choice_of(body.get("tool_choice")), mapping_of(schema.get("schema")) or None
+        tuple(artifacts),
+        _chat_tools(body),
+        choice_of(body.get("tool_choice")),
+        mapping_of(schema.get("schema")) or None,
+    )
+
+
+def _chat_tools(body: Native) -> tuple[Native, ...]:
+    """Return the tools; OpenRouter hands those of OpenAI's models (`openai/…`) to the Responses API."""
+    tools = tools_of(body)
+    if not text_of(body.get("model")).startswith("openai/"):
+        return tools
+    return tuple(
+        {"type": "function", **function} if (function := mapping_of(tool.get("function"))) else tool for tool in tools
     )
 
 

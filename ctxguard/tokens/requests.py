@@ -105,6 +105,12 @@ def _beyond(body: Mapping[str, object]) -> Iterator[str]:
         yield "the prompt of task_budget"
     if body.get("models"):
         yield "the costs of another model that models may choose"
+    if str(body.get("model")).rpartition("/")[2].startswith(_SEARCHING):
+        yield "what the model searches for on its own"
+
+
+_SEARCHING: Final = ("compound", "sonar")
+"""Systems of Groq and Perplexity that search the web without a tool in the request."""
 
 
 def _setting(body: Mapping[str, object], section: str, name: str) -> object:

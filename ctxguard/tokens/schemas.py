@@ -266,6 +266,7 @@ _BRINGING_IN: Final = (
     "image_generation",
     "advisor",
     "x_search",
+    "tool_search",
 )
 
 
