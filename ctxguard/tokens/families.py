@@ -113,6 +113,9 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
         once_forced=585,
         server={
             "tool_search_tool": 190,
+            "bash_": 245,  # [tool-use], as for the next two
+            "text_editor_": 700,
+            "computer_": 735,
             "web_search": 2_200,
             "web_fetch": 5_000,
             "code_execution": 4_600,
@@ -178,7 +181,7 @@ _MISTRAL: Final = Costs(  # fitted: 13 requests; the framing is mistral-common's
     pages=Pages(each=900),
 )
 _HARMONY: Final = replace(  # fitted: 8 requests of gpt-oss: its own system prompt with the date
-    _REASONING, reply=67, tools=ToolCosts(rendering="typescript", once=12), schema=SchemaCosts(once=70)
+    _REASONING, reply=67, tools=ToolCosts(rendering="typescript", once=12), schema=SchemaCosts(once=60)
 )
 _LLAMA_3: Final = Costs(reply=30, message=5, system=5, tools=ToolCosts(once=200, seen_if_none=False))
 _LLAMA_4: Final = replace(_LLAMA_3, reply=4, tools=ToolCosts(once=655, seen_if_none=False))

@@ -90,7 +90,7 @@ def _counted(body: Mapping[str, object], read: Body, count: ArtifactCounter) -> 
     )
 
 
-_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset")
+_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset", "prompt")
 """Fields of requests that go on from what the provider holds."""
 
 
@@ -103,6 +103,11 @@ def _beyond(body: Mapping[str, object]) -> Iterator[str]:
         yield "the prompts of context_management"
     if _setting(body, "output_config", "task_budget"):
         yield "the prompt of task_budget"
+    items = body.get("input")
+    if isinstance(items, list) and any(isinstance(i, Mapping) and i.get("type") == "item_reference" for i in items):
+        yield "what item_reference refers to"
+    if body.get("mcp_servers"):
+        yield "the tools of mcp_servers"
     if body.get("models"):
         yield "the costs of another model that models may choose"
     if str(body.get("model")).rpartition("/")[2].startswith(_SEARCHING):

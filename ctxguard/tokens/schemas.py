@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxguard.errors import ConfigError
@@ -36,8 +36,10 @@ _PARAMETERS: Final = (
     "args_schema",
 )
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
-_WRAPPED: Final = ("function", "toolSpec")
+_WRAPPED: Final = ("function", "custom", "toolSpec")
 """Under which key a tool holds its function: in Chat Completions, and in Bedrock Converse."""
+_RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
+"""Tools that Anthropic defines and the client runs: the prompt of all functions comes with them."""
 _MOST_NESTED: Final = 8
 FUNCTIONS: Final = "functions"
 """The namespace of functions that are declared in no other one."""
@@ -54,6 +56,7 @@ class Function:
         deferred: the model sees it only once a search has found it (`defer_loading`).
         is_flat: it came without a `function` around it, as the Responses API takes it.
         namespace: where OpenAI's models find it.
+        about: what the namespace says of itself.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Function:
     deferred: bool = False
     is_flat: bool = False
     namespace: str = FUNCTIONS
+    about: str = ""
 
 
 def sent_tools(tools: object) -> list[Native]:
@@ -103,15 +107,16 @@ def functions_of(tool: Native) -> Iterator[Function]:
         declared = tool.get("tools")
     if isinstance(declared, list):
         namespace = str(tool.get("name")) if tool.get("type") == "namespace" else FUNCTIONS
+        about = str(tool.get("description") or "")
         for function in declared:
             if isinstance(function, Mapping):
-                yield _function(function, is_flat=True, namespace=namespace)
+                yield replace(_function(function, is_flat=True, namespace=namespace), about=about)
     elif inner := next((tool[key] for key in _WRAPPED if isinstance(tool.get(key), Mapping)), None):
         yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
-    elif server_tool_of(tool) is None and tool:
-        is_search = tool.get("type") == "tool_search"
-        namespace = "tool_search" if is_search else FUNCTIONS
-        yield _function(tool, is_flat=is_search or tool.get("type") == "function", namespace=namespace)
+    elif tool and ((kind := server_tool_of(tool)) is None or kind.startswith(_RUN_BY_CLIENT)):
+        namespace = "tool_search" if tool.get("type") == "tool_search" else FUNCTIONS
+        is_flat = tool.get("type") in ("function", "custom", "tool_search")
+        yield _function(tool, is_flat=is_flat, namespace=namespace)
 
 
 def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> Function:
@@ -119,12 +124,20 @@ def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> F
     inner = parameters.get("json")
     return Function(
         str(native.get("name") or native.get("type") or ""),
-        str(native.get("description") or ""),
+        "\n".join([str(native.get("description") or ""), *_grammar(native.get("format"))]).strip(),
         inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has a level more
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
         namespace=namespace,
     )
+
+
+def _grammar(form: object) -> Iterator[str]:
+    """Yield the grammar that the input of a custom tool must follow, as either of OpenAI's APIs takes it."""
+    if isinstance(form, Mapping):
+        if isinstance(definition := form.get("definition"), str):
+            yield definition
+        yield from _grammar(form.get("grammar"))
 
 
 def server_tool_of(tool: Native) -> str | None:
@@ -141,15 +154,16 @@ def server_tool_of(tool: Native) -> str | None:
 
 def as_typescript(functions: Sequence[Function]) -> str:
     """Return functions as OpenAI's models see them: declarations in TypeScript namespaces."""
-    spaces: dict[str, list[str]] = {}
+    spaces: dict[str, list[Function]] = {}
     for function in functions:
-        spaces.setdefault(function.namespace, []).append(_declaration(function))
-    return "\n\n".join(["# Tools", *(_namespace(name, spaces[name]) for name in spaces)])
+        spaces.setdefault(function.namespace, []).append(function)
+    return "\n\n".join(["# Tools", *(_namespace(name, inside) for name, inside in spaces.items())])
 
 
-def _namespace(name: str, declarations: Iterable[str]) -> str:
-    body = "\n\n".join(declarations)
-    return f"## {name}\n\nnamespace {name} {{\n\n{body}\n\n}} // namespace {name}"
+def _namespace(name: str, functions: Sequence[Function]) -> str:
+    about = f"{_comment(functions[0].about)}\n" if functions[0].about else ""
+    body = "\n\n".join(map(_declaration, functions))
+    return f"## {name}\n\n{about}namespace {name} {{\n\n{body}\n\n}} // namespace {name}"
 
 
 def _declaration(function: Function) -> str:
