@@ -105,8 +105,9 @@ def _described(form: Native) -> Native | None:
 
 def _text_files(messages: Sequence[Native]) -> int:
     """Return how many files are sent as text."""
-    contents = (records_of(message.get("content")) for message in messages)
-    files = (block.get("file_data", mapping_of(block.get("file")).get("file_data")) for b in contents for block in b)
+    contents = [content for message in messages if not isinstance(content := message.get("content"), str)]
+    blocks = (block for content in contents for block in records_of(content))
+    files = (block.get("file_data", mapping_of(block.get("file")).get("file_data")) for block in blocks)
     return sum(text_of(data).startswith(("data:text/", "data:application/json")) for data in files)
 
 
@@ -125,9 +126,9 @@ def _chat_message(message: Native, *, is_over: bool) -> Artifact:
     if old := mapping_of(message.get("function_call")):
         calls.append(old)
     content = content_of(message.get("content"), _chat_part)
-    if refusal := text_of(message.get("refusal")):
-        content = (*as_parts(content), Part("refusal", refusal))
-    if mapping_of(message.get("audio")):
+    if message.get("refusal"):
+        content = (*as_parts(content), Part("refusal", text_of(message["refusal"])))
+    if message.get("audio"):
         content = (*as_parts(content), Part("audio", media=Media("audio")))
     thought = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
     if thought and not is_over:
