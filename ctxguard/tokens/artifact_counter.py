@@ -111,7 +111,7 @@ class ArtifactCounter:
             total += costs.name + self.text(artifact.name)
         for field in artifact.fields:
             total += self.text(field.text) if field.tokens is None else field.tokens
-        return total
+        return max(total, 0)  # the framing of a result is below 0 where its punctuation costs nothing
 
     def part(self, part: Part) -> int:
         """Return the tokens of one part; media by the rule of the model's provider, where the model is known."""

@@ -189,3 +189,10 @@ def test_tools_that_anthropic_defines_and_the_client_runs_cost_what_is_published
 
 def test_one_content_may_stand_without_a_list():
     assert detect_api({"contents": {"parts": {"text": "hi"}}}) == "gemini"
+
+
+@pytest.mark.parametrize("model", ["gemini-3-flash-preview", "gemini-2.5-pro", "gpt-5", "claude-sonnet-4-5"])
+@pytest.mark.parametrize("api", ["chat", "gemini"])
+def test_an_empty_result_never_takes_tokens_away(api, model):
+    empty = {"chat": {"role": "tool", "content": ""}, "gemini": parts("user", {"functionResponse": {"name": "f"}})}
+    assert count_request({LISTS[api]: [empty[api]]}, api=api, model=model).tokens >= 0
