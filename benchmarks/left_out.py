@@ -41,8 +41,10 @@ CONSTANTS: Final = (
 ROUNDS: Final = 40
 ODD: Final = 2.0
 """From how many times the tolerance on an error counts less, so that one odd recording does not bend the rest."""
-WEAK: Final = 0.02
-"""How strongly constants are held to their defaults, which decides where recordings do not tell two apart."""
+WEAK: Final = 0.1
+"""How strongly constants are held to their defaults, which decides where recordings do not tell two apart: one that is
+off by its scale costs as much as this share of the tolerance."""
+PROMPTS: Final = ("thinking", "empty_system", "tools.once", "tools.once_flat", "tools.once_forced", "tools.late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def unit(constant: str) -> float:
     return 0.01 if constant.endswith("share") or constant == "scale" else 0.001 if constant == "sealed" else 1
 
 
-SCALES: Final = np.array([100.0 if unit(constant) == 1 else 20.0 for constant in CONSTANTS])
+SCALES: Final = np.array([300 if name in PROMPTS else 10 if unit(name) == 1 else 20 for name in CONSTANTS])
+"""How many units constants of each kind are ordinarily apart: hidden prompts, framing, factors."""
 
 
 def value_of(family: Family, constant: str) -> float | None:
