@@ -11,6 +11,8 @@ Pages, as of November 2026:
     [counting] Anthropic, "Token counting": the tokenizer of Opus 4.7 and later gives about 30% more tokens
     [vision] Anthropic, "Vision": width * height / 750
     [pdf] Anthropic, "PDF support": 1,500 to 3,000 tokens a page of text, and the page as an image
+    [helper] openai-messages-token-helper, `tests/functions.py`: counts of single functions, verified with OpenAI
+    [harmony] OpenAI, the Harmony response format: channels, namespaces and defaults as gpt-oss and its kin see them
     [gemini] Google, "Understand and count tokens", and "Media resolution" for Gemini 3
 """
 
@@ -56,7 +58,7 @@ class Family:
 GENERIC: Final = Costs(call=3, call_names=0, tools=ToolCosts(each=7))
 """Where no model is named: the framing of OpenAI's cookbook, 3 tokens a message, its role, 3 for the reply."""
 
-_GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin; [cookbook] for the framing
+_GPT_4O: Final = Costs(  # fitted: 52 requests of gpt-4o and gpt-4.1; framing [cookbook], with a system prompt [helper]
     parallel=8,
     document=20,
     empty_system=223,
@@ -74,7 +76,7 @@ _GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin;
     pages=Pages(each=215),  # fitted: 10 requests; text and an image of each page
     audio=10,
 )
-_REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and o4-mini
+_REASONING: Final = replace(  # fitted: 93 requests of gpt-5 to gpt-5.6, o3 and o4-mini; channels [harmony]
     _GPT_4O,
     reply=2,
     channel=2,
@@ -127,7 +129,7 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
     image_scale=(750, 1_568, 1_600),  # [vision]
     pages=Pages(each=1_590, characters=4.0),  # fitted: 6 requests; [pdf] has 1,500 to 3,000 a page
 )
-_CLAUDE_NEW: Final = replace(  # fitted: 14 requests of Opus 4.7 and later; the rest is inherited from Claude 4
+_CLAUDE_NEW: Final = replace(  # fitted: 12 requests of Opus 4.7 and later; the rest is inherited from Claude 4
     _CLAUDE,
     call=22,
     tools=replace(_CLAUDE.tools, once=385, once_forced=475, server={**_CLAUDE.tools.server, "tool_search_tool": 270}),

@@ -6,7 +6,6 @@ This is a reader for counting alone: it needs no framework and writes nothing ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
@@ -31,7 +30,7 @@ from ctxguard.tokens.body import (
     tools_of,
 )
 from ctxguard.tokens.converse import read_converse
-from ctxguard.tokens.media import audio_media, document_part, image_media
+from ctxguard.tokens.media import audio_media, document_part, image_media, url_part
 from ctxguard.tokens.schemas import functions_of
 
 __all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
@@ -412,12 +411,9 @@ _CALLS: Final = (("functionCall", "function_call"), ("functionResponse", "functi
 
 
 def _gemini_blob(mime: str, data: str) -> Part:
-    url = f"data:{mime};base64,{data}" if data else ""
-    if mime.startswith("image/"):
-        return Part("image", media=image_media(url))
-    if mime.startswith(("audio/", "video/")):
-        return Part("audio", media=replace(audio_media(data), kind="audio" if mime.startswith("audio/") else "video"))
-    return document_part(url)
+    if data or mime.startswith(("image/", "audio/", "video/")):
+        return url_part(f"data:{mime};base64,{data}")
+    return document_part("")
 
 
 _READERS: Final[Mapping[str, Callable[[Native], Body]]] = {

@@ -1,7 +1,7 @@
 """Write tools the way providers show them to the model, so that they can be counted.
 
-OpenAI shows functions as TypeScript declarations in a namespace (its cookbook's `num_tokens_for_tools`, and the format
-of the open gpt-oss models); the others show about the JSON that was sent.
+OpenAI shows functions as TypeScript declarations in namespaces (its cookbook's `num_tokens_for_tools`, and the Harmony
+format of the open gpt-oss models); the others show about the JSON that was sent.
 """
 
 from __future__ import annotations
