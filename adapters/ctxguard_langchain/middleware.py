@@ -65,7 +65,8 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
     put it last. Where LangChain shows what is behind it, it warns by name.
 
-    What tools returned is bounded for the model alone; with `max_result_tokens`, large outputs are bounded in the state.
+    What tools returned is bounded for the model alone; with `max_result_tokens`, large outputs are bounded in the state
+    too.
 
     Args:
         stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
