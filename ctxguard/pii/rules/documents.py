@@ -175,7 +175,7 @@ _SEAT: Final = (
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit \d|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto)"
 )
 _REGISTERS: Final = (
@@ -213,10 +213,7 @@ def _any_of(names: str) -> str:
     """
     listed = names.split("|")
     every = [*dict.fromkeys([*listed, *map(_without_marks, listed)])]
-    ends = [_one(name) for name in every if " " not in name and len(name) >= _LONG]
-    # one look to the left for all of them: a look for each would take most of the time
-    whole = "|".join(_one(name) for name in every if " " in name or len(name) < _LONG)
-    return "|".join([f"{_NO_LETTER_BEFORE}(?:{whole})" if whole else "", *ends][not whole :])
+    return "|".join(map(_one, every))
 
 
 def _without_marks(name: str) -> str:
@@ -227,6 +224,9 @@ def _without_marks(name: str) -> str:
 def _one(name: str) -> str:
     words = name.split(" ")
     written = _GAP.join(re.escape(word.rstrip("*")) + r"\w{0,6}" * word.endswith("*") for word in words)
+    # a look to the left for each of them: so the edge is part of the literal that texts are searched for
+    if len(words) > 1 or len(name) < _LONG:
+        written = _NO_LETTER_BEFORE + written
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(words) == 1 else "")
 
 

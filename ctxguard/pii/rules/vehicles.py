@@ -35,7 +35,7 @@ VEHICLE_RULES: Final = (
     shipped(
         "vin",
         "VIN",
-        rf"{_START}[{_CODE}]{{8}}[0-9X][A-HJ-NPR-TV-Y1-9][{_CODE}]{{3}}\d{{4}}{_END}",
+        rf"{_START}[{_CODE}]{{8}}[0-9X][A-HJ-NPR-TV-Y1-9][A-HJ-NPR-Z]\d{{6}}{_END}",
         validate="ctxguard.pii.detect.validate:vehicle",
         score=0.8,
     ),
