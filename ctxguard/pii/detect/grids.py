@@ -64,7 +64,9 @@ _FORMS: Final = (
     ),
     _Form(
         (" stdin", " STDIN"),
-        re.compile(rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE),
+        re.compile(
+            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
+        ),
         re.compile(r"(?!\\\.)([^\n]++\n?)"),
         _FIELDS,
     ),

@@ -62,7 +62,6 @@ class Headings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._row: tuple[int, list[Place]] = (-1, [])
-        self._last: tuple[int, tuple[str, str] | None] = (-1, None)
 
     @cached_property
     def _grid_rows(self) -> list[Row]:
@@ -88,12 +87,6 @@ class Headings:
             Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one
             before the value hold no word. None where the value stands in no row of a table.
         """
-        # several rules ask about one value
-        if self._last[0] != start:
-            self._last = start, self._before(start)
-        return self._last[1]
-
-    def _before(self, start: int) -> tuple[str, str] | None:
         if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
                 self._row = grid.begin, grid.cells(self._text)
@@ -112,9 +105,14 @@ class Headings:
         column = bisect_right(cells, start, key=_first) - 1
         if not 0 <= column < len(headings):
             return None
-        (a, b), cell = headings[column], self._text[cells[column][0] : start]
-        beside = " ".join(self._text[a:b] for a, b in dict.fromkeys((cells[0], cells[column - 1]))) if column else ""
-        return f"{self._text[a:b]}: {cell}", f"{beside}: {cell}" if _LETTER.search(beside) else ""
+        text, (a, b) = self._text, headings[column]
+        cell = text[cells[column][0] : start]
+        heading = f"{text[a:b]}: {cell}"
+        beside = dict.fromkeys((cells[0], cells[column - 1])) if column else ()
+        # most rows are numbers, which say nothing
+        if not any(_LETTER.search(text, *place) for place in beside):
+            return heading, ""
+        return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
 def _around(tables: list[_Lined], start: int) -> _Lined | None:

@@ -36,8 +36,8 @@ __all__ = [
     "nanp_phone",
     "national_phone",
     "phone_of",
-    "plate",
     "plain_phone",
+    "plate",
     "quoted_password",
     "random_enough",
     "secret_value",
@@ -420,13 +420,15 @@ def named_secret(value: str) -> bool:
 
 
 def plate(value: str) -> bool:
-    """Tell whether what follows a word like `license plate` may be one: four to eight letters and digits, some of each."""
+    """Tell whether what follows a word like `license plate` may be one: letters and digits, four or more in all."""
     signs = sum(map(str.isalnum, value))
     return 4 <= signs <= 8 + value.count(" ") and 0 < sum(map(str.isdigit, value)) < signs
 
 
 _VIN_WEIGHTS: Final = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
-_VIN_VALUES: Final = dict(zip("ABCDEFGHJKLMNPRSTUVWXYZ", (*range(1, 9), *range(1, 6), 7, 9, *range(2, 10)), strict=True))
+_VIN_VALUES: Final = dict(
+    zip("ABCDEFGHJKLMNPRSTUVWXYZ", (*range(1, 9), *range(1, 6), 7, 9, *range(2, 10)), strict=True)
+)
 
 
 def vehicle(value: str) -> bool:

@@ -99,7 +99,13 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "EU": (_letters("eu-vat", "TAX_ID", _EU_VAT, "eu.vat"),),
     "CH": (
         _written("ch-ahv", "NATIONAL_ID", r"\d{3}\.\d{4}\.\d{4}\.\d{2}", "ch.ssn"),
-        _digits("ch-ahv-named", "NATIONAL_ID", r"\d{3}[ .]?\d{4}[ .]?\d{4}[ .]?\d{2}", "ch.ssn", r"ahv|avs|sozialvers|assicura"),
+        _digits(
+            "ch-ahv-named",
+            "NATIONAL_ID",
+            r"\d{3}[ .]?\d{4}[ .]?\d{4}[ .]?\d{2}",
+            "ch.ssn",
+            r"ahv|avs|sozialvers|assicura",
+        ),
         shipped(
             "ch-uid",
             "COMPANY_ID",
@@ -113,7 +119,13 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "CZ": (_written("cz-birth-number", "NATIONAL_ID", r"\d{6}/\d{4}", "cz.rc"),),
     "SE": (
         _written("se-personal", "NATIONAL_ID", r"(?:19|20)?\d{6}[+-]\d{4}", "se.personnummer"),
-        _digits("se-personal-named", "NATIONAL_ID", r"(?:19|20)?\d{6}[ +-]?\d{4}", "se.personnummer", word("pnr") + "|personn"),
+        _digits(
+            "se-personal-named",
+            "NATIONAL_ID",
+            r"(?:19|20)?\d{6}[ +-]?\d{4}",
+            "se.personnummer",
+            word("pnr") + "|personn",
+        ),
     ),
     "FI": (_letters("fi-personal", "NATIONAL_ID", r"\d{6}[-+A-FU-Y]\d{3}[0-9A-Y]", "fi.hetu"),),
     "NO": (
@@ -243,8 +255,17 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]",
             "in_.gstin",
         ),
-        shipped("in-company", "COMPANY_ID", rf"{_START}[LU]\d{{5}}(?:{_STATES_OF_INDIA})(?:19|20)\d\d[A-Z]{{3}}\d{{6}}{_END}"),
-        shipped("in-driver", "DRIVER_LICENSE", rf"{_START}(?:{_STATES_OF_INDIA})[ -]?\d\d[ -]?(?:19|20)\d{{9}}{_END}", score=0.8),
+        shipped(
+            "in-company",
+            "COMPANY_ID",
+            rf"{_START}[LU]\d{{5}}(?:{_STATES_OF_INDIA})(?:19|20)\d\d[A-Z]{{3}}\d{{6}}{_END}",
+        ),
+        shipped(
+            "in-driver",
+            "DRIVER_LICENSE",
+            rf"{_START}(?:{_STATES_OF_INDIA})[ -]?\d\d[ -]?(?:19|20)\d{{9}}{_END}",
+            score=0.8,
+        ),
     ),
     "AU": (
         _digits("au-tfn", "AU_TFN", r"\d{3} ?\d{3} ?\d{2,3}", "au.tfn", word("tfn") + r"|tax[ _]?file"),

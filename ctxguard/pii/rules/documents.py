@@ -62,7 +62,8 @@ _BETWEEN: Final = (
     "|dítěte|zaměstnance|werknemer|kunden|arbeitnehmers|mitarbeiters|employee|applicant|student|patient|owner|payer|payee"
     "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
-    "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch|card|account"
+    "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch"
+    "|card|account"
 )
 _JOIN: Final = (
     r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º/|*>\[\]-]"
@@ -84,13 +85,15 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
         "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
-        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp|pps no|pps number|pps nr|personal identification",
+        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp|pps no|pps number|pps nr",
+        "personal identification",
         "voter id|epic no|epic number|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers|rentenversicherung",
         "versicherungsnummer|sécurité sociale|n° ss|no ss|nº ss|seguridad social|segurança social|niss",
         "rijksregister|insz|registre national|numéro national|matricule national|matricule",
         "číslo op|čísl* op|r. č.|r.č.|rč|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
         "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus",
-        "amka|αμκα|α.μ.κ.α|cpr|citizen id|numéro de matricule|n° national|л. к.|л.к.|voter card|voter no|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
+        "amka|αμκα|α.μ.κ.α|cpr|citizen id|numéro de matricule|n° national|л. к.|л.к.|voter card|voter no|jmbg",
+        "matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
         "kimlik no|kimlik numar|t.c. kimlik|tc kimlik|tckn|tc no|nüfus cüzdan|numer dowodu|nr dowodu",
         "seria i numer|szem. szám|személyi azonosító|szig. szám|szig szám",
     ),
@@ -98,7 +101,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
         "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
         "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
-        "pasaport no|pasaport numar|pasaportu|pasaport|nr pasz|číslo pasu|čísl* pas|útiokmány|passnr|passnumm|pass nº|pass n°",
+        "pasaport no|pasaport numar|pasaportu|pasaport|nr pasz|číslo pasu|čísl* pas|útiokmány|passnr|passnumm",
+        "pass nº|pass n°",
         "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n",
     ),
     "DRIVER_LICENSE": (
@@ -107,10 +111,12 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fuehrerschein|fahrerlaubnis|permis de conduire|permis b|permis|permiso de conducir|permiso de conducción",
         "permiso conducir|licencia de conducir|licencia de conducción|carnet de conducir|carné de conducir",
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
-        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis de conducere|permisul de conducere|permisului de conducere",
+        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis de conducere",
+        "permisul de conducere|permisului de conducere",
         "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
         "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης|δίπλωμα",
-        "vozačk* dozvol|vozniš* dovoljenj|førerkort|řp|permis auto|ehliyet|sürücü belges|посвідчення водія|водійськ* посвідченн",
+        "vozačk* dozvol|vozniš* dovoljenj|førerkort|řp|permis auto|ehliyet|sürücü belges|посвідчення водія",
+        "водійськ* посвідченн",
     ),
     "TAX_ID": (
         "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
@@ -120,7 +126,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
         "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
         "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код|ідентифікаційний номер|c.u.i.|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
+        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код",
+        "ідентифікаційний номер|c.u.i.|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
         "identifikationsnummer|steuerid|idnr|adóazonosító jel|adójel|daňov* identifik|nif nº|y alv|skattenummer",
     ),
     "MEDICAL_ID": (
@@ -130,8 +137,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "numéro de patient|numéro patient|dossier médical|numéro d'assuré|numéro rpps|numéro adeli",
         "nhc|historia clínica|número de historia|nass|nuss|cipa|tarjeta sanitaria|nº col|núm. col|colegiad",
         "número de afiliación|número de asegurado|tessera sanitaria|cartella clinica|patiëntnummer",
-        "medicare card|medicare beneficiary|mbi|insurance member|health plan id|insurance policy holder id|hicn|health card",
-        "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale|libretto sanitario|taj szám|taj",
+        "medicare card|medicare beneficiary|mbi|insurance member|health plan id|insurance policy holder id|hicn",
+        "health card",
+        "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale",
+        "libretto sanitario|taj szám|taj",
         "krankenversicherungsnummer|carte d'assuré|ehic|ubezpieczeni* zdrowotn|zorgpas|polisnummer zorg|εκαα|sns nº",
         "member id|member no|member number|insurance id|insurance no|insurance number|adhérent",
         "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
@@ -141,8 +150,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
         "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
         "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
-        "acct|a/c|konto|kto nr|kto.|kto. nr|kto.-nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
-        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|bankszámla|č. ú.|č.ú.|číslo účtu|compte n°|compte nº",
+        "kto.|kto. nr|kto.-nr",
+        "acct|a/c|konto|kto nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
+        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|bankszámla|č. ú.|č.ú.|číslo účtu",
+        "compte n°|compte nº",
         "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
     ),
     "COMPANY_ID": (
@@ -152,8 +163,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
         "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
         "business number|company registration|companies house|n° d'entreprise|no d'entreprise|nº d'entreprise",
-        "fn nr|mat. št|reg. com|ič|registered in ireland no|registered in england no|mersis|єдрпоу|едрпоу|код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
-        "ticaret sicil|ondernemingsnr|kvk nr|kvk nummer|kbo nummer|cvr nummer|cvr nr|hrnr|nº registro|número de registro|reg. imp|ytunnus|y tunnus",
+        "fn nr|mat. št|reg. com|ič|registered in ireland no|registered in england no|mersis|єдрпоу|едрпоу",
+        "код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
+        "ticaret sicil|ondernemingsnr|kvk nr|kvk nummer|kbo nummer|cvr nummer|cvr nr|hrnr|nº registro",
+        "número de registro|reg. imp|ytunnus|y tunnus",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
     ),
 }
@@ -164,7 +177,7 @@ _SEAT: Final = (
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit \d|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto|kto)"
 )
 _REGISTERS: Final = (
@@ -202,10 +215,7 @@ def _any_of(names: str) -> str:
     """
     listed = names.split("|")
     every = [*dict.fromkeys([*listed, *map(_without_marks, listed)])]
-    ends = [_one(name) for name in every if " " not in name and len(name) >= _LONG]
-    # one look to the left for all of them: a look for each would take most of the time
-    whole = "|".join(_one(name) for name in every if " " in name or len(name) < _LONG)
-    return "|".join([f"{_NO_LETTER_BEFORE}(?:{whole})" if whole else "", *ends][not whole :])
+    return "|".join(map(_one, every))
 
 
 def _without_marks(name: str) -> str:
@@ -216,6 +226,9 @@ def _without_marks(name: str) -> str:
 def _one(name: str) -> str:
     words = name.split(" ")
     written = _GAP.join(re.escape(word.rstrip("*")) + r"\w{0,6}" * word.endswith("*") for word in words)
+    # a look to the left for each of them: so the edge is part of the literal that texts are searched for
+    if len(words) > 1 or len(name) < _LONG:
+        written = _NO_LETTER_BEFORE + written
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(words) == 1 else "")
 
 

@@ -46,9 +46,7 @@ _LABELED_BEHIND: Final = (
 
 # The number before has the word: `Tel. 810 385 537 / 817 868 760`. What stands between the two is looked for first.
 _AND: Final = r"(?: ?[/|,;] ?| (?:or|und|o|ou|oder|et|y|e|and|i|a|ja|és) )\Z"
-_LISTED: Final = (
-    rf"\A(?=[\s\S]*\d{_AND})[\s\S]*(?:{PHONE_STRICTLY})[^\d\n]{{0,4}}[+(]?\d[\d ().-]{{5,20}}{_AND}"
-)
+_LISTED: Final = rf"\A(?=[\s\S]*\d{_AND})[\s\S]*(?:{PHONE_STRICTLY})[^\d\n]{{0,4}}[+(]?\d[\d ().-]{{5,20}}{_AND}"
 _GROUPED: Final = (
     rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
     r"(?:(?:[ ./-]|\)[ .-]?| ?\()\d{1,9}){1,6}"
@@ -101,7 +99,8 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-nanp",
         "PHONE",
-        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\)[-. ]?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\)[-. ]?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]"
+        rf"|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
         r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
         validate=_HERE + "nanp_phone",
         quiet=_AMID,
@@ -119,7 +118,16 @@ _EVERYWHERE: Final = (
         score=0.6,
     ),
     *(
-        shipped(name, "PHONE", pattern, validate=_HERE + "loose_phone", context=words, quiet=quiet, tail=_EXTENSION, score=0.5)
+        shipped(
+            name,
+            "PHONE",
+            pattern,
+            validate=_HERE + "loose_phone",
+            context=words,
+            quiet=quiet,
+            tail=_EXTENSION,
+            score=0.5,
+        )
         for name, pattern, words, quiet in (
             ("phone-called", _GROUPED, rf"{SINCE_DIGITS}{CALLING}[^\d]{{0,24}}\Z", _QUIET),
             ("phone-called-plain", _PLAIN, rf"{SINCE_DIGITS}{CALLING}{PHONE_JOIN}", _QUIET),

@@ -117,7 +117,8 @@ _PHONE_NOUNS: Final = (
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
-    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|be reached (?:at|on)|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|be reached (?:at|on)"
+    rf"|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
 # A word in brackets behind a number is the label of that number, not of the next one; a bracket may hold both.
@@ -132,7 +133,9 @@ _CALLING: Final = (
     r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
 )
 # What kind of phone it is; a number in the form of one may follow.
-_KINDS: Final = "fixe|portable|fijo|fisso|casa|domicile|bureau|büro|privat|dienstlich|geschäftlich|home|work|office|alt|alternate"
+_KINDS: Final = (
+    "fixe|portable|fijo|fisso|casa|domicile|bureau|büro|privat|dienstlich|geschäftlich|home|work|office|alt|alternate"
+)
 CALLING: Final = rf"(?:{word(_CALLING)}|{word(_KINDS)}(?=[^a-z\d]{{0,4}}\Z))"
 """Verbs of calling and kinds of phones, before the number."""
 PHONE_STRICTLY: Final = (
