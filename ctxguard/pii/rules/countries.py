@@ -9,6 +9,7 @@ from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import (
+    CALLING,
     DRAWING,
     IDENTITY,
     LEFT,
@@ -27,7 +28,7 @@ _END: Final = r"(?![0-9A-Za-z_-])"
 
 
 # Phone numbers have these groups, too; one in ten passes the check digit.
-_NO_PHONE: Final = rf"{DRAWING}|(?:{PHONE_LOOSELY})[^\d]{{0,24}}"
+_NO_PHONE: Final = rf"{DRAWING}|(?:{PHONE_LOOSELY}|{CALLING})[^\d]{{0,24}}"
 
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
