@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -68,6 +69,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     python = next(part["Python"] for part in reference if isinstance(part, dict) and "Python" in part)
     python[1:] = [{name: f"reference/api/{name}.md"} for name in public_modules()]
     return config
+
+
+def on_page_content(html: str, **_context: Any) -> str:
+    """Say where a line may break inside of code in the text: not within an option, and between the words of a long name."""
+    return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
+    text = re.sub(r"\S{24,}", lambda long: re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", long[0]), text)
+    return f"<code>{text}</code>"
 
 
 def pages() -> dict[str, str]:
