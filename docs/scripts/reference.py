@@ -72,7 +72,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_content(html: str, **_context: Any) -> str:
-    """Say where a line may break inside of code in the text: not within an option, and between the words of a long name."""
+    """Let code in the text break between the words of a long name, and not within an option."""
     return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
 
 
