@@ -219,3 +219,9 @@ def test_the_digest_of_a_bounded_view_says_how_much_there_was():
 )
 def test_spelled_line_breaks_colors_and_closing_tags_are_no_part_of_a_name(text, names):
     assert names_in(text) == names
+
+
+def test_a_placeholder_among_names_can_be_given_back():
+    text = '{"to": "<EMAIL_12>", "id": "<id_1>", "note": "call <PHONE_3> about x<EMAIL_4"}'
+    assert names_in(text) == ("<EMAIL_12>", "id_1", "<PHONE_3>", "EMAIL_4")
+    assert labeled_names(text)[0] == ("to", "<EMAIL_12>")
