@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
+from enum import EnumType
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -117,8 +119,17 @@ def source_of(module: str) -> ast.Module:
 
 def module_page(module: str) -> str:
     """Return the page of a package: each public name where it is defined."""
-    parts = [f"# `{module}`\n", summary(module), *(f"::: {module}.{name}" for name in names_of(module))]
+    parts = [f"# `{module}`\n", summary(module), *(described(module, name) for name in names_of(module))]
     return "\n\n".join(parts) + "\n"
+
+
+def described(module: str, name: str) -> str:
+    """Return where a public name is described; an enumeration is followed by its values, which have no docstrings."""
+    found, path = getattr(sys.modules.get(module), name, None), f"{module}.{name}"
+    if getattr(found, "__module__", "") == path:  # a function of the same name as its module, which would be shown
+        return f'<a id="{path}"></a>\n\n::: {path}.{name}'
+    values = ", ".join(f"`{member.value}`" for member in found) if isinstance(found, EnumType) else ""
+    return f"::: {path}" + (f"\n\nValues: {values}." if values else "")
 
 
 def summary(module: str) -> str:
