@@ -56,4 +56,4 @@ def _stabilizer(chain: ChainOptions) -> Stabilizer:
         return chain.stabilizer(settings_of(chain.config), default=DEMO_BUDGET)
     chosen = replace(chain, policy=chain.policy or DEMO_POLICY, provider=chain.provider or "openai").given()
     require_window(str(chosen["policy"]), chosen)
-    return Stabilizer.from_policy(budget=chain.tokens(chain.budget or DEMO_BUDGET), **chosen)  # type: ignore[arg-type]  # checked by name
+    return Stabilizer.from_policy(budget=chain.tokens(chain.budget or DEMO_BUDGET), **chosen)

@@ -93,7 +93,15 @@ def test_programs_and_texts_about_passwords_stay(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["PIN: 4711", "Meine PIN ist 4711.", "pin code: 123456", '{"pin": "4711"}', '{"pin": 4711}', "El PIN es 4711", "<PIN_4711>"],
+    [
+        "PIN: 4711",
+        "Meine PIN ist 4711.",
+        "pin code: 123456",
+        '{"pin": "4711"}',
+        '{"pin": 4711}',
+        "El PIN es 4711",
+        "<PIN_4711>",
+    ],
 )
 def test_a_pin_is_found_behind_its_word(text):
     masked = mask_pii(text)

@@ -172,7 +172,9 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     if match is None:
         return None
     # in an object with a `gender`, one word under `name` may be a product's; beside a `surname` it is a person's
-    is_quoted = frame.beside is not None and frame.how != "closed" and text[start - 1 : start] in ('"', "'") and start > 0
+    is_quoted = (
+        frame.beside is not None and frame.how != "closed" and text[start - 1 : start] in ('"', "'") and start > 0
+    )
     place = frame.judge(match["value"], "full" if is_quoted else frame.how)
     if place is None:
         return None

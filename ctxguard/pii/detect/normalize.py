@@ -167,7 +167,9 @@ def _views(text: str, trusts: Trust | None, *, read: Callable[[str], str]) -> Se
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
     first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read)
-    return (first, _seen(blanked, unseen, gap=" ", is_form=False, read=read)) if is_form or not first.is_whole else (first,)
+    if first.is_whole and not is_form:
+        return (first,)
+    return (first, _seen(blanked, unseen, gap=" ", is_form=False, read=read))
 
 
 def beyond_ascii(text: str) -> set[str]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "address_length",
-    "bare_password",
     "card",
     "card_on_two_lines",
     "chinese_id",
@@ -28,6 +27,8 @@ __all__ = [
     "iban_length",
     "international_phone",
     "is_address",
+    "is_code",
+    "is_example",
     "is_local_address",
     "loose_phone",
     "luhn",
@@ -38,9 +39,7 @@ __all__ = [
     "phone_of",
     "plain_phone",
     "plate",
-    "quoted_password",
     "random_enough",
-    "secret_value",
     "small_address",
     "stdnum",
     "us_ssn",
@@ -398,12 +397,12 @@ def german_insurance(value: str) -> bool:
 
 def generated(value: str) -> bool:
     """Tell a key from a row of one letter and from the example in a provider's documentation."""
-    return len(set(value[4:])) > 6 and not _is_example(value)
+    return len(set(value[4:])) > 6 and not is_example(value)
 
 
 def random_enough(value: str) -> bool:
     """Tell a generated key from a word or an example: mixed characters, entropy above 3 bits a character (Shannon)."""
-    return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not _is_example(value)
+    return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not is_example(value)
 
 
 # A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
@@ -416,7 +415,12 @@ _CODE: Final = re.compile(
 
 def named_secret(value: str) -> bool:
     """Tell a secret that a name like `token` is given from an expression of a program."""
-    return _CODE.match(value) is None and random_enough(value)
+    return not is_code(value) and random_enough(value)
+
+
+def is_code(value: str) -> bool:
+    """Tell whether a value is an expression of a program, the name of a constant or an address on the web."""
+    return _CODE.match(value) is not None
 
 
 def plate(value: str) -> bool:
@@ -441,68 +445,9 @@ def vehicle(value: str) -> bool:
 _EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeholder|your[-_]|changeme|\.\.\.|dummy")
 
 
-def _is_example(value: str) -> bool:
+def is_example(value: str) -> bool:
+    """Tell the example in a documentation from a key or a password."""
     return _EXAMPLE.search(value) is not None
-
-
-_PLAIN_WORD: Final = re.compile(
-    r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
-)
-
-
-_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
-
-
-def secret_value(value: str) -> bool:
-    """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
-    # a random password may be all letters, with changes of case that no word has
-    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
-        return True
-    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or _CODE.match(value))
-
-
-# No digit, and no sign that stands in no word and in no expression of a program.
-_WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
-_CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[][\w.,=()\[\]{}*:+/-]*\Z")
-_CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.")
-# Where the next setting begins: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
-_NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}=)|;(?=[A-Za-z]+\Z)")
-_SENTENCE_ENDS: Final = ".,;:)]}"
-
-
-def bare_password(value: str) -> int:
-    """Return how many characters of what follows `password:` up to white space are a password; 0 where none."""
-    following = _NEXT_SETTING.search(value, 1)
-    bare = value if following is None else value[: following.start()]
-    bare = _without_end(bare)
-    word = bare.rstrip("!?")
-    is_code = _WORDS_OF_CODE.match(word) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
-    return 0 if is_code or not secret_value(bare) else len(bare)
-
-
-def _without_end(value: str) -> str:
-    """Return a value without what ends the sentence or a bracket that was opened before it."""
-    while value and value[-1] in _SENTENCE_ENDS:
-        opened = {")": "(", "]": "[", "}": "{"}.get(value[-1])
-        if opened is not None and value.count(opened) >= value.count(value[-1]):
-            break
-        value = value[:-1]
-    return value
-
-
-def quoted_password(value: str) -> bool:
-    """Tell whether what stands in quotes behind `password:` is a password, and no text of a program about one."""
-    if not any(map(str.isspace, value)):
-        # a word with an exclamation mark is one still
-        return secret_value(value if any(map(str.isdigit, value)) else value.rstrip("!?"))
-    words = value.split()
-    return len(words) < 5 and not _is_example(value) and any(map(_mixes, words))
-
-
-def _mixes(word: str) -> bool:
-    """Tell whether a word mixes letters and digits, as no text about passwords does."""
-    bare = word.strip("().,;:!?")
-    return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
 
 
 def _entropy(value: str) -> float:

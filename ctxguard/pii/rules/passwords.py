@@ -12,7 +12,7 @@ from ctxguard.pii.rules.rule import Rule, shipped
 
 __all__ = ["PASSWORD_RULES"]
 
-_HERE: Final = "ctxguard.pii.detect.validate:"
+_HERE: Final = "ctxguard.pii.detect.passwords:"
 _NAME: Final = "(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?"
 # What every match holds, so that texts without it cost nothing, and the words.
 _WORDS: Final = (
@@ -43,7 +43,7 @@ _ASSIGNED: Final = (
 # A quote within a password is followed by more of it.
 _BARE: Final = r"(?P<value>[^\s\"'`<>\x00\\](?:[^\s\"'`<>\x00]|(?<=[A-Za-z0-9!?]{2})[\"'`](?=[A-Za-z0-9])){5,199})"
 _QUOTES: Final = "\"'`"
-# What an alternative for each kind of quotes holds, as a rule that looks back at a group would be slow among other texts.
+# An alternative for each kind of quotes: with a reference to a group, texts could not be searched in one go.
 _IN_QUOTES: Final = "|".join(
     rf"(?<={quote})(?:[^{quote}\n\x00\\]|\\[^\n\x00]){{6,200}}(?={quote})" for quote in _QUOTES
 )
@@ -90,7 +90,8 @@ PASSWORD_RULES: Final = (
         context=(
             r"(?<![a-z])(?:(?:card|bank|karten|sim|access|security|secret|code|codice|código|kod)[ _-]?pin|pin"
             r"|pin[ _-]?(?:code|number|nummer|nr|kod)|geheimzahl|kartenpin|code secret)(?![a-z])"
-            r"(?:[\s\"']{0,3}[:=][\s\"']{0,3}| (?:is|ist|lautet|est|es|è|é|jest|number|code|nummer|nr)[ :.]{1,2}|[ _<]{1,2}\Z)\Z"
+            r"(?:[\s\"']{0,3}[:=][\s\"']{0,3}"
+            r"| (?:is|ist|lautet|est|es|è|é|jest|number|code|nummer|nr)[ :.]{1,2}|[ _<]{1,2})\Z"
         ),
         score=0.6,
     ),

@@ -1,0 +1,69 @@
+"""Judge what stands behind a word such as `password`: a password, and where it ends, or prose and code."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ctxguard.pii.detect.validate import is_code, is_example
+
+__all__ = ["bare_password", "quoted_password", "secret_value"]
+
+_PLAIN_WORD: Final = re.compile(
+    r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
+)
+
+
+_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
+
+
+def secret_value(value: str) -> bool:
+    """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    # a random password may be all letters, with changes of case that no word has
+    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
+        return True
+    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+
+
+# No digit, and no sign that stands in no word and in no expression of a program.
+_WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
+_CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[][\w.,=()\[\]{}*:+/-]*\Z")
+_CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.")
+# Where the next setting begins: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
+_NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}=)|;(?=[A-Za-z]+\Z)")
+_SENTENCE_ENDS: Final = ".,;:)]}"
+
+
+def bare_password(value: str) -> int:
+    """Return how many characters of what follows `password:` up to white space are a password; 0 where none."""
+    following = _NEXT_SETTING.search(value, 1)
+    bare = value if following is None else value[: following.start()]
+    bare = _without_end(bare)
+    word = bare.rstrip("!?")
+    is_program = _WORDS_OF_CODE.match(word) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    return 0 if is_program or not secret_value(bare) else len(bare)
+
+
+def _without_end(value: str) -> str:
+    """Return a value without what ends the sentence or a bracket that was opened before it."""
+    while value and value[-1] in _SENTENCE_ENDS:
+        opened = {")": "(", "]": "[", "}": "{"}.get(value[-1])
+        if opened is not None and value.count(opened) >= value.count(value[-1]):
+            break
+        value = value[:-1]
+    return value
+
+
+def quoted_password(value: str) -> bool:
+    """Tell whether what stands in quotes behind `password:` is a password, and no text of a program about one."""
+    if not any(map(str.isspace, value)):
+        # a word with an exclamation mark is one still
+        return secret_value(value if any(map(str.isdigit, value)) else value.rstrip("!?"))
+    words = value.split()
+    return len(words) < 5 and not is_example(value) and any(map(_mixes, words))
+
+
+def _mixes(word: str) -> bool:
+    """Tell whether a word mixes letters and digits, as no text about passwords does."""
+    bare = word.strip("().,;:!?")
+    return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
