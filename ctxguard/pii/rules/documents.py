@@ -81,7 +81,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
         "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
         "občansk* průkaz|občank|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
-        "cart* de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
+        "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
         "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
@@ -90,7 +90,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "voter id|epic no|epic number|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers|rentenversicherung",
         "versicherungsnummer|sécurité sociale|n° ss|no ss|nº ss|seguridad social|segurança social|niss",
         "rijksregister|insz|registre national|numéro national|matricule national|matricule",
-        "číslo op|čísl* op|r. č.|r.č.|rč|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
+        "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
         "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus",
         "amka|αμκα|α.μ.κ.α|cpr|citizen id|numéro de matricule|n° national|л. к.|л.к.|voter card|voter no|jmbg",
         "matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
@@ -177,7 +177,7 @@ _SEAT: Final = (
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit \d|routing|aba|ifsc|blz)(?![^\W\d_])[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit \d|routing[ _-]?(?:n|#|:)|aba|ifsc|blz)[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto|kto)"
 )
 _REGISTERS: Final = (
