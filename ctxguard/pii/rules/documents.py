@@ -30,7 +30,6 @@ _NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
-    ""
     rf"{_ENOUGH}(?=(?P<value>(?:[{_LETTERS}]{{1,8}}|[{_CAPITALS}]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,33}}"
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
