@@ -19,6 +19,7 @@ from ctxguard.pii.rules.documents import DOCUMENT_RULES
 from ctxguard.pii.rules.people import PEOPLE_RULES
 from ctxguard.pii.rules.phones import phone_rules
 from ctxguard.pii.rules.rule import Rule, shipped
+from ctxguard.pii.rules.vehicles import VEHICLE_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
 
@@ -182,7 +183,9 @@ DIGITS: Final = RuleSet("digits", (shipped("digits", "NUMBER", r"\d{3,}", placeh
 """Any run of three or more digits, as the harness document has it."""
 SSN: Final = RuleSet("ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
-STANDARD: Final = RuleSet("standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES, *DOCUMENT_RULES))
+STANDARD: Final = RuleSet(
+    "standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES, *DOCUMENT_RULES, *VEHICLE_RULES)
+)
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
 """Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""

@@ -44,6 +44,32 @@ LABELED = [
     ("Kontonummer: {}", "1234567890"),
     ("driver's license CA {}", "D1234567"),
     ('{{"cvv": "{}"}}', "123"),
+    ("ΑΔΤ: {}", "ΑΚ-420037"),
+    ("Reisepass {}", "CYCCVJV70"),
+    ("nr konta {}", "32541451939132933785208100"),
+    ("Kontonr.: {}", "9355 8472075196"),
+    ('<input id="tax_number" type="text" value="{}"/>', "2232940947"),
+    ('{{"nrDowodu": "{}"}}', "YHF747840"),
+    ('{{"kvkNummer": "{}"}}', "51312648"),
+    ("BSB 082-902 Acc {}", "436341607"),
+    ("Sozialversicherungsnummer {}", "3950 080482"),
+    ("TC kimlik numaram {}", "24561794222"),
+    ("ЄДРПОУ: {}", "39235165"),
+    ("OIB stranke: {}", "99311422851"),
+    ("Pas: {}", "YQ4693135"),
+    ("AHV {}", "7566803758263"),
+]
+WRITTEN = [
+    "756.9217.0769.85",
+    "64.12.25-602.76",
+    "930202/0827",
+    "050458-785R",
+    "CHE-566.633.919",
+    "ATU04569396",
+    "U86401MH2009PTC173678",
+    "KA07 20108876697",
+    "1EG4-TE5-MK73",
+    "ABBOT852255SR9AB",
 ]
 
 
@@ -51,6 +77,50 @@ LABELED = [
 def test_a_document_is_found_behind_its_name(frame, value):
     text = frame.format(value)
     assert [text[span.start : span.end] for span in STANDARD.find(text)] == [value]
+
+
+@pytest.mark.parametrize("value", WRITTEN)
+def test_a_number_with_a_form_and_check_digits_needs_no_word(value):
+    text = f"see {value}, thanks"
+    assert [text[span.start : span.end] for span in STANDARD.find(text)] == [value]
+    assert STANDARD.find(text) == STANDARD.scan(text)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "narozen",
+        "data nașterii",
+        "Дата на раждане:",
+        "ημ. γέννησης",
+        "dzimšanas datums",
+        "doğum tarihi",
+        "született:",
+        "dob",
+    ],
+)
+@pytest.mark.parametrize("date", ["06. 08. 1969", "06.08.1969", "1969-08-06"])
+def test_a_date_of_birth_is_found_in_many_languages(word, date):
+    assert mask_pii(f"{word} {date}, x") == f"{word} [REDACTED_DATE_OF_BIRTH], x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alt (201).423-9716",
+        "004915075633899",
+        "ruf mich mal an 015136049944",
+        "zadzwon na 512865936",
+        "Tel./Fax: 810 38 55 37 / 817-86-87-60",
+        "tel. 810423950 / 810613812",
+        '{"numerTelefonu": "510 173 037"}',
+        "changed to phone (mobile 085.076.1503)",
+        "HR can be reached at 2024536830",
+        "work (201) 492-5013, ext. 191",
+    ],
+)
+def test_the_whole_of_a_phone_number_is_found(text):
+    assert not any(char.isdigit() for char in mask_pii(text))
 
 
 @pytest.mark.parametrize("text", ["Büro 030.127246 (Handy)", "telemóvel: 912 340 303", "erreichen unter 021.234 81 02"])
@@ -109,6 +179,9 @@ def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
         "Der Führerschein wird am 12.05.2024 abgeholt, Rechnung 96135542",
         "Your passport expires 2026-05-12, flight 96135542",
         "etag 3cc4 1746815157000",
+        "mv0fnr,96135542,287.84",
+        "only reached on 3.10.0-3.10.12, build 96135542",
+        "foo==9.8.0-rc9; sha256 96135542",
     ],
 )
 def test_numbers_of_orders_stay(text):

@@ -19,7 +19,11 @@ from ctxguard.pii.rules.words import token
 RULES = [rule for rule in STANDARD.rules if not is_number(rule.pattern)]
 
 TOKEN = token("|||").split("|||")
-HARD = {"passport": "passport no.: K1234567", "driver-license": "driving licence is D1234567"}
+HARD = {
+    "passport": "passport no.: K1234567",
+    "driver-license": "driving licence is D1234567",
+    "vin-labeled": "VIN WVWZZZ1JZ3W386752",
+}
 """What Hypothesis draws nothing for, because of what must not follow in the middle."""
 
 

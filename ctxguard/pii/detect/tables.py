@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown): what the heading of a column says holds for all of its cells."""
+"""Read tables (CSV, TSV, Markdown, JSON, SQL, HTML): the heading of a column holds for all of its cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from ctxguard.pii.detect.grids import Row, grid_rows
 from ctxguard.pii.detect.people import Place
 
 __all__ = ["Headings", "columns"]
@@ -48,6 +49,9 @@ class _Table(NamedTuple):
     is_sure: bool
 
 
+_Lined = TypeVar("_Lined", _Table, Row)
+
+
 class Headings:
     """Tell what stands before a value in a table: the heading of its column, and not the end of the row before.
 
@@ -58,6 +62,10 @@ class Headings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._row: tuple[int, list[Place]] = (-1, [])
+
+    @cached_property
+    def _grid_rows(self) -> list[Row]:
+        return grid_rows(self._text)
 
     @cached_property
     def _tables(self) -> list[_Table]:
@@ -79,26 +87,41 @@ class Headings:
             Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one
             before the value hold no word. None where the value stands in no row of a table.
         """
-        number = bisect_right(self._tables, start, key=_begin) - 1
-        if number < 0 or start >= self._tables[number].end:
+        if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
+            if self._row[0] != grid.begin:
+                self._row = grid.begin, grid.cells(self._text)
+            return self._told(start, grid.headings, self._row[1])
+        if not self._tables or (table := _around(self._tables, start)) is None:
             return None
-        table, row = self._tables[number], self._text.rfind("\n", 0, start) + 1
+        row = self._text.rfind("\n", 0, start) + 1
         # a row has many values
         if self._row[0] != row:
             self._row = row, _cells(self._text, row, table.separator)
-        cells = self._row[1]
+        told = self._told(start, table.headings, self._row[1])
+        return told if told is None or table.is_sure else (told[0], self._text[max(0, start - _BEFORE) : start])
+
+    def _told(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
+        """Return what the heading of a value's column and the cells before it say; None outside of the columns."""
         column = bisect_right(cells, start, key=_first) - 1
-        if not 0 <= column < len(table.headings):
+        if not 0 <= column < len(headings):
             return None
-        (a, b), cell = table.headings[column], self._text[cells[column][0] : start]
-        heading = f"{self._text[a:b]}: {cell}"
-        if not table.is_sure:
-            return heading, self._text[max(0, start - _BEFORE) : start]
-        beside = " ".join(self._text[a:b] for a, b in dict.fromkeys((cells[0], cells[column - 1]))) if column else ""
-        return heading, f"{beside}: {cell}" if _LETTER.search(beside) else ""
+        text, (a, b) = self._text, headings[column]
+        cell = text[cells[column][0] : start]
+        heading = f"{text[a:b]}: {cell}"
+        beside = dict.fromkeys((cells[0], cells[column - 1])) if column else ()
+        # most rows are numbers, which say nothing
+        if not any(_LETTER.search(text, *place) for place in beside):
+            return heading, ""
+        return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
-def _begin(table: _Table) -> int:
+def _around(tables: list[_Lined], start: int) -> _Lined | None:
+    """Return the table or the row that a place is in."""
+    number = bisect_right(tables, start, key=_begin) - 1
+    return tables[number] if number >= 0 and start < tables[number].end else None
+
+
+def _begin(table: _Lined) -> int:
     return table.begin
 
 

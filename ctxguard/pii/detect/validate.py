@@ -20,6 +20,7 @@ __all__ = [
     "chinese_id",
     "crypto",
     "date",
+    "dialed_phone",
     "email",
     "generated",
     "german_insurance",
@@ -35,11 +36,13 @@ __all__ = [
     "national_phone",
     "phone_of",
     "plain_phone",
+    "plate",
     "random_enough",
     "secret_value",
     "small_address",
     "stdnum",
     "us_ssn",
+    "vehicle",
 ]
 
 _NOT_DIGITS: Final = bytes(set(range(128)) - set(b"0123456789"))
@@ -55,8 +58,8 @@ _ISSUER: Final = re.compile(
 # Maestro and RuPay: one long number in ten begins so, hence only in groups, or after a word.
 _DEBIT_ISSUER: Final = re.compile(r"(?:50\d\d|5[6-9]\d\d|6\d{3})\d{8,15}\Z")
 _DATE: Final = re.compile(
-    r"(?:(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
-    r"|(?:0?[1-9]|[12]\d|3[01])([-/. ])(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
+    r"(?:(?:19|20)\d\d([-/. ]|\. )(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
+    r"|(?:0?[1-9]|[12]\d|3[01])([-/. ]|\. )(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
 )
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 # No decimal begins with a 0 and another digit: `030.127246` is a phone number.
@@ -298,6 +301,11 @@ def international_phone(value: str, wanted: str = "valid") -> int:
     return 0
 
 
+def dialed_phone(value: str) -> bool:
+    """Tell whether digits with the prefix of international calls, `00`, are a number in use."""
+    return value[:2] == "00" != value[2:4] and _is_valid_in("+" + value[2:], [None])
+
+
 def _has_possible_length(digits: str) -> bool:
     """Tell whether digits are a country code and a number of a length that its plan has, without a 0 between them.
 
@@ -399,13 +407,32 @@ def random_enough(value: str) -> bool:
 # Or the name of a resource (`arn:`).
 _CODE: Final = re.compile(
     r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
-    r"|\w*?(?:[A-Z][a-z]{2,}){2,}\Z|https?://|arn:"
+    r"|(?!\w*\d[a-z]|(?:\w*?\d+[A-Za-z]){2})\w*?(?:[A-Z](?=[a-z]*[aeiouy])[a-z]{2,}){2,}\Z|https?://|arn:"
 )
 
 
 def named_secret(value: str) -> bool:
     """Tell a secret that a name like `token` is given from an expression of a program."""
     return _CODE.match(value) is None and random_enough(value)
+
+
+def plate(value: str) -> bool:
+    """Tell whether what follows a word like `license plate` may be one: letters and digits, four or more in all."""
+    signs = sum(map(str.isalnum, value))
+    return 4 <= signs <= 8 + value.count(" ") and 0 < sum(map(str.isdigit, value)) < signs
+
+
+_VIN_WEIGHTS: Final = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
+_VIN_VALUES: Final = dict(
+    zip("ABCDEFGHJKLMNPRSTUVWXYZ", (*range(1, 9), *range(1, 6), 7, 9, *range(2, 10)), strict=True)
+)
+
+
+def vehicle(value: str) -> bool:
+    """Tell whether the check digit of a vehicle identification number is right (49 CFR 565, North America, China)."""
+    digits = (int(char) if char.isdigit() else _VIN_VALUES[char] for char in value)
+    total = sum(digit * weight for digit, weight in zip(digits, _VIN_WEIGHTS, strict=True))
+    return "0123456789X"[total % 11] == value[8] and sum(map(str.isalpha, value)) > 2
 
 
 _EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeholder|your[-_]|changeme|\.\.\.|dummy")

@@ -104,10 +104,13 @@ _IPV6: Final = (
 _BIRTH: Final = (
     word("dob|bday|geb|nac")
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
-    r"|nascita|nat[oa] (?:il|a)|urodz|fødsel|född|födelse|рожд|出生|生日|生于|生於|生年月日|생년월일|생일"
+    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|роден"
+    r"|народж|nașter|nastere|născut|nascut"
+    r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
+    r"|doğum|dogum|twieled|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _DATE_SHAPE: Final = (
-    rf"(?<![{GLUE}])(?:\d{{1,4}}(?P<s>[-/. ])\d{{1,2}}(?P=s)\d{{2,4}}|\d{{8}})"
+    rf"(?<![{GLUE}])(?:\d{{1,4}}(?P<s>[-/. ]|\. )\d{{1,2}}(?P=s)\d{{2,4}}|\d{{8}})"
     r"(?![0-9a-zÀ-ÿ_]|[A-Z](?!\d))"
 )
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
@@ -149,13 +152,13 @@ CORE_RULES: Final = (
     shipped(
         "card-in-fours",
         "CREDIT_CARD",
-        rf"{LEFT}{NO_FOUR_BEFORE}\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}{RIGHT}{NO_FOUR_AFTER}",
+        rf"{LEFT}(?<!\[\.){NO_FOUR_BEFORE}\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}{RIGHT}{NO_FOUR_AFTER}",
         validate=_HERE + "card",
     ),
     shipped(
         "card",
         "CREDIT_CARD",
-        rf"{LEFT}(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{1,3}}"
+        rf"{LEFT}(?<!\[\.)(?:\d{{4}}{_SEPARATED}\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{1,3}}"
         rf"|\d{{4}}[ .-]\d{{6}}[ .-]\d{{4,5}}|\d{{14,16}}){RIGHT}",
         validate=_HERE + "card",
         quiet=DRAWING,
@@ -269,7 +272,7 @@ CORE_RULES: Final = (
     shipped(
         "mac-dotted",
         "MAC",
-        r"(?<![\w.])[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
+        r"(?<![\w.])(?<!\[\*)[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w]|\.\w)",
         validate=_HERE + "mac",
     ),
     *(

@@ -14,7 +14,7 @@ __all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
 
 _STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
 _START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
-_END: Final = r"(?![A-Za-z0-9_-])"
+_END: Final = r"(?![0-9A-Za-z_-])"
 
 
 def _digits(name: str, label: str, pattern: str, module: str, words: str) -> Rule:
@@ -52,6 +52,18 @@ def _letters(name: str, label: str, pattern: str, module: str) -> Rule:
     )
 
 
+# Letters of a country, then what its law says; those without check digits, and the shortest, are left out.
+_EU_VAT: Final = (
+    r"(?:AT ?U\d{8}|BE ?[01]\d{9}|CY ?\d{8}[A-Z]|CZ ?\d{8,10}|DK ?\d{8}|EE ?\d{9}|EL ?\d{9}|ES ?[A-Z]\d{7}[A-Z0-9]"
+    r"|FI ?\d{8}|FR ?[0-9A-Z]{2} ?\d{9}|HR ?\d{11}|HU ?\d{8}|IE ?\d{7}[A-W][A-I]?|IT ?\d{11}|LT ?\d{9}(?:\d{3})?"
+    r"|LU ?\d{8}|LV ?\d{11}|MT ?\d{8}|NL ?\d{9}B\d{2}|PL ?\d{10}|PT ?\d{9}|SE ?\d{10}01|SI ?\d{8}|SK ?\d{10})"
+)
+_STATES_OF_INDIA: Final = (
+    "A[NPRS]|BR|C[GH]|D[DLN]|G[AJ]|H[PR]|J[HK]|K[AL]|L[AD]|M[HLNPZ]|NL|O[DR]|P[BY]|RJ|SK|T[GNRS]|U[AKP]|WB"
+)
+# Letters that are not taken for digits (CMS, format of the Medicare Beneficiary Identifier).
+_MBI: Final = "AC-HJ-KM-NP-RT-Y"
+
 RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "US": (
         _digits(
@@ -64,7 +76,52 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "us.rtn",
             word("aba|rtn") + r"|routing",
         ),
+        shipped(
+            "us-medicare",
+            "MEDICAL_ID",
+            rf"{_START}[1-9][{_MBI}][0-9{_MBI}]\d(?P<s>-?)[{_MBI}][0-9{_MBI}]\d(?P=s)[{_MBI}]{{2}}\d\d{_END}",
+            score=0.8,
+        ),
     ),
+    "EU": (_letters("eu-vat", "TAX_ID", _EU_VAT, "eu.vat"),),
+    "CH": (
+        _written("ch-ahv", "NATIONAL_ID", r"\d{3}\.\d{4}\.\d{4}\.\d{2}", "ch.ssn"),
+        _digits(
+            "ch-ahv-named",
+            "NATIONAL_ID",
+            r"\d{3}[ .]?\d{4}[ .]?\d{4}[ .]?\d{2}",
+            "ch.ssn",
+            r"ahv|avs|sozialvers|assicura",
+        ),
+        shipped(
+            "ch-uid",
+            "COMPANY_ID",
+            rf"{_START}CHE[- ]?(?:\d{{9}}|\d{{3}}\.\d{{3}}\.\d{{3}}){_END}",
+            validate=_STDNUM + "ch.uid",
+            tail=" (?:MWST|TVA|IVA)(?![A-Za-z])",
+            score=0.8,
+        ),
+    ),
+    "BE": (_written("be-national", "NATIONAL_ID", r"\d{2}\.\d{2}\.\d{2}-\d{3}\.\d{2}", "be.nn"),),
+    "CZ": (_written("cz-birth-number", "NATIONAL_ID", r"\d{6}/\d{4}", "cz.rc"),),
+    "SE": (
+        _written("se-personal", "NATIONAL_ID", r"(?:19|20)?\d{6}[+-]\d{4}", "se.personnummer"),
+        _digits(
+            "se-personal-named",
+            "NATIONAL_ID",
+            r"(?:19|20)?\d{6}[ +-]?\d{4}",
+            "se.personnummer",
+            word("pnr") + "|personn",
+        ),
+    ),
+    "FI": (_letters("fi-personal", "NATIONAL_ID", r"\d{6}[-+A-FU-Y]\d{3}[0-9A-Y]", "fi.hetu"),),
+    "NO": (
+        _written("no-birth-number", "NATIONAL_ID", r"\d{6} \d{5}", "no.fodselsnummer"),
+        _letters("no-vat", "TAX_ID", r"(?:NO ?)?\d{3} ?\d{3} ?\d{3} ?MVA", "no.mva"),
+    ),
+    "AT": (_digits("at-insurance", "NATIONAL_ID", r"\d{4} ?\d{6}", "at.vnr", r"sozial|versich|\bsv|vnr"),),
+    "PT": (_letters("pt-citizen", "NATIONAL_ID", r"\d{8}[ -]?\d[ -]?[A-Z]{2}\d", "pt.cc"),),
+    "TR": (_digits("tr-identity", "NATIONAL_ID", r"\d{11}", "tr.tckimlik", r"kimlik|tckn|\bt\.?c\b"),),
     "CA": (
         _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin"),
         _digits(
@@ -92,6 +149,12 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "UK_NINO",
             rf"{_START}(?!bg|gb|nk|kn|tn|nt|zz)[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] \d{{2}} \d{{2}} \d{{2}} [a-d]{_END}",
             score=0.7,
+        ),
+        shipped(
+            "uk-driver",
+            "DRIVER_LICENSE",
+            rf"{_START}[A-Z]{{2}}[A-Z9]{{3}}\d(?:[05][1-9]|[16][0-2])(?:0[1-9]|[12]\d|3[01])\d[A-Z][A-Z9]\d?[A-Z]{{2}}{_END}",
+            score=0.8,
         ),
     ),
     "DE": (
@@ -125,7 +188,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _digits("fr-nif", "FR_NIF", r"\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{3}", "fr.nif", word("nif") + r"|spi\b|fiscal"),
     ),
     "ES": (
-        _letters("es-nif", "ES_NIF", r"\d{8}-?[A-Za-z]", "es.dni"),
+        _letters("es-nif", "ES_NIF", r"(?:\d{8}|\d{2}\.\d{3}\.\d{3})-?[A-Za-z]", "es.dni"),
         _letters("es-nie", "ES_NIE", r"[XYZxyz]-?\d{7}-?[A-Za-z]", "es.nie"),
     ),
     "IT": (
@@ -171,6 +234,17 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
             "IN_GSTIN",
             r"\d{2}[A-Z]{5}\d{4}[A-Z][1-9A-Z]Z[0-9A-Z]",
             "in_.gstin",
+        ),
+        shipped(
+            "in-company",
+            "COMPANY_ID",
+            rf"{_START}[LU]\d{{5}}(?:{_STATES_OF_INDIA})(?:19|20)\d\d[A-Z]{{3}}\d{{6}}{_END}",
+        ),
+        shipped(
+            "in-driver",
+            "DRIVER_LICENSE",
+            rf"{_START}(?:{_STATES_OF_INDIA})[ -]?\d\d[ -]?(?:19|20)\d{{9}}{_END}",
+            score=0.8,
         ),
     ),
     "AU": (

@@ -139,6 +139,12 @@ _NO_PLACE: Final = "".join(
 _NAMED: Final = (
     ("passw", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?passw(?:or[dt]|d)s?", "secret_value"),
     ("pwd", "PASSWORD", r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?pwd", "secret_value"),
+    (
+        "pass",
+        "PASSWORD",
+        r"(?<![A-Za-z0-9_-])(?:pass(?:phrase|code)|(?:[A-Za-z0-9]{1,20}[_-]){0,2}[A-Za-z0-9]{1,20}[_-]pass)",
+        "secret_value",
+    ),
     ("secret", "SECRET", r"(?<![A-Za-z0-9_:-])[A-Za-z0-9_-]{0,40}?secret(?:[_-]?(?:access[_-]?)?key)?", "named_secret"),
     ("token", "SECRET", rf"(?<![A-Za-z0-9_-])(?!next)[A-Za-z0-9_-]{{0,40}}?{_NO_PLACE}token", "named_secret"),
     (
@@ -151,7 +157,7 @@ _NAMED: Final = (
 )
 # `: "`, ` = '`, `\": \"` and ` is `.
 _ASSIGNED: Final = (
-    r"(?:\\?[\"']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
+    r"(?:\\?[\"']?\]?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?[\"'`]?"
     r"|(?: (?:number|here|value))?,? (?:is|was)(?: now| set to)?:? [\"'`]?)"
 )
 
@@ -195,6 +201,12 @@ CREDENTIAL_RULES: Final = (
         "config-password",
         "PASSWORD",
         r"(?i)password[\"']\s{0,4}value=[\"'](?P<value>[^\"'\n]{6,200})[\"']",
+        validate=_HERE + "secret_value",
+    ),
+    shipped(
+        "login-pass",
+        "PASSWORD",
+        r"(?i)(?<![A-Za-z0-9_-])pass\"? ?[:=][ \"'`]{0,3}(?P<value>[^\s\"'`,;<>(){}\[\]\x00\\]{6,200}(?<![.,:!?]))",
         validate=_HERE + "secret_value",
     ),
     shipped(

@@ -7,6 +7,7 @@ from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import (
+    CALLING,
     DRAWING,
     GLUE,
     LEFT,
@@ -26,7 +27,7 @@ _HERE: Final = "ctxguard.pii.detect.validate:"
 _NO_DATE: Final = r"(?!\(?\d{4}-\d\d-\d\d(?!-?\d))"
 # A number ends here; an extension (`x12`) or a word glued to it may follow, but no unit of one or two letters.
 _END: Final = rf"(?![A-Z0-9_]|[a-zÀ-ÿ](?!\d|[a-zÀ-ÿ]{{2}})|[-.][{GLUE}])"
-_EXTENSION: Final = r" ?(?:[xX]|[eE]xt\.?|#) ?\d{1,6}(?!\d)"
+_EXTENSION: Final = r"(?:, ?| )?(?:[xX]|[eE]xt(?:n|ension)?\.?|poste|Durchwahl|DW|int\.|#) ?\d{1,6}(?!\d)"
 _AMID: Final = rf"{DRAWING}|\d[:,]\d*[.]?"
 _QUIET: Final = rf"{QUIET_NUMBER}|{_AMID}|[$€£¥]\s?"
 
@@ -43,6 +44,14 @@ _LABELED_BEHIND: Final = (
     r"(?:\Z|[\r\n,;.)\]|/\"'<]|(?:or|and|und|et|y|e|oder|ou) ?[+(\d])"
 )
 
+# The number before has the word: `Tel. 810 385 537 / 817 868 760`. What stands between the two is looked for first.
+_AND: Final = r"(?: ?[/|,;] ?| (?:or|und|o|ou|oder|et|y|e|and|i|a|ja|és) )\Z"
+_LISTED: Final = rf"\A(?=[\s\S]*\d{_AND})[\s\S]*(?:{PHONE_STRICTLY})[^\d\n]{{0,4}}[+(]?\d[\d ().-]{{5,20}}{_AND}"
+_GROUPED: Final = (
+    rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
+    r"(?:(?:[ ./-]|\)[ .-]?| ?\()\d{1,9}){1,6}"
+) + _END
+_PLAIN: Final = rf"{LEFT}\d{{7,14}}" + _END
 
 _EVERYWHERE: Final = (
     shipped(
@@ -80,9 +89,18 @@ _EVERYWHERE: Final = (
         score=0.8,
     ),
     shipped(
+        "phone-dialed",
+        "PHONE",
+        rf"{LEFT}\d{{11,15}}" + _END,
+        validate=_HERE + "dialed_phone",
+        quiet=_QUIET,
+        score=0.7,
+    ),
+    shipped(
         "phone-nanp",
         "PHONE",
-        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\) ?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
+        rf"{LEFT}(?:(?:\+?\d{{1,3}}[-. ])?(?:\(\d{{3}}\)[-. ]?\d{{3}}[-. ]|\d{{3}}-\d{{3}}[- ]"
+        rf"|\d{{3}}\.\d{{3}}[. ])\d{{4}}"
         r"|(?<!\d[ /])(?:\+?\d{1,3}[-. ])?\d{3} \d{3}[- ]\d{4})" + _END,
         validate=_HERE + "nanp_phone",
         quiet=_AMID,
@@ -92,13 +110,30 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-named",
         "PHONE",
-        rf"{LEFT}{_NO_DATE}(?=(?:\D{{0,2}}\d){{6}})(?:\(\d{{1,6}}(?:[ -]\d{{1,3}})?\)|\d{{1,6}})"
-        r"(?:(?:[ ./-]|\) ?| ?\()\d{1,9}){1,6}" + _END,
+        _GROUPED,
         validate=_HERE + "loose_phone",
         context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         quiet=_QUIET,
         tail=_EXTENSION,
         score=0.6,
+    ),
+    *(
+        shipped(
+            name,
+            "PHONE",
+            pattern,
+            validate=_HERE + "loose_phone",
+            context=words,
+            quiet=quiet,
+            tail=_EXTENSION,
+            score=0.5,
+        )
+        for name, pattern, words, quiet in (
+            ("phone-called", _GROUPED, rf"{SINCE_DIGITS}{CALLING}[^\d]{{0,24}}\Z", _QUIET),
+            ("phone-called-plain", _PLAIN, rf"{SINCE_DIGITS}{CALLING}{PHONE_JOIN}", _QUIET),
+            ("phone-listed", _GROUPED, _LISTED, _AMID),
+            ("phone-listed-plain", _PLAIN, _LISTED, _AMID),
+        )
     ),
     shipped(
         "phone-labeled-behind",
@@ -112,7 +147,7 @@ _EVERYWHERE: Final = (
     shipped(
         "phone-plain",
         "PHONE",
-        rf"{LEFT}\d{{7,14}}" + _END,
+        _PLAIN,
         validate=_HERE + "loose_phone",
         context=rf"{SINCE_DIGITS}(?:{PHONE_STRICTLY}){PHONE_JOIN}",
         quiet=_QUIET,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CALLING",
     "CONNECTOR",
     "DRAWING",
     "GLUE",
@@ -27,7 +28,7 @@ _WHOSE: Final = (
     "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member"
     "|guest|student"
     "|home|work|office|business|company|billing|shipping|primary|secondary|main|alternate|emergency|personal|citizen"
-    "|taxpayer|tele|cell|mobile|numero|cliente){0,3}"
+    "|taxpayer|tele|cell|mobile|numero|numer|nummer|číslo|cislo|nr|cliente){0,3}"
 )
 _NUMBER: Final = "(?:numbers?|nummer|nums?|nos?|nr)?"
 
@@ -109,36 +110,46 @@ IDENTITY: Final = (
 )
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
-    "tel|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
+    "tel|telef|tels|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puh|puhelin|matkapuhelin|тел\w{0,6}|мобилен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm"
+    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
-    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|text(?: me)? (?:at|on)"
+    rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|be reached (?:at|on)"
+    rf"|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
     r"|desk(?=[:\s\"'=]{1,4}\Z)"
 )
-# A word in brackets behind a number is the label of that number, not of the next one.
-_NOT_BEHIND: Final = r"(?<!\d\()(?<!\d \()"
+# A word in brackets behind a number is the label of that number, not of the next one; a bracket may hold both.
+_NOT_BEHIND: Final = r"(?:(?<!\d\()(?<!\d \()|(?![^\W\d_]{1,20}\)))"
+# Verbs of calling, by the beginnings of their forms.
+_CALLING: Final = (
+    r"erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e|ar|ame|enos|adme)"
+    r"|localizarme|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
+    r"|ligue|ligar|ligue-?me|telefonar|(?:za)?vol(?:ejte|at|ať|ajte|ej)|sun[aă]|sunați|sunati|apela(?:ți|ti)?"
+    r"|hív(?:jon|ható|ja|hat|d|j)?\w{0,4}|soit(?:a|taa|akaa|ella)|обад\w{1,6}|звън\w{1,6}|дзвон\w{1,6}|подзвон\w{1,6}"
+    r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
+    r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
+)
+# What kind of phone it is; a number in the form of one may follow.
+_KINDS: Final = (
+    "fixe|portable|fijo|fisso|casa|domicile|bureau|büro|privat|dienstlich|geschäftlich|home|work|office|alt|alternate"
+)
+CALLING: Final = rf"(?:{word(_CALLING)}|{word(_KINDS)}(?=[^a-z\d]{{0,4}}\Z))"
+"""Verbs of calling and kinds of phones, before the number."""
 PHONE_STRICTLY: Final = (
     rf"{_NOT_BEHIND}{word(f'[ _-]?phones?|{_PHONE_NOUNS}')}"
     rf"|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
-_CALLING: Final = (
-    "erreichen|erreichbar|rufen|anrufen|rückruf|joindre|joignable|appelez|appeler|rappelez|rappeler|llámame"
-    "|llamar|llame"
-    "|localizarme|chiami|chiamare|chiamami|raggiungere|bereikbaar|bereiken|bellen|zadzwoń|dzwonić|ligue|ligar"
-    "|telefonar"
-)
 PHONE_LOOSELY: Final = (
-    PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|ring|reach|texted')}"
-    rf"|{word(_CALLING)}"
+    PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|reach|texted')}"
     r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
-    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:no|num|number|nr|line|value|id|is|was|at|on|me|my|the|to)(?![a-z])){0,16}\Z"
+    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:[^\W\d_]{1,2}|num|number|line|value|text|type|was|the|num[eé]r\w{0,3}|número|nummer\w{0,2}"
+    r"|unter|auf|sous|est|ist|lautet|pod|mich|uns|mal|bitte|numeroon|numeroa|mein\w{0,2}|mon|het|op|můj|môj|moj|ma|číslo|numar|broj)(?![^\W\d_])){0,16}\Z"
 )
 """What may stand between a word like `phone` and bare digits."""

@@ -1,0 +1,136 @@
+"""Read tables whose rows stand in brackets or tags: lists of lists in JSON, `INSERT INTO … VALUES`, `<table>`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ctxguard.pii.detect.people import Place
+
+__all__ = ["Row", "grid_rows"]
+
+_STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|'')*+'"
+_VALUES: Final = re.compile(rf"\s*+((?:{_STRING}|\([^()]*+\)|[^\"'(),\[\]]|[\"'(])*?)\s*+(?:,|[\])]?\Z)")
+_FIELDS: Final = re.compile(r"([^\t\n]*)(?:\t|\n|\Z)")
+_TAGGED: Final = re.compile(r"<t[dh]\b[^<>]*+>((?:[^<]|<(?!/?t[dhr]\b))*+)", re.IGNORECASE)
+_QUOTED: Final = r"\s*+\"[^\"\\\d][^\"\\]{0,39}\"\s*+"
+_BARE: Final = r"\s*+[\"'`]?[^\W\d][^\"'`()\[\]{},]{0,39}[\"'`]?\s*+"
+_INSIDE: Final = rf"(?:{_STRING}|\([^()]*+\)|[^\"'()\[\]])*+"
+_NESTED: Final = re.compile(r"\[\s*+\[")
+_LIST: Final = re.compile(rf"\s*+\[({_INSIDE})\]\s*+,?")
+
+
+class _Form(NamedTuple):
+    """Say how tables of one kind are written.
+
+    Attributes:
+        literals: a text without any of them holds no such table.
+        head: matches the headings (group `head`) and all up to the first row.
+        row: matches a row right behind the one before; its first group holds the cells.
+        cells: walks the cells of a row; its first group is the cell.
+    """
+
+    literals: tuple[str, ...]
+    head: re.Pattern[str]
+    row: re.Pattern[str]
+    cells: re.Pattern[str]
+
+
+def _listed(name: str) -> str:
+    return rf"(?P<head>{name}(?:,{name}){{1,199}})"
+
+
+_FORMS: Final = (
+    _Form(("[",), re.compile(rf"\[\s*+\[{_listed(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
+    _Form(
+        ("[",),
+        re.compile(
+            rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_listed(_QUOTED)}\]"
+            r"(?:\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+(?:\[[^\[\]]*+\]|[^\[\]{},\"]{1,20}|\"[^\"\\]{0,40}\")){0,3}"
+            r"\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+\[(?=\s*+\[)"
+        ),
+        _LIST,
+        _VALUES,
+    ),
+    _Form(
+        (" INTO ", " into ", " Into "),
+        re.compile(
+            rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\)\s*+values\s*+(?=\()",
+            re.IGNORECASE,
+        ),
+        re.compile(rf"\s*+\(({_INSIDE})\)\s*+,?"),
+        _VALUES,
+    ),
+    _Form(
+        (" stdin", " STDIN"),
+        re.compile(
+            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
+        ),
+        re.compile(r"(?!\\\.)([^\n]++\n?)"),
+        _FIELDS,
+    ),
+    _Form(
+        ("</th>", "</TH>"),
+        re.compile(
+            r"<tr\b[^<>]*+>(?P<head>(?:\s*+<th\b[^<>]*+>(?:[^<]|<(?!/?t[dhr]\b)){0,200}+(?:</th>)?+){2,200})\s*+(?:</tr>)?+"
+            r"\s*+(?:</thead>)?+\s*+(?:<tbody[^<>]*+>)?+",
+            re.IGNORECASE,
+        ),
+        re.compile(r"\s*+<tr\b[^<>]*+>((?:[^<]|<(?!/?tr\b))*+)(?:</tr>)?+", re.IGNORECASE),
+        _TAGGED,
+    ),
+)
+
+
+class Row(NamedTuple):
+    """Say where a row of a table stands.
+
+    Attributes:
+        begin: where its cells begin.
+        end: where they end.
+        headings: where the headings of its columns stand.
+        pattern: walks its cells.
+    """
+
+    begin: int
+    end: int
+    headings: list[Place]
+    pattern: re.Pattern[str]
+
+    def cells(self, text: str) -> list[Place]:
+        """Return where its cells stand."""
+        return _cells(self.pattern, text, self.begin, self.end)
+
+
+def grid_rows(text: str) -> list[Row]:
+    """Return the rows of all such tables, by where they begin."""
+    return sorted((row for form in _FORMS for row in _rows(form, text)), key=_begin)
+
+
+def _begin(row: Row) -> int:
+    return row.begin
+
+
+def _rows(form: _Form, text: str) -> Iterator[Row]:
+    if not any(literal in text for literal in form.literals) or (form.row is _LIST and not _NESTED.search(text)):
+        return
+    place = 0
+    while (head := form.head.search(text, place)) is not None:
+        headings = _cells(_VALUES if form.cells is _FIELDS else form.cells, text, *head.span("head"))
+        place = head.end()
+        while (row := form.row.match(text, place)) is not None and row.end() > place:
+            yield Row(*row.span(1), headings, form.cells)
+            place = row.end()
+
+
+def _cells(pattern: re.Pattern[str], text: str, begin: int, end: int) -> list[Place]:
+    cells: list[Place] = []
+    for match in pattern.finditer(text, begin, end):
+        a, b = match.span(1)
+        while b > a and text[b - 1] in " \t\r\n\"'`":
+            b -= 1
+        while a < b and text[a] in " \t\r\n\"'`":
+            a += 1
+        cells.append((a, b))
+    return cells
