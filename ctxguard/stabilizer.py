@@ -443,14 +443,15 @@ def _of_caller(artifacts: list[Artifact], run: Run, history: Sequence[Artifact])
     """
     if all(map(is_, run.given, history)):
         return artifacts
-    own = {id(known): artifact for known, artifact in zip(run.history, history, strict=True) if known is not artifact}
-    return [_in_place_of(artifact, own.get(id(artifact.root))) for artifact in artifacts]
+    pairs = [(known, artifact) for known, artifact in zip(run.history, history, strict=True) if known is not artifact]
+    same = {id(known): artifact for known, artifact in pairs}
+    # a changed copy in the history, from a result that is fed back, shares its root with copies made of it
+    roots = {id(known.root): artifact for known, artifact in pairs}
+    return [same.get(id(one)) or _in_place_of(one, roots.get(id(one.origin))) for one in artifacts]
 
 
 def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
-    if own is None:
-        return artifact
-    return own if artifact.origin is None else replace(artifact, origin=own, source=own.source)
+    return artifact if own is None else replace(artifact, origin=own.root, source=own.source)
 
 
 def _counted(artifact: Artifact, origin: Artifact, counter: ArtifactCounter) -> Artifact:

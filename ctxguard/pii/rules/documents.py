@@ -47,7 +47,8 @@ _BETWEEN: Final = (
     "|luidt|lleva|reca|bär|have|has|hat|hält|tiene|tem|heeft|posiada"
     "|the|der|die|das|den|dem|des|det|het|del|della|dello|for|von"
     "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
-    "|doc|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique|elektronisch\\w{0,2}"
+    "|doc|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique"
+    "|elektronisch\\w{0,2}"
     "|your|our|mon|mes|votre|notre|mein\\w{0,2}|ihr\\w{0,2}|unser\\w{0,2}|mio|mia|suo|moje|mojego|mojej|mój"
     "|mého|moja|meu|minha|mijn|min|mitt|mit|minu|mano|mans|μου|moj|meg"
     "|company|firma|firmy|empresa|azienda|société|bedrijf|cliente|client|customer|kunde|inhaber|holder|titular"
@@ -59,7 +60,8 @@ _BETWEEN: Final = (
     r"|européen\w{0,2}|bitte|prüfen|please"
     # whose number it is
     "|stranke|stranky|klienta|klientky|kindes|kinds?|enfant|salarié|hijo|empleado|figlio|dipendente|dziecka|pracownika"
-    "|dítěte|zaměstnance|werknemer|kunden|arbeitnehmers|mitarbeiters|employee|applicant|student|patient|owner|payer|payee"
+    "|dítěte|zaměstnance|werknemer|kunden|arbeitnehmers|mitarbeiters|employee|applicant|student|patient|owner"
+    "|payer|payee"
     "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
     "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch"
@@ -81,7 +83,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
         "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
         "občansk* průkaz|občank|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
-        "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort|henkilötunnu|hetu",
+        "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort",
+        "henkilötunnu|hetu",
         "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
         "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
         "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
@@ -177,7 +180,7 @@ _SEAT: Final = (
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:bsb|sort[ _-]?code|transit \d|routing[ _-]?(?:n|#|:)|aba|ifsc|blz)[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:sort[ _-]?code|transit \d|routing[ _-]?(?:n|#|:)|(?:bsb|aba|ifsc|blz)(?![^\W\d_]))[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto|kto)"
 )
 _REGISTERS: Final = (
