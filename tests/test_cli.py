@@ -461,6 +461,7 @@ def test_damaged_gzip_and_missing_files_are_one_line(tmp_path):
         ["--policy", "magic"],
         ["--adapter", "nope"],
         ["--provider", "acme"],
+        ["--rules", "standard,peeple"],
         ["--nonsense"],
     ],
 )
