@@ -42,9 +42,14 @@ many tokens this share is kept."""
 _ENOUGH: Final = 13_000
 _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
+_STEPS_AHEAD: Final = 2.2
+"""Steps for which a cut leaves room, so that not every second one cuts; see `Cutter._left_for_steps`."""
+_LATEST: Final = 3
+"""Exchanges that tell what a step brings."""
 _LAST_RESORT: Final = 0.8
-"""Where what must stay exceeds the goal already, a trail is still written as long as all but what is fixed stays below
-this share of the room."""
+"""Where what must stay exceeds the goal already, a short trail is still written as long as all but what is fixed stays
+below this share of the room."""
+_SHORT_TRAIL: Final = 500
 _LEAST_TRAIL: Final = 24
 _LONGEST_TRAIL: Final = 6_000
 """Tokens of a trail; beyond, it would be a list of names that nobody reads."""
@@ -122,17 +127,27 @@ class Cutter:
         stay.add(self._newest_record(there))
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
-        keep = self.settings.kept_of(room)
-        goal_tokens = ledger.budget(base) - ledger.reserved(base) - room + keep
+        room_for_steps = max(_SMALL_ROOM, room - self._left_for_steps(number))
+        keep = min(self.settings.kept_of(room), room_for_steps)
+        taken = ledger.budget(base) - ledger.reserved(base) - room
+        goal_tokens = taken + keep
         most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
             cut = self._digested(cut, leaving, goal_tokens - (most if self._steps_gone(base) else 0))
         cut = self._without_least_useful(cut, leaving, number, goal_tokens, most)
-        highest = max(goal_tokens, goal_tokens - keep + int(_LAST_RESORT * room))
-        cut = self._with_trail(cut, min(most, highest - cut.total))
+        highest = min(taken + int(_LAST_RESORT * room), max(taken + room_for_steps, cut.total + _SHORT_TRAIL))
+        cut = self._with_trail(cut, min(most, max(goal_tokens, highest) - cut.total))
         cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
         return replace(cut, steps=self._steps_gone(cut))
+
+    def _left_for_steps(self, number: int) -> int:
+        """Return the tokens to leave for the next steps, each taken to bring as much as the smallest of the latest.
+
+        Where every step brings much, as parallel calls do, what must stay and a full trail would leave room for one.
+        """
+        latest = range(max(0, number + 1 - _LATEST), number + 1)
+        return int(_STEPS_AHEAD * min(self.ledger.history.spans[n].tokens for n in latest))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
