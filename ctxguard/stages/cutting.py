@@ -36,9 +36,8 @@ _TARGET: Final = 0.37
 _TRAIL: Final = 0.7
 """Share of what a cut leaves that the trail may take."""
 _SMALL_ROOM: Final = 500
-_OF_SMALL_ROOM: Final = 0.9
-"""In a small room a deep cut saves nothing, since the system prompt is most of the prompt, and loses everything: of so
-many tokens this share is kept."""
+"""Tokens of a room that is kept in full: there a deep cut saves nothing, since the system prompt is most of the prompt,
+and nearly every step cuts in any case."""
 _ENOUGH: Final = 13_000
 _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
@@ -82,12 +81,12 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
+        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: all of a
         small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:
             return int(self.target * room)
-        small = min(int(_OF_SMALL_ROOM * room), _SMALL_ROOM)
+        small = min(room, _SMALL_ROOM)
         large = min(int(_OF_LARGE_ROOM * room), room - _ENOUGH)
         return max(int(_TARGET * room), small, large)
 

@@ -98,6 +98,19 @@ def test_the_digest_of_json_holds_keys_with_their_values():
     assert "1656367028" in told
 
 
+def test_names_of_json_come_before_its_other_values():
+    user = {
+        "first_name": "Daiki",
+        "city": "Chicago",
+        "address": "594 Chestnut Street",
+        "orders": ["W-70412", "W-70413"],
+    }
+    assert digest(json.dumps(user), 16, count=COUNT).startswith("orders W-70412 W-70413")
+    told = digest(json.dumps(user), 60, count=COUNT)
+    assert "first_name Daiki" in told
+    assert "W-70413" in told
+
+
 def test_the_digest_of_source_names_its_definitions():
     assert "ConfigLoader, read_file, main_entry" in digest(SOURCE, 60, count=COUNT)
 
