@@ -28,7 +28,9 @@ _ALL_DIGEST: Final = 200
 _LINE: Final = 120
 _SHORT: Final = 60
 _TESTS: Final = re.compile(
-    r"(?<!\d)\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b", re.IGNORECASE
+    # Neither the end of a version (`1.8.3 warning`) nor what stands before a path (`100644 test/app.py`) is a count.
+    r"(?<![\d.])\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b(?![/\\])",
+    re.IGNORECASE,
 )
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
@@ -53,7 +55,9 @@ def outcome(text: str) -> str:
         return clipped(", ".join(list(tests)[-4:]), _LINE)
     if len(text) <= _SHORT:
         return " ".join(text.split())
-    return _last_error(text)
+    # The names of JSON are told with their keys anyway.
+    is_short = len(text) <= _LINE and not text.startswith(("{", "["))
+    return _last_error(text) or (" ".join(text.split()) if is_short else "")
 
 
 def _last_error(text: str) -> str:
