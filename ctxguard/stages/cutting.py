@@ -367,9 +367,12 @@ class Cutter:
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
         trail = replace(trail, steps=self._steps_gone(state))
         uses = Counter(name for _, trace in traces for name in trace.used)
-        limit = most - count.artifact(_NO_TRAIL)
+        limit, held = most - count.artifact(_NO_TRAIL), self._names_in_context(state)
+        asked = self.ledger.history.asked
+        # A first message too large to stay as the task still says what the work is.
+        opening = asked[0] if self.ledger.task is None and asked and asked[0] not in kept else None
         while True:
-            text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._names_in_context(state))
+            text = trail.text(limit, count=count.text, uses=uses, now=number, held=held, opening=opening)
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             if count.artifact(note) <= most or limit <= 0:
                 return note

@@ -153,6 +153,7 @@ class Trail:
         uses: Mapping[str, int],
         now: int,
         held: AbstractSet[str] = frozenset(),
+        opening: int | None = None,
     ) -> str:
         """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
 
@@ -166,9 +167,10 @@ class Trail:
             uses: how many messages of the model hold each string, so far.
             now: number of the newest exchange.
             held: strings that stand in the rest of the context, which need not be told again.
+            opening: number of the message that said what the work is, where it has left; its line comes before all.
         """
         writer = _Writer(self, max_tokens, count)
-        writer.choose_lines()
+        writer.choose_lines(opening)
         writer.choose_names(uses, now, held)
         if writer.fill_with_lines():
             # Names go behind the lines that were added, and what these tell themselves is not told twice.
@@ -222,8 +224,11 @@ class _Writer:
         self.names: dict[object, list[str]] = {}
         self.room_of_names = 0
 
-    def choose_lines(self) -> None:
+    def choose_lines(self, opening: int | None) -> None:
+        first = [item for item in self.trail.entries.items() if item[1].number == opening]
+        self._choose(first, self.room_left // 2)
         newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
+        newest = [item for item in newest if item[0] not in self.lines]
         room = int(_LINES * self.room_left)
         # What people said first, and not more than its share: the steps of tools are many and would crowd it out.
         said = [item for item in newest if item[1].step.who == Kind.USER.value]
