@@ -1,7 +1,7 @@
 """What the proxy adds to a request, beside a proxy of the same make that only passes on, in one run on loopback.
 
     python benchmarks/proxy.py                       # 200 requests to each, 20 a second, bodies of about 20 kB
-    python benchmarks/proxy.py --requests 3000 --rate 100 --size 4000    # does the memory of the process stay flat?
+    python benchmarks/proxy.py --requests 20000 --rate 300 --size 4000    # does the memory of the process stay flat?
     python benchmarks/proxy.py --alone 20000 --size 4000                 # the same of the guard in this process
 
 The provider, both proxies and the client are processes of their own; the guarding one is `ctxguard serve`. Requests go to
@@ -202,8 +202,13 @@ def beside(given, conversations):
             waited_for(client, (provider, passing, guarding))
             measure(client, (passing, guarding), conversations, given.conversations, given.rate)  # what is new is read
             before, spent = memory(processes[2].pid), [processor_time(one) for one in processes]
-            taken = measure(client, (passing, guarding), conversations, given.requests, given.rate)
-            after = memory(processes[2].pid)
+            taken: dict[int, list[float]] = {passing: [], guarding: []}
+            after = []
+            for quarter in range(4):
+                part = given.requests * (quarter + 1) // 4 - given.requests * quarter // 4
+                for port, seconds in measure(client, (passing, guarding), conversations, part, given.rate).items():
+                    taken[port] += seconds
+                after.append(f"{memory(processes[2].pid):.0f}")
             spent = [processor_time(one) - was for one, was in zip(processes, spent, strict=True)]
     finally:
         for process in processes:
@@ -221,7 +226,7 @@ def beside(given, conversations):
         ("added", added, each[2] - each[1])
     ]:
         print(f"{name:<22}{share(values, 50):>9.2f}{share(values, 99):>9.2f}{processor:>14.2f}")
-    print(f"memory of the guarding proxy: {before:.0f} MB before, {after:.0f} MB after")
+    print(f"memory of the guarding proxy: {before:.0f} MB before, {', '.join(after)} MB after each quarter")
 
 
 def main():

@@ -470,6 +470,12 @@ def test_bad_usage_exits_with_2(session, args):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize(("written", "tokens"), [("2k", "2,000"), ("1.5K", "1,500"), ("700", "700")])
+def test_budgets_may_be_written_in_thousands_wherever_one_is_asked_for(session, written, tokens):
+    assert f" tokens of {tokens} " in cli("stabilize", session, "--budget", written, "--report", "text").stdout
+    assert f"budget {tokens}" in cli("replay", session, "--budget", written).stdout
+
+
 def test_a_budget_that_cannot_hold_what_must_stay_is_one_line(session):
     run = cli("stabilize", session, "--budget", 20)
     assert run.returncode == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import NotAHook, install_command
+from ctxguard.settings import NotAHook, install_command, whole_number
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -22,10 +22,9 @@ from ctxguard.adapting.adapter import (
     stabilize_native,
     stabilize_request,
 )
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell, valid_listener
 from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
-from ctxguard.adapting.tools import tool_exchange, unmask_arguments
-from ctxguard.stages import BoundToolOutput
+from ctxguard.adapting.tools import tool_exchange, tool_output_stabilizer, unmask_arguments
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
@@ -66,17 +65,20 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
     put it last. Where LangChain shows what is behind it, it warns by name.
 
-    A tool output above the most that the chain's `BoundToolOutput` would show of it is masked and bounded as soon as
-    the tool returns, so that every later call sees the same text; its whole content stays in the message's
-    `response_metadata`. Messages inside a tool's `Command` are bounded with the model call.
+    What tools returned is bounded for the model alone; with `max_result_tokens`, large outputs are bounded in the state
+    too.
 
     Args:
         stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
         persist: rewrite the messages of the graph's state before each model call, for good. What was cut is gone from
             the state, whole tool outputs too; a `store` in the chain's stages keeps those.
         window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
-            share of the window, tool outputs are bounded early only if it is given here.
+            share of the window, it says of what.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
+        max_result_tokens: tokens above which a tool output is masked and bounded as the tool returns, in the state, so
+            that a checkpointer stores less; its whole content, unmasked, stays in the message's `response_metadata`
+            under `ctxguard_full_output` unless `persist` is set. None means never. Messages inside a tool's `Command`
+            are left alone.
         on_report: called with the report of each model call, and of each tool output that is bounded when the tool
             returns (`report.tool` is the name of the tool, then); `report.session` is the thread id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
@@ -84,7 +86,8 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             a session, or a function from the run's `Runtime` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+            `max_result_tokens` is not a number of tokens.
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
@@ -100,6 +103,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         persist: bool = False,
         window: int | None = None,
         keep_thinking: bool = False,
+        max_result_tokens: int | None = None,
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[Runtime[Any]], SessionVault] | None = None,
     ) -> None:
@@ -109,7 +113,10 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         self.persist = persist
         self.window = window
         self.keep_thinking = keep_thinking
-        self.on_report = on_report
+        self.max_result_tokens = max_result_tokens and whole_number(
+            max_result_tokens, "max_result_tokens", unit="tokens", least=1
+        )
+        self.on_report = valid_listener(on_report)
         self._order = OrderWatch()
 
     @property
@@ -174,13 +181,13 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
-        """Bound the output of a tool when it is first seen."""
+        """Give a tool the values that its arguments' placeholders stand for; bound its output where that is wanted."""
         run = self._run_of_tool()
         output = handler(_unmasked(request, run))
-        if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
+        alone = self._for_large(output, run.stabilizer)
+        if alone is None:
             return output
-        result = run.outputs.stabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result, request.tool_call["name"])
+        return self._bounded(output, alone.stabilize(_exchange(output, request)), request.tool_call["name"])
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
@@ -188,10 +195,10 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         """Do what `wrap_tool_call` does in async runs."""
         run = self._run_of_tool()
         output = await handler(_unmasked(request, run))
-        if not isinstance(output, ToolMessage) or not self._bounds(run.outputs):
+        alone = self._for_large(output, run.stabilizer)
+        if alone is None:
             return output
-        result = await run.outputs.astabilize(_exchange(output, request), window=self.window)
-        return self._bounded(output, result, request.tool_call["name"])
+        return self._bounded(output, await alone.astabilize(_exchange(output, request)), request.tool_call["name"])
 
     def _run_of_tool(self) -> ForRun:
         """Return what the run uses; a tool's own runtime is of another type than the run's, which is asked for."""
@@ -202,11 +209,15 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             return self.window
         return model_window(request.model)
 
-    def _bounds(self, outputs: Stabilizer) -> bool:
-        known = isinstance(outputs.budget, int) or self.window is not None
-        return (
-            known and outputs.mode == "enforce" and any(isinstance(stage, BoundToolOutput) for stage in outputs.stages)
-        )
+    def _for_large(self, output: ToolMessage | Command[Any], stabilizer: Stabilizer) -> Stabilizer | None:
+        """Return what bounds a tool's output that is larger than the state is to hold; None where it is not."""
+        limit = self.max_result_tokens
+        if limit is None or not isinstance(output, ToolMessage) or stabilizer.mode == "observe":
+            return None
+        (artifact,) = ADAPTER.read([output])
+        if stabilizer.counter.artifact(artifact) <= limit:
+            return None
+        return tool_output_stabilizer(stabilizer, max_tokens=limit)
 
     def _overridden(
         self, request: ModelRequest[Any], sent: Request[Sequence[BaseMessage]], report: Report

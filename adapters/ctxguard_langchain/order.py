@@ -60,7 +60,8 @@ def _names(handler: object, layers: int) -> Iterator[str]:
         method = held.func if isinstance(held, partial) else held
         owner = getattr(method, "__self__", None)
         if isinstance(owner, AgentMiddleware):
-            if getattr(method, "__name__", "") in _WRAPS:
+            # by the class: what the decorator `@wrap_model_call` makes of a function has a name of its own
+            if any(getattr(type(owner), name, None) is getattr(method, "__func__", method) for name in _WRAPS):
                 yield owner.name
         elif callable(held) and layers:
             yield from _names(held, layers - 1)

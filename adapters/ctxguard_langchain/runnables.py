@@ -12,7 +12,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from ctxguard.adapting.adapter import astabilize_native, stabilize_native
-from ctxguard.adapting.per_run import OnReport, require_choice, tell
+from ctxguard.adapting.per_run import OnReport, require_choice, tell, valid_listener
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.settings import NotAHook
@@ -51,7 +51,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         on_report: called with each report; `report.session` is the id of the session.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is no chat model, or `on_report` is no
+            function.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.window = model_window(model) if window is None else window
         self.keep_thinking = keep_thinking
-        self.on_report = on_report
+        self.on_report = valid_listener(on_report)
 
     def invoke(
         self,

@@ -26,7 +26,7 @@ except ImportError as error:
     raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
 from ctxguard.adapting.adapter import astabilize_request
-from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell
+from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell, valid_listener
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
 from ctxguard.errors import ConfigError, MisplacedError
@@ -73,10 +73,11 @@ def call_model_input_filter(
             function from the run's `RunContextWrapper`. `with_vault` gives tools the values.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is no function.
         BudgetExceededError: (when called) what must stay does not fit.
     """
     per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault)
+    listener = valid_listener(on_report)
     adapter = ResponsesAdapter(incremental=incremental)
 
     async def stabilized(data: CallModelData[Any]) -> ModelInputData:
@@ -91,7 +92,7 @@ def call_model_input_filter(
             done, report = await astabilize_request(
                 chosen, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed
             )
-            tell(on_report, report)
+            tell(listener, report)
             require_clean_schemas(report)
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 

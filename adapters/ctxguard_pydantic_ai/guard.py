@@ -13,7 +13,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
 from ctxguard.adapting.adapter import astabilize_native, astabilize_request
-from ctxguard.adapting.per_run import OnReport, PerRun, tell
+from ctxguard.adapting.per_run import OnReport, PerRun, tell, valid_listener
 from ctxguard.adapting.request import require_clean_schemas
 from ctxguard.adapting.tools import (
     recall_tool_factory,
@@ -65,10 +65,12 @@ def history_processor(
         on_report: called with the report on each request; `report.session` is the conversation's id.
 
     Raises:
-        ConfigError: `stabilizer` is neither; or (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` is neither, or `on_report` is no function; or (when called) the budget is a share and
+            the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer)
+    listener = valid_listener(on_report)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         chosen, instructions = per_run.of(ctx).stabilizer, latest_instructions(messages)
@@ -76,7 +78,7 @@ def history_processor(
         view, report = await astabilize_native(
             chosen, _ADAPTER, messages, instructions=instructions, window=room, keep_thinking=keep_thinking
         )
-        tell(on_report, report, _conversation(ctx))
+        tell(listener, report, _conversation(ctx))
         require_clean_schemas(report)  # what is sent as instructions is not what a history processor returns
         return _ending_as(messages, view)
 
@@ -90,16 +92,18 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
     Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be
     changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
 
-    A tool result that is larger than the whole budget is bounded when the tool returns, its full value goes into the
-    part's metadata. When the provider says that the context overflowed, the request is repeated once with a tighter
-    budget, which then holds for the rest of the conversation (PydanticAI 2.66 and up).
+    What tools returned is bounded for the model alone; with `max_result_tokens`, large results are bounded in the
+    history. When the provider says that the context overflowed, the request is repeated once with a tighter budget,
+    which then holds for the rest of the conversation (PydanticAI 2.66 and up).
 
     Attributes:
         stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
         window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
             profile says.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        max_result_tokens: tokens above which a tool result is bounded when the tool returns; None means the budget.
+        max_result_tokens: tokens above which a tool result is masked and bounded as the tool returns, in the history
+            that the run stores; its full value, unmasked, goes into the part's metadata under `ctxguard_full_result`.
+            None means never.
         on_report: called with the report on each request, and on each result that is bounded when its tool returns
             (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
         vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
@@ -107,8 +111,9 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
             the vault of a session, or a function from the run's `RunContext` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `max_result_tokens` is not a
-            number of tokens; or (when called) the budget is a share and the window is not known.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+            `max_result_tokens` is not a number of tokens; or (when called) the budget is a share and the window is not
+            known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
 
@@ -124,6 +129,7 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
 
     def __post_init__(self) -> None:
         self._per_run = PerRun(self.stabilizer, self.vault)
+        valid_listener(self.on_report)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
@@ -212,12 +218,12 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay whole."""
-        if is_fixed(tool_def):
+        limit = self.max_result_tokens
+        if limit is None or is_fixed(tool_def):
             return result
         stabilizer = self._per_run.of(ctx).stabilizer
         if stabilizer.mode == "observe":
             return result
-        limit = self.max_result_tokens or stabilizer.budget_for(_window(stabilizer, self.window, ctx))
         bounded, report = await _bounded(result, limit, stabilizer, tool_def.name)
         if report is not None:
             tell(self.on_report, report, _conversation(ctx), tool=tool_def.name)

@@ -15,7 +15,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import require_stabilizer
-from ctxguard.adapting.tools import require_vault, tool_output_stabilizer
+from ctxguard.adapting.tools import require_vault
+from ctxguard.errors import ConfigError
 from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
 
-__all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tell"]
+__all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tell", "valid_listener"]
 
 Context = TypeVar("Context")
 OnReport: TypeAlias = "Callable[[Report], object]"
@@ -44,12 +45,10 @@ class ForRun:
 
     Attributes:
         stabilizer: Does the work; its `MaskPII` masks into the vault.
-        outputs: Masks and bounds the output of one tool.
         vault: Gives values back to tools; None where no vault was given.
     """
 
     stabilizer: Stabilizer
-    outputs: Stabilizer
     vault: SessionVault | None
 
 
@@ -100,7 +99,7 @@ class PerRun(Generic[Context]):
         with self._lock:
             if key not in self._known:  # both are kept alive, so that an id means one object
                 stabilizer = chosen if vault is None else _masking_into(chosen, vault)
-                self._known[key] = chosen, ForRun(stabilizer, tool_output_stabilizer(stabilizer), vault)
+                self._known[key] = chosen, ForRun(stabilizer, vault)
             self._known.move_to_end(key)
             found = self._known[key][1]
             while len(self._known) > _REMEMBERED:
@@ -141,6 +140,20 @@ def require_choice(
         ConfigError: It is neither.
     """
     return given if is_function(given) else require_stabilizer(given)
+
+
+def valid_listener(given: OnReport | None) -> OnReport | None:
+    """Return what is to be called with each report, or None.
+
+    Raises:
+        ConfigError: It is no function.
+    """
+    if given is None or callable(given):
+        return given
+    raise ConfigError(
+        f"on_report is a function that takes a report, such as reports.append, not {type(given).__name__}",
+        setting="on_report",
+    )
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:

@@ -47,7 +47,8 @@ class ReadCache(Generic[Message, Read]):
         exact: Names of the fields whose values count exactly as they are written: the order of keys and the types of
             numbers included. Elsewhere it is enough that values are equal and that numbers in dicts and lists have the
             same type. None means that every message counts exactly, which takes longer.
-        size: Messages to remember. When there are more, all but the latest history are forgotten.
+        size: Messages to remember; when there are more, all but the latest history are forgotten. A proxy keeps a few
+            kilobytes for each.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class ReadCache(Generic[Message, Read]):
         *,
         key: Callable[[Message], Hashable] = id,
         exact: frozenset[str] | None = None,
-        size: int = 10_000,
+        size: int = 2_000,
     ) -> None:
         self._read = read
         self._key = key
@@ -85,7 +86,7 @@ class ReadCache(Generic[Message, Read]):
             snapshots = latest.snapshots[:known] + [entry.snapshot for entry in entries]
             self._latest = _Latest(list(messages), keys, snapshots, results[:])
             if len(self._entries) > self._size:
-                self._entries = {}
+                self._entries = {key: self._entries[key] for key in keys if key in self._entries}
         return cast("list[Read]", results)
 
     def _known(self, keys: Sequence[Hashable], messages: Sequence[Message]) -> list[_Entry]:

@@ -13,7 +13,6 @@ from ctxguard.stabilizer import Stabilizer
 
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
-    from ctxguard.stages import BoundToolOutput
     from ctxguard.stores import Store
 
 __all__ = ["recall_tool_factory", "require_vault", "tool_exchange", "tool_output_stabilizer", "unmask_arguments"]
@@ -22,44 +21,26 @@ Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
 Tool_co = TypeVar("Tool_co", covariant=True)
 
-_EARLY_SHARE: Final = 0.8
 _EXCHANGE_TOKENS: Final = 200
 """Tokens that the call of an exchange and its framing may take."""
 
 
-def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int | None = None) -> Stabilizer:
-    """Return a stabilizer that masks and bounds a tool's output as the whole chain would, for when the tool returns.
-
-    An output that is bounded as soon as the tool returns is the same text in every later request.
+def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
+    """Return a stabilizer that masks a tool's output and bounds it, for when the tool returns.
 
     Args:
         stabilizer: The stabilizer with the whole chain.
-        max_tokens: A limit for the output in place of the limits of the chain's `BoundToolOutput`.
+        max_tokens: The limit for the output.
     """
     from ctxguard.stages import BoundToolOutput, MaskPII
 
+    masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
+    store = next((stage.store for stage in stabilizer.stages if isinstance(stage, BoundToolOutput)), None)
     alone = copy.copy(stabilizer)
-    alone.stages = tuple(
-        _with_early_shares(stage) if isinstance(stage, BoundToolOutput) else stage
-        for stage in stabilizer.stages
-        if isinstance(stage, (MaskPII, BoundToolOutput))
-    )
+    alone.stages = (*masks, BoundToolOutput(max_tokens=max_tokens, share=1, exchange_share=1, store=store))
     alone.checks = ()  # they judge requests, and this is a part of one
-    if max_tokens is not None:
-        masks = [stage for stage in alone.stages if isinstance(stage, MaskPII)]
-        store = next((stage.store for stage in alone.stages if isinstance(stage, BoundToolOutput)), None)
-        alone.stages = (*masks, BoundToolOutput(max_tokens=max_tokens, share=1, exchange_share=1, store=store))
-        alone.budget, alone.reserve = 2 * max_tokens + _EXCHANGE_TOKENS, 0
+    alone.budget, alone.reserve = 2 * max_tokens + _EXCHANGE_TOKENS, 0
     return alone
-
-
-def _with_early_shares(stage: BoundToolOutput) -> BoundToolOutput:
-    # tool schemas and the system prompt are known with the model call only: without this room the chain would then
-    # bound what is bounded here once more
-    from ctxguard.stages import BoundToolOutput
-
-    shares = {"share": _EARLY_SHARE * stage.share, "exchange_share": _EARLY_SHARE * stage.exchange_share}
-    return BoundToolOutput(max_tokens=stage.max_tokens, tools=stage.tools, store=stage.store, **shares)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:

@@ -36,9 +36,9 @@ class _Memory:
 
     detector: Detector
     verdict: object = field(default_factory=object)
-    clean: TextCache[bool] = field(default_factory=lambda: TextCache(16_000_000))
-    named: TextCache[Sequence[str]] = field(default_factory=lambda: TextCache(16_000_000))
-    unnamed: TextCache[tuple[str, ...]] = field(default_factory=lambda: TextCache(16_000_000))
+    clean: TextCache[bool] = field(default_factory=TextCache)
+    named: TextCache[Sequence[str]] = field(default_factory=TextCache)
+    unnamed: TextCache[tuple[str, ...]] = field(default_factory=TextCache)
 
 
 class NoPII:

@@ -113,7 +113,7 @@ class CountingOptions:
             "--budget",
             "-b",
             metavar="N|N%",
-            help="Tokens that the context may take, or a share of --window.",
+            help="Tokens that the context may take (8k is 8,000), or a share of --window.",
             show_default=f"that of the configuration, or {DEFAULT_BUDGET}",
         ),
     ] = None
@@ -155,10 +155,12 @@ class CountingOptions:
         Raises:
             ConfigError: the budget cannot be used, or is a share and no window was given.
         """
+        from ctxguard.harness.settings import number
         from ctxguard.stabilizer import Stabilizer
 
         text = str(budget)
-        asked = Stabilizer(int(text) if text.lstrip("-").isdecimal() else text, counter="estimate")
+        tokens = number(text)
+        asked = Stabilizer(tokens if isinstance(tokens, int) else text, counter="estimate")
         if isinstance(asked.budget, str) and self.window is None:
             raise ConfigError(
                 f"a budget of {text!r} needs the model's window; give --window N, or the budget in tokens",

@@ -143,7 +143,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         )
         self._rules = rules
         self._masker: Masker | None = None
-        self._told: TextCache[bool] = TextCache(1_000_000)
+        self._told: TextCache[bool] = TextCache()
         self._counter = ArtifactCounter(find_counter(counter))
 
     def begin(self, draft: Draft, /) -> Follower:

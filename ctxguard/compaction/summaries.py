@@ -104,8 +104,8 @@ class Summaries:
     timeout: float | None
     max_input: int
     breaker: Breaker
-    _known: TextCache[str] = field(default_factory=lambda: TextCache(2_000_000))
-    _failed: TextCache[bool] = field(default_factory=lambda: TextCache(2_000_000))
+    _known: TextCache[str] = field(default_factory=TextCache)
+    _failed: TextCache[bool] = field(default_factory=TextCache)
 
     def known(self, key: str) -> Generator[Ask, object, str | None]:
         """Return the summary that is kept under a key, or None.

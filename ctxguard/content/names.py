@@ -20,8 +20,10 @@ _LONGEST: Final = 120
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
 _MARKED: Final = re.compile(r"\d|_|/|.[A-Z]|.\..")
 _ENDS: Final = ".:-/"
-_PLACEHOLDER: Final = "REDACTED_"
+_REDACTED: Final = "REDACTED_"
 """What masking leaves of a value: it names nothing."""
+_PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]*_\d{1,6}")
+"""What stands between angle brackets where masking gave a value a name: only with these can it be given back."""
 _OPENS: Final = ".-"
 _ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|033)")
 """What is left of a line break, or of another escape, that was spelled (`\\n`)."""
@@ -54,8 +56,8 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
     """Return the distinctive strings of a text, each once, in the order in which they first appear.
 
     A distinctive string has 4 to 120 letters, digits and characters of `_./@:#$-`, and contains a digit, `_`, `/`, an
-    inner capital (`PUNERT` may be an id) or an inner dot. Of a text above 64 K characters, the first 48 K and the last
-    16 K are searched, so the cost of any text is bounded.
+    inner capital (`PUNERT` may be an id) or an inner dot; a placeholder keeps its brackets (`<EMAIL_1>`). Of a text
+    above 64 K characters, the first 48 K and the last 16 K are searched, so the cost of any text is bounded.
 
     Args:
         text: any text.
@@ -77,6 +79,8 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
         run = _GLUED.sub("", run.rstrip(_ENDS)).lstrip(_OPENS)
+        if text[match.start() - 1 : match.end() + 1] == f"<{run}>" and _PLACEHOLDER.fullmatch(run):
+            run = f"<{run}>"
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):
             yield match.start(), run
 
@@ -97,7 +101,7 @@ def _plain(run: str, text: str, start: int) -> str:
 
 def _is_distinctive(run: str) -> bool:
     """Tell a name from a word, a run of punctuation and a placeholder. Capitals alone may be an id (`PUNERT`)."""
-    if run.startswith(_PLACEHOLDER):
+    if run.startswith(_REDACTED):
         return False
     return _MARKED.search(run) is not None and _WORD.search(run) is not None
 

@@ -62,7 +62,7 @@ def number(text: str) -> Value:
         return text
     if not isfinite(value):
         return text
-    return int(value) if value.is_integer() and "." not in text else value
+    return int(value) if value.is_integer() and (is_thousand or "." not in text) else value
 
 
 def swept(

@@ -137,7 +137,7 @@ class GuardedDetector:
         self._detector = detector
         self._timeout = timeout
         self._on_error = on_error
-        self._known: TextCache[Sequence[Span]] = TextCache(8_000_000)
+        self._known: TextCache[Sequence[Span]] = TextCache()
         self._pool = None if timeout is None else ThreadPoolExecutor(1, thread_name_prefix=f"ctxguard-{detector.name}")
 
     def find(self, text: str) -> Sequence[Span]:

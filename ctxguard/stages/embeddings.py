@@ -98,7 +98,7 @@ class Embedding:
         name = "" if embed == "static" else _name_of(embed)
         self._namespace = f"embedding:{name}"
         self._store = opened(store) if name else None
-        self._known: TextCache[array[float]] = TextCache(8_000_000)
+        self._known: TextCache[array[float]] = TextCache()
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
         """Return one vector of length 1 for the beginning of each text; unknown ones are requested from the embedder.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 __all__ = ["TextCache"]
 
 V = TypeVar("V")
+
+_MOST_CHARS: Final = 4_000_000
+"""Characters of keys in one generation of a cache, wherever texts are remembered: as many as the latest messages of two
+hundred conversations of 20 kB have. With a quarter of it, a proxy for these takes half as long again for a request;
+four times as much only takes more memory."""
 
 
 class TextCache(Generic[V]):
@@ -22,7 +27,7 @@ class TextCache(Generic[V]):
 
     __slots__ = ("_new", "_old", "_size", "max_chars")
 
-    def __init__(self, max_chars: int = 8_000_000) -> None:
+    def __init__(self, max_chars: int = _MOST_CHARS) -> None:
         self.max_chars = max_chars
         self._new: dict[str, V] = {}
         self._old: dict[str, V] = {}
@@ -43,7 +48,7 @@ class TextCache(Generic[V]):
     def put(self, key: str, value: V) -> None:
         """Remember a value."""
         size = len(key) + 64
-        if size > self.max_chars // 4:
+        if size > self.max_chars // 2:
             return
         if self._size + size > self.max_chars:
             self._old, self._new, self._size = self._new, {}, 0

@@ -20,7 +20,7 @@ __all__ = ["Chain", "Chains", "Owner"]
 
 _VAULTS: Final = 4_096
 """Named sessions, and answers that the provider stores, whose placeholders are remembered."""
-_NAMED: Final = 256
+_NAMED: Final = 128
 """Named sessions whose chain is kept. Its adapter holds the messages that it read last, which the next call would
 otherwise read anew."""
 

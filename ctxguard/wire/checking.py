@@ -34,9 +34,9 @@ class BodyCheck:
             Use.TEXT: detectors,
             Use.FIXED: [one for one in strict if one is not None],
         }
-        self._clean: dict[Use, TextCache[bool]] = {use: TextCache(2_000_000) for use in Use}
+        self._clean: dict[Use, TextCache[bool]] = {use: TextCache() for use in Use}
         self._values = Values()
-        self._clean_values: TextCache[bool] = TextCache(4_000_000)
+        self._clean_values: TextCache[bool] = TextCache()
         self._redacting = Masker(tuple(detectors)) if detectors else None
 
     def found(self, text: str, use: Use) -> Sequence[str]:

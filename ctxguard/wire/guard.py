@@ -22,7 +22,7 @@ from ctxguard.adapting.adapter import require_stabilizer
 from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import place_name
-from ctxguard.adapting.per_run import OnReport, tell
+from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.artifacts import Artifact, Field
 from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
@@ -192,7 +192,7 @@ class Guard(NotAHook):
         self.strategy = strategy
         self.on_unreadable: OnUnreadable = on_unreadable
         self.max_body = max_body
-        self.on_report = on_report
+        self.on_report = valid_listener(on_report)
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])

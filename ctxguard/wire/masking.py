@@ -37,7 +37,7 @@ class WireMasking:
         self._stage = stage
         self._strategy = strategy
         self._is_own = own.strategy != "redact" or strategy == "redact"
-        self._found: TextCache[Sequence[Span]] = TextCache(4_000_000)
+        self._found: TextCache[Sequence[Span]] = TextCache()
         self.detectors: tuple[Detector, ...] = (
             own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )

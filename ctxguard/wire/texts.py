@@ -83,8 +83,6 @@ _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "pattern
 """Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 _LEAST_PAYLOAD: Final = 256
-_REMEMBERED: Final = 4_000_000
-"""Bytes of values that are remembered; at most twice as many are."""
 
 
 def is_payload(text: str) -> bool:
@@ -130,7 +128,7 @@ class Values:
     """
 
     def __init__(self) -> None:
-        self._seen: TextCache[object] = TextCache(_REMEMBERED)
+        self._seen: TextCache[object] = TextCache()
 
     def key(self, value: object) -> str | None:
         """Return what two equal JSON values have in common, the order of keys included; None for odd values."""

@@ -1,4 +1,4 @@
-"""A tool's output that is bounded as the tool returns is told: `on_report` gets a report that names the tool."""
+"""What a tool returned stays as it is, unless `max_result_tokens` bounds it; then `on_report` names the tool."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ctxguard import Stabilizer
 
 ROWS = "\n".join(f"row {n}: the order of ann@example.com left the warehouse" for n in range(400))
 BUDGET = 1_500
+LIMIT = 400
 
 
 def search(query: str) -> str:
@@ -18,7 +19,7 @@ def search(query: str) -> str:
     return ROWS if query == "long" else "one row"
 
 
-async def in_langchain(reports, query, **settings):
+async def in_langchain(reports, query, limit=LIMIT, **settings):
     agents = pytest.importorskip("langchain.agents")
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
@@ -31,12 +32,12 @@ async def in_langchain(reports, query, **settings):
 
     calls = [{"name": "search", "args": {"query": query}, "id": "1"}]
     model = Model(messages=iter([AIMessage("", tool_calls=calls), AIMessage("fine")]))
-    guard = ContextGuardMiddleware(Stabilizer(BUDGET, **settings), on_report=reports.append)
+    guard = ContextGuardMiddleware(Stabilizer(BUDGET, **settings), max_result_tokens=limit, on_report=reports.append)
     agent = agents.create_agent(model, [search], middleware=[guard])
     await agent.ainvoke({"messages": [("user", "Go")]}, {"configurable": {"thread_id": "s1"}})
 
 
-async def in_pydantic_ai(reports, query, **settings):
+async def in_pydantic_ai(reports, query, limit=LIMIT, **settings):
     ai = pytest.importorskip("pydantic_ai")
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -49,7 +50,7 @@ async def in_pydantic_ai(reports, query, **settings):
 
     if "conversation_id" not in signature(ai.Agent.run).parameters:
         pytest.skip("this PydanticAI has no name for a conversation")
-    guard = ContextGuard(Stabilizer(BUDGET, **settings), on_report=reports.append)
+    guard = ContextGuard(Stabilizer(BUDGET, **settings), max_result_tokens=limit, on_report=reports.append)
     await ai.Agent(FunctionModel(scripted), capabilities=[guard], tools=[search]).run("Go", conversation_id="s1")
 
 
@@ -66,11 +67,20 @@ async def test_the_report_names_the_tool_and_both_sizes(door, caplog):
     assert told.session == reports[0].session == "s1"
     output = told.decisions[-1]
     assert [step.action for step in output.steps] == ["masked", "bounded"]
-    assert output.tokens_after <= BUDGET < output.tokens_before
+    assert output.tokens_after <= LIMIT < output.tokens_before
     assert told.to_dict()["tool"] == "search"
     assert "tool" not in reports[0].to_dict()
     lines = [record.getMessage() for record in caplog.records if "tool's output" in record.getMessage()]
     assert lines == [f"a tool's output was bounded: {output.tokens_after} of {output.tokens_before} tokens are kept"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_without_a_limit_it_is_bounded_for_the_model_alone(door):
+    reports = []
+    await door(reports, "long", limit=None)
+    assert [report.tool for report in reports] == [None, None]
+    (output,) = (one for one in reports[-1].decisions if one.artifact.kind == "tool")
+    assert [step.action for step in output.steps] == ["masked", "bounded"]
 
 
 @pytest.mark.parametrize("door", DOORS)

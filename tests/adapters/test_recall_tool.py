@@ -37,7 +37,8 @@ async def langchain(stabilizer, recall):
         return LOG
 
     model = Scripted(messages=iter([*script, AIMessage("done")]))
-    agent = create_agent(model, [tool(archive), tool(recall)], middleware=[ContextGuardMiddleware(stabilizer)])
+    guard = ContextGuardMiddleware(stabilizer, max_result_tokens=200)
+    agent = create_agent(model, [tool(archive), tool(recall)], middleware=[guard])
     messages = (await agent.ainvoke({"messages": [("user", "What does the log say?")]}))["messages"]
     return [message.content for message in messages if message.type == "tool"]
 

@@ -240,3 +240,9 @@ def test_spelled_line_breaks_colors_and_closing_tags_are_no_part_of_a_name(text,
 def test_the_next_sentence_is_no_part_of_a_name():
     text = "All 12 pass in tests/test_app.py.Now I read src/app.py. It is 0xffffffff.We mask it; see fmt.Println, Enum.map."
     assert names_in(text) == ("tests/test_app.py", "src/app.py", "0xffffffff", "fmt.Println", "Enum.map")
+
+
+def test_a_placeholder_among_names_can_be_given_back():
+    text = '{"to": "<EMAIL_12>", "id": "<id_1>", "note": "call <PHONE_3> about x<EMAIL_4"}'
+    assert names_in(text) == ("<EMAIL_12>", "id_1", "<PHONE_3>", "EMAIL_4")
+    assert labeled_names(text)[0] == ("to", "<EMAIL_12>")

@@ -79,10 +79,8 @@ class TestRequests:
         agent = create_agent(model, [search], system_prompt="You sell widgets.", middleware=[guard])
         result = agent.invoke({"messages": [HumanMessage(f"I am {MAIL}, what is there?")]})
         assert result["messages"][-1].content == "It is blue."
-        calls = [report for report in reports if report.tool is None]
-        assert {report.tool for report in reports} == {None, "search"}
-        assert len(model.seen) == len(calls) == 7
-        for seen, report in zip(model.seen, calls, strict=True):
+        assert len(model.seen) == len(reports) == 7
+        for seen, report in zip(model.seen, reports, strict=True):
             assert report.ok
             assert report.tokens_after <= 1_500
             assert seen[0] == SystemMessage("You sell widgets.")
@@ -185,14 +183,21 @@ class TestToolOutputs:
         agent = create_agent(model, list(tools), middleware=[ContextGuardMiddleware(stabilizer, **settings)])
         return model, agent.invoke({"messages": [HumanMessage("hi")]})["messages"]
 
-    def test_a_long_output_is_bounded_when_it_is_first_seen_and_the_whole_is_kept_aside(self):
-        model, messages = self.run(Stabilizer(1_000))
+    def test_a_limit_bounds_outputs_as_the_tool_returns_and_keeps_the_whole_aside(self):
+        model, messages = self.run(Stabilizer(8_000), max_result_tokens=500)
         (output,) = (message for message in messages if isinstance(message, ToolMessage))
-        assert len(output.content) < 1_500 < len(LONG)
+        assert 250 < Stabilizer(1).counter.text(output.content) <= 500
         assert output.response_metadata[FULL_OUTPUT] == LONG
         assert (output.name, output.tool_call_id, output.status) == ("search", "s0-0", "success")
+        assert contents(model.seen[-1]) == [output.content]
+
+    def test_without_a_limit_the_state_keeps_outputs_as_the_tool_gave_them(self):
+        model, messages = self.run(Stabilizer(1_000))
+        (output,) = (message for message in messages if isinstance(message, ToolMessage))
+        assert output.content == LONG
+        assert FULL_OUTPUT not in output.response_metadata
         (shown,) = contents(model.seen[-1])
-        assert len(shown) <= len(output.content)
+        assert len(shown) < 1_500 < len(LONG)
 
     def test_what_was_bounded_never_changes_again(self):
         model, _ = self.run(Stabilizer(6_000), shopper(steps=3, parallel=1))
@@ -208,13 +213,14 @@ class TestToolOutputs:
 
         calls = [{"name": "contacts", "args": {}, "id": "1"}]
         replies = iter([AIMessage("", tool_calls=calls), AIMessage("many")])
-        _, messages = self.run(Stabilizer(1_000), ScriptedChatModel(reply=lambda _: next(replies)), [contacts])
+        model = ScriptedChatModel(reply=lambda _: next(replies))
+        _, messages = self.run(Stabilizer(1_000), model, [contacts], max_result_tokens=500)
         (output,) = contents(messages)
         assert "corp-mail" not in output
         assert "person.number" not in output
 
     def test_short_outputs_stay_as_the_tool_gave_them(self):
-        _, messages = self.run(Stabilizer(1_000), shopper(steps=1, parallel=1, query="cheap"))
+        _, messages = self.run(Stabilizer(1_000), shopper(steps=1, parallel=1, query="cheap"), max_result_tokens=500)
         (output,) = (message for message in messages if isinstance(message, ToolMessage))
         assert output.content == f"one row for cheap 0 of {MAIL}"
         assert FULL_OUTPUT not in output.response_metadata
@@ -226,17 +232,18 @@ class TestToolOutputs:
             return LONG, {"rows": 600}
 
         replies = iter([AIMessage("", tool_calls=[{"name": "table", "args": {}, "id": "1"}]), AIMessage("done")])
-        _, messages = self.run(Stabilizer(1_000), ScriptedChatModel(reply=lambda _: next(replies)), [table])
+        model = ScriptedChatModel(reply=lambda _: next(replies))
+        _, messages = self.run(Stabilizer(1_000), model, [table], max_result_tokens=500)
         (output,) = (message for message in messages if isinstance(message, ToolMessage))
         assert output.artifact == {"rows": 600}
         assert len(output.content) < len(LONG)
 
     def test_full_outputs_go_to_the_store_of_the_chain(self):
         store = MemoryStore()
-        _, messages = self.run(Stabilizer.from_policy("agent", budget=1_000, store=store))
+        model, _ = self.run(Stabilizer.from_policy("agent", budget=1_000, store=store))
         (handle,) = store.keys("tool-output")
         assert store.get("tool-output", handle).decode() == LONG
-        assert handle in contents(messages)[0]
+        assert handle in contents(model.seen[-1])[0]
 
     def test_commands_pass_through(self):
         @tool
@@ -249,10 +256,10 @@ class TestToolOutputs:
         assert contents(messages) == ["jumped"]
 
     @needs_profiles
-    def test_without_a_known_window_outputs_wait_for_the_model_call(self):
+    def test_a_share_of_the_models_window_bounds_them_for_the_model(self):
         model = shopper(steps=1, parallel=1)
         model.profile = {"max_input_tokens": 2_000}
-        _, messages = self.run(Stabilizer("50%"), model)
+        _, messages = self.run(Stabilizer("50%"), model, max_result_tokens=50_000)
         assert contents(messages) == [LONG]
         assert len(contents(model.seen[-1])[0]) < 1_500
 

@@ -42,6 +42,22 @@ async def test_what_stands_behind_is_named_once(runs_async):
         await made.ainvoke(given) if runs_async else made.invoke(given)
 
 
+@middlewares.wrap_model_call
+def adds_a_note(request, handler):
+    return handler(request)
+
+
+@middlewares.dynamic_prompt
+def writes_a_prompt(request):
+    return "ask boss@example.com"
+
+
+@pytest.mark.parametrize("behind", [adds_a_note, writes_a_prompt], ids=lambda one: one.name)
+def test_functions_that_a_decorator_made_middleware_are_named_too(behind):
+    with pytest.warns(UserWarning, match=f"does not see what {behind.name} adds behind it"):
+        agent(ContextGuardMiddleware(Stabilizer(1_000)), behind).invoke({"messages": [("user", "hello")]})
+
+
 @pytest.mark.parametrize(
     "middleware",
     [

@@ -231,11 +231,20 @@ def result_of(tool, **settings):
     return next(p for m in messages for p in m.parts if isinstance(p, ToolReturnPart))
 
 
-def test_a_result_larger_than_the_budget_is_bounded_when_the_tool_returns():
+def test_a_result_is_stored_as_the_tool_gave_it():
     def archive() -> str:
         return "\n".join(ROWS * 20)
 
     part = result_of(archive)
+    assert part.content == archive()
+    assert part.metadata is None
+
+
+def test_a_result_above_its_limit_is_bounded_when_the_tool_returns():
+    def archive() -> str:
+        return "\n".join(ROWS * 20)
+
+    part = result_of(archive, max_result_tokens=500)
     assert len(part.content) < 3_000 < len(archive())
     assert part.metadata == {FULL_RESULT: archive()}
 
@@ -255,7 +264,7 @@ def test_a_result_that_fits_is_the_very_same():
     def archive() -> dict[str, int]:
         return {"rows": 3}
 
-    part = result_of(archive)
+    part = result_of(archive, max_result_tokens=500)
     assert part.content == {"rows": 3}
     assert part.metadata is None
 
