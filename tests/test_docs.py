@@ -97,6 +97,31 @@ def test_the_reference_shows_public_names_and_nothing_else(site):
         assert shown == set(script["names_of"](module)), module
 
 
+def test_the_reference_tells_the_values_of_an_enumeration(site):
+    page = (site / "reference" / "api" / "ctxguard.html").read_text(encoding="utf-8")
+    assert "Values: <code>system</code>, <code>task</code>" in page
+
+
+def test_the_reference_shows_a_function_and_not_the_module_of_its_name(site):
+    page = (site / "reference" / "api" / "ctxguard.harness.html").read_text(encoding="utf-8")
+    assert 'id="ctxguard.harness.replay.replay"' in page
+    assert "ctxguard.harness.replay.MOST_PLACES" not in page
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("ctxguard serve --budget 8k", 'ctxguard serve <span class="option">--budget</span> 8k'),
+        ("short_name", "short_name"),
+        ("test_laws.py::test_it_holds", "test_<wbr>laws.<wbr>py::<wbr>test_<wbr>it_<wbr>holds"),
+    ],
+)
+def test_code_in_a_sentence_breaks_between_words_alone(code, shown):
+    on_page_content = run_path(str(DOCS / "scripts" / "reference.py"))["on_page_content"]
+    assert on_page_content(f"<p><code>{code}</code></p>") == f"<p><code>{shown}</code></p>"
+    assert on_page_content(block := f"<pre><span></span><code>{code}</code></pre>") == block
+
+
 def test_every_package_with_public_names_is_in_the_reference():
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     packages = {

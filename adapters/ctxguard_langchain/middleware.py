@@ -184,8 +184,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         """Give a tool the values that its arguments' placeholders stand for; bound its output where that is wanted."""
         run = self._run_of_tool()
         output = handler(_unmasked(request, run))
-        alone = self._for_large(output, run.stabilizer)
-        if alone is None:
+        if not isinstance(output, ToolMessage) or (alone := self._for_large(output, run.stabilizer)) is None:
             return output
         return self._bounded(output, alone.stabilize(_exchange(output, request)), request.tool_call["name"])
 
@@ -195,8 +194,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         """Do what `wrap_tool_call` does in async runs."""
         run = self._run_of_tool()
         output = await handler(_unmasked(request, run))
-        alone = self._for_large(output, run.stabilizer)
-        if alone is None:
+        if not isinstance(output, ToolMessage) or (alone := self._for_large(output, run.stabilizer)) is None:
             return output
         return self._bounded(output, await alone.astabilize(_exchange(output, request)), request.tool_call["name"])
 
@@ -209,10 +207,10 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             return self.window
         return model_window(request.model)
 
-    def _for_large(self, output: ToolMessage | Command[Any], stabilizer: Stabilizer) -> Stabilizer | None:
+    def _for_large(self, output: ToolMessage, stabilizer: Stabilizer) -> Stabilizer | None:
         """Return what bounds a tool's output that is larger than the state is to hold; None where it is not."""
         limit = self.max_result_tokens
-        if limit is None or not isinstance(output, ToolMessage) or stabilizer.mode == "observe":
+        if limit is None or stabilizer.mode == "observe":
             return None
         (artifact,) = ADAPTER.read([output])
         if stabilizer.counter.artifact(artifact) <= limit:

@@ -80,7 +80,16 @@ class CheckpointEvent:
 
 
 class MetricsSummary(TypedDict):
-    """Sum the compressions up; reductions are in percent of the input."""
+    """Sum the compressions up.
+
+    Attributes:
+        total_input_tokens: tokens of the inputs.
+        total_output_tokens: tokens of the outputs.
+        total_reduction: percent of all input tokens that were saved.
+        compression_count: how many compressions there were.
+        average_reduction: mean of the reductions of the compressions, in percent.
+        checkpoint_count: how many checkpoints there were.
+    """
 
     total_input_tokens: int
     total_output_tokens: int
@@ -91,7 +100,11 @@ class MetricsSummary(TypedDict):
 
 
 class EmptySummary(TypedDict):
-    """Stand for a summary where nothing was compressed."""
+    """Stand for a summary where nothing was compressed.
+
+    Attributes:
+        status: says so.
+    """
 
     status: Literal["no compression events"]
 

@@ -117,9 +117,11 @@ class ReportData:
         tokens_before: tokens of the history with everything sent beside it.
         tokens_after: tokens of the result with everything sent beside it.
         budget: tokens there were.
-        counter: name of the counter, with how exact it is in `accuracy`.
+        counter: name of the counter.
+        accuracy: how exact the counter is, in words.
         checks: what each check found.
         cut: where the prompt stopped extending the one before, or that an earlier cut still holds; None where neither.
+        details: what stages tell beside their decisions, by the name of the stage.
         session: the name of the conversation, where the guard of a framework knows one: LangChain's session or thread
             id, PydanticAI's conversation id, the session header on the wire.
         tool: the name of the tool whose output was bounded as it returned, where the report is on that and not on a

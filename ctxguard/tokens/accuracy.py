@@ -80,7 +80,7 @@ class Measured:
 
 MEASURED: Final[dict[str, Measured]] = {
     "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.06, 10)),
-    "claude-4.7": Measured(12, 0.83, 0, 1.033, Margin(0.06, 10)),
+    "claude-4.7": Measured(12, 1, 0, 1.009, Margin(0.06, 20)),
     "deepseek": Measured(6, 0.83, 0, 1.089, Margin(0.06, 10)),
     "deepseek-4": Measured(5, 1, 0, 0.965, Margin(0.06, 10)),
     "gemini-2.0": Measured(13, 0.85, 0, 1.025, Margin(0.06, 10)),
@@ -88,9 +88,9 @@ MEASURED: Final[dict[str, Measured]] = {
     "gemini-3": Measured(63, 0.84, 0.13, 0.985, Margin(0.15, 40)),
     "glm": Measured(5, 1, 0, 1.012, Margin(0.06, 10)),
     "glm-5": Measured(4, 1, 0, 0.975, Margin(0.06, 10)),
-    "gpt-4o": Measured(52, 0.96, 0, 1.029, Margin(0.02, 10)),
-    "gpt-5": Measured(93, 0.92, 0.03, 0.997, Margin(0.06, 10)),
-    "gpt-oss": Measured(8, 0.88, 0, 1.032, Margin(0.02, 10)),
+    "gpt-4o": Measured(52, 0.98, 0, 1.029, Margin(0.02, 10)),
+    "gpt-5": Measured(93, 0.98, 0, 1, Margin(0.02, 10)),
+    "gpt-oss": Measured(8, 0.88, 0, 1.034, Margin(0.02, 10)),
     "llama-3": Measured(4, 0.5, 0, 1.05, Margin(0.06, 20)),
     "llama-4": Measured(7, 1, 0, 1.001, Margin(0.06, 30)),
     "mistral": Measured(10, 0.9, 0, 1, Margin(0.13, 10)),

@@ -101,6 +101,8 @@ class ArtifactCounter:
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
+        if content and artifact.kind is Kind.ASSISTANT:
+            total += costs.channel
         for call in artifact.calls:
             total += costs.call + (1 + costs.call_names) * self.text(call.name) + self.text(call.arguments)
         if len(artifact.calls) > 1:
@@ -109,7 +111,7 @@ class ArtifactCounter:
             total += costs.name + self.text(artifact.name)
         for field in artifact.fields:
             total += self.text(field.text) if field.tokens is None else field.tokens
-        return total
+        return max(total, 0)  # the framing of a result is below 0 where its punctuation costs nothing
 
     def part(self, part: Part) -> int:
         """Return the tokens of one part; media by the rule of the model's provider, where the model is known."""
@@ -138,26 +140,32 @@ class ArtifactCounter:
         """
         return self.costs.reply + (self.costs.system + self.text(instructions) if instructions else 0)
 
-    def tools(self, tools: Sequence[Mapping[str, object]] | None, *, choice: str = "auto") -> int:
+    def tools(
+        self, tools: Sequence[Mapping[str, object]] | None, *, choice: str = "auto", has_system: bool = False
+    ) -> int:
         """Return the tokens of tools: their schemas as the model sees them, and the prompts that come with them.
 
         Args:
             tools: as they are sent, in the form of any API. None and an empty list cost nothing.
             choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
+            has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
 
         Raises:
             ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
         """
-        counted = self.count_tools(tools, choice=choice)
+        counted = self.count_tools(tools, choice=choice, has_system=has_system)
         return counted.schemas + counted.hidden
 
-    def count_tools(self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset()) -> ToolCount:
+    def count_tools(
+        self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset(), has_system: bool = False
+    ) -> ToolCount:
         """Return what tools cost, see `tools`.
 
         Args:
             tools: as they are sent.
             choice: the `tool_choice`.
             found: names of deferred functions that a search has brought in.
+            has_system: whether a system prompt is sent as well.
         """
         sent = sent_tools(tools)
         by_provider = getattr(self.counter, "tool_tokens", None)
@@ -172,7 +180,7 @@ class ArtifactCounter:
         prompts = [costs.server_tool(kind) for kind in kinds]
         return ToolCount(
             schemas=costs.functions(functions, self.text),
-            hidden=costs.hidden(functions, choice) + sum(prompt or 0 for prompt in prompts),
+            hidden=costs.hidden(functions, choice, has_system=has_system) + sum(prompt or 0 for prompt in prompts),
             uncounted=tuple(k for k, prompt in zip(kinds, prompts, strict=True) if prompt is None or brings_in(k)),
         )
 

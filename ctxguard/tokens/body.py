@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
 from ctxguard.errors import ConfigError
+from ctxguard.tokens.media import inner_media
 
 __all__ = [
     "Body",
@@ -24,7 +25,7 @@ __all__ = [
     "mapping_of",
     "members_of",
     "records_of",
-    "said_part",
+    "said_parts",
     "sealed_part",
     "text_of",
     "tools_of",
@@ -47,6 +48,8 @@ class Body:
         thinks: whether the request asks for thinking.
         documents: how many documents are sent as text.
         empty_system: whether the system prompt is an empty text.
+        namespaces: of the called functions that are not in the usual one.
+        searches: how often a search has brought in functions.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -58,6 +61,8 @@ class Body:
     thinks: bool = False
     documents: int = 0
     empty_system: bool = False
+    namespaces: tuple[str, ...] = ()
+    searches: int = 0
 
 
 def members_of(body: Native, key: str) -> list[Native]:
@@ -66,13 +71,15 @@ def members_of(body: Native, key: str) -> list[Native]:
     Raises:
         ConfigError: it has no such list.
     """
-    if not isinstance(body.get(key), list):
+    if not isinstance(body.get(key), list) and not (key == "contents" and isinstance(body.get(key), Mapping)):
         raise ConfigError(f"the request body has no list {key!r}", setting="body")
     return records_of(body.get(key))
 
 
 def records_of(value: object) -> list[Native]:
-    """Return the objects of a list; anything else in it costs nothing."""
+    """Return the objects of a list; anything else in it costs nothing. Gemini takes one object without a list."""
+    if isinstance(value, Mapping):
+        return [value]
     return [member for member in value if isinstance(member, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
@@ -127,7 +134,7 @@ def choice_of(given: object) -> str:
     if isinstance(given, Mapping):
         given = given.get("mode") or given.get("type")
     word = text_of(given) or "auto"
-    known = {"any": "required", "function": "named", "tool": "named", "validated": "auto"}
+    known = {"any": "required", "function": "named", "custom": "named", "tool": "named", "validated": "auto"}
     return known.get(word, word)
 
 
@@ -143,10 +150,32 @@ def as_parts(content: str | tuple[Part, ...]) -> Sequence[Part]:
     return (Part("text", content),) if isinstance(content, str) else content
 
 
-def said_part(block: Native) -> Part:
-    """Return a block of text; any other one counts as its JSON."""
+def said_parts(block: Native) -> Iterator[Part]:
+    """Yield a block of text; any other one counts as its JSON, and the media in it as what they are."""
     text = block.get("text", block.get("refusal"))
-    return Part("text", text) if isinstance(text, str) else Part("opaque", json_of(block))
+    if isinstance(text, str):
+        yield Part("text", text)
+    else:
+        media: list[Part] = []
+        yield Part("opaque", json_of(_without_media(block, media)))
+        yield from media
+
+
+def _without_media(value: object, media: list[Part]) -> object:
+    """Return a value without the bytes in it, which are added to `media`."""
+    if isinstance(value, Mapping):
+        return {key: _without_media(member, media) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_media(member, media) for member in value]
+    found = inner_media(value) if isinstance(value, str) and len(value) > _SHORT else None
+    if found is None:
+        return value
+    media.append(found)
+    return ""
+
+
+_SHORT: Final = 256
+"""Characters up to which no text is looked at for bytes."""
 
 
 def sealed_part(data: str) -> Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.tokens.body import (
@@ -17,7 +17,7 @@ from ctxguard.tokens.body import (
     mapping_of,
     members_of,
     records_of,
-    said_part,
+    said_parts,
     sealed_part,
     text_of,
 )
@@ -55,7 +55,10 @@ def _message(message: Native) -> Iterator[Artifact]:
 def _part(block: Native) -> Iterator[Part]:
     for key in ("guardContent", "citationsContent", "searchResult"):
         if key in block:
-            yield from (Part("text", text) for text in _texts_in(mapping_of(block.get(key))))
+            guarded = mapping_of(block.get(key))
+            yield from (Part("text", text) for text in _texts_in(guarded))
+            if "image" in guarded:
+                yield from _part({"image": guarded["image"]})
             return
     thought = mapping_of(block.get("reasoningContent"))
     if thought:
@@ -72,15 +75,21 @@ def _part(block: Native) -> Iterator[Part]:
     elif "json" in block:
         yield Part("text", json_of(block["json"]))
     elif "cachePoint" not in block:
-        yield said_part(block)
+        yield from said_parts(block)
 
 
 def _document(document: Native) -> Iterator[Part]:
     source = mapping_of(document.get("source"))
+    if context := text_of(document.get("context")):
+        yield Part("text", context)
     if "text" in source or "content" in source:
         yield from (Part("text", text) for text in _texts_in(source))
     else:
-        yield document_part(_url(document, "application/"))
+        yield document_part(_url(document, "text/" if document.get("format") in _TEXTS else "application/"))
+
+
+_TEXTS: Final = ("txt", "csv", "md", "html")
+"""Formats of documents that are sent as text."""
 
 
 def _url(medium: Native, kind: str) -> str:

@@ -33,6 +33,10 @@ class ToolCosts:
         once_flat: the same where functions come as the Responses API takes them; None means `once`.
         once_forced: the same where `tool_choice` demands a call; None means `once`.
         late: the same for functions that are brought in among the messages; None means `once`.
+        search: added for each search for functions.
+        namespace: how often the namespace of a called function is written where it is not the usual one.
+        beside_system: added where a system prompt is sent as well.
+        beside_system_flat: the same where functions come as the Responses API takes them.
         each: added for every function.
         seen_if_none: whether functions are sent to the model when `tool_choice` is `none`.
         server: hidden prompts of tools that the provider runs, by the beginning of their type.
@@ -44,6 +48,10 @@ class ToolCosts:
     once_flat: int | None = None
     once_forced: int | None = None
     late: int | None = None
+    search: int = 0
+    namespace: int = 0
+    beside_system: int = 0
+    beside_system_flat: int = 0
     each: int = 0
     seen_if_none: bool = True
     server: Mapping[str, int] = field(default_factory=dict)
@@ -62,15 +70,20 @@ class ToolCosts:
             tokens = sum(count(as_json(function, is_sparse=is_sparse)) for function in seen)
         return max(0, round(tokens * self.share) + self.each * len(seen))
 
-    def hidden(self, functions: Iterable[Function], choice: str) -> int:
+    def hidden(self, functions: Iterable[Function], choice: str, *, has_system: bool = False) -> int:
         """Return the tokens of the prompt that the provider adds for any function at all."""
         seen = [function for function in functions if not function.deferred]
         if not seen:
             return 0
         if choice in ("required", "named") and self.once_forced is not None:
             return self.once_forced
-        is_flat = self.once_flat is not None and all(function.is_flat for function in seen)
-        return self.once_flat if is_flat and self.once_flat is not None else self.once
+        if self.once_flat is not None and all(function.is_flat for function in seen):
+            return self.once_flat + self.beside_system_flat * has_system
+        return self.once + self.beside_system * has_system
+
+    def calls(self, namespaces: Iterable[str], count: CountText) -> int:
+        """Return the tokens of the namespaces of called functions, beyond the usual one's single token."""
+        return sum(self.namespace * (count(namespace) - 1) for namespace in namespaces)
 
     def server_tool(self, kind: str) -> int | None:
         """Return the hidden prompt of a tool that the provider runs; None where it is not known."""
@@ -107,6 +120,7 @@ class Costs:
     Attributes:
         reply: what comes with every request: the opening of the reply, and a prompt of the provider's own.
         message: framing of a user or assistant message, its role included.
+        channel: added for an assistant's message that says or thinks something.
         system: framing of a system message.
         result: framing of a tool's result.
         call: framing of a tool call.
@@ -129,6 +143,7 @@ class Costs:
 
     reply: int = 3
     message: int = 4
+    channel: int = 0
     system: int = 4
     result: int = 4
     call: int = 5

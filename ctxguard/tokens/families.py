@@ -11,6 +11,8 @@ Pages, as of November 2026:
     [counting] Anthropic, "Token counting": the tokenizer of Opus 4.7 and later gives about 30% more tokens
     [vision] Anthropic, "Vision": width * height / 750
     [pdf] Anthropic, "PDF support": 1,500 to 3,000 tokens a page of text, and the page as an image
+    [helper] openai-messages-token-helper, `tests/functions.py`: counts of single functions, verified with OpenAI
+    [harmony] OpenAI, the Harmony response format: channels, namespaces and defaults as gpt-oss and its kin see them
     [gemini] Google, "Understand and count tokens", and "Media resolution" for Gemini 3
 """
 
@@ -56,25 +58,28 @@ class Family:
 GENERIC: Final = Costs(call=3, call_names=0, tools=ToolCosts(each=7))
 """Where no model is named: the framing of OpenAI's cookbook, 3 tokens a message, its role, 3 for the reply."""
 
-_GPT_4O: Final = Costs(  # fitted: 36 requests of gpt-4o, gpt-4.1 and their kin; [cookbook] for the framing
-    parallel=6,
+_GPT_4O: Final = Costs(  # fitted: 52 requests of gpt-4o and gpt-4.1; framing [cookbook], with a system prompt [helper]
+    parallel=8,
     document=20,
     empty_system=223,
     sealed=0.139,
-    sealed_from=780,
+    sealed_from=830,
     tools=ToolCosts(
         rendering="typescript",
-        once=7,
-        each=-5,
+        once=5,
+        once_flat=0,
+        beside_system=-4,
+        each=-2,
         server={"web_search": 290, "file_search": 840, "computer": 500},
     ),
     schema=SchemaCosts(once=2, share=0.85),
     pages=Pages(each=215),  # fitted: 10 requests; text and an image of each page
     audio=10,
 )
-_REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and o4-mini
+_REASONING: Final = replace(  # fitted: 93 requests of gpt-5 to gpt-5.6, o3 and o4-mini; channels [harmony]
     _GPT_4O,
     reply=2,
+    channel=2,
     call=11,
     empty_system=0,
     parallel=0,
@@ -82,7 +87,10 @@ _REASONING: Final = replace(  # fitted: 92 requests of gpt-5 to gpt-5.6, o3 and 
         rendering="typescript",
         once=85,
         once_flat=3,
-        late=97,
+        late=88,
+        search=14,
+        namespace=2,
+        beside_system_flat=2,
         each=-1,
         server={"tool_search": 550, "code_interpreter": 1_320, "web_search": 9_300, "mcp": 1_100},
     ),
@@ -107,6 +115,9 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
         once_forced=585,
         server={
             "tool_search_tool": 190,
+            "bash_": 245,  # [tool-use], as for the next two
+            "text_editor_": 700,
+            "computer_": 735,
             "web_search": 2_200,
             "web_fetch": 5_000,
             "code_execution": 4_600,
@@ -118,8 +129,9 @@ _CLAUDE: Final = Costs(  # fitted: 54 requests of Claude 4 to 4.6
     image_scale=(750, 1_568, 1_600),  # [vision]
     pages=Pages(each=1_590, characters=4.0),  # fitted: 6 requests; [pdf] has 1,500 to 3,000 a page
 )
-_CLAUDE_NEW: Final = replace(  # fitted: 14 requests of Opus 4.7 and later; the rest is inherited from Claude 4
+_CLAUDE_NEW: Final = replace(  # fitted: 12 requests of Opus 4.7 and later; the rest is inherited from Claude 4
     _CLAUDE,
+    call=22,
     tools=replace(_CLAUDE.tools, once=385, once_forced=475, server={**_CLAUDE.tools.server, "tool_search_tool": 270}),
     image_scale=(750, 2_576, 4_784),
 )
@@ -171,7 +183,7 @@ _MISTRAL: Final = Costs(  # fitted: 13 requests; the framing is mistral-common's
     pages=Pages(each=900),
 )
 _HARMONY: Final = replace(  # fitted: 8 requests of gpt-oss: its own system prompt with the date
-    _REASONING, reply=67, tools=ToolCosts(rendering="typescript", once=12), schema=SchemaCosts(once=70)
+    _REASONING, reply=67, tools=ToolCosts(rendering="typescript", once=12), schema=SchemaCosts(once=60)
 )
 _LLAMA_3: Final = Costs(reply=30, message=5, system=5, tools=ToolCosts(once=200, seen_if_none=False))
 _LLAMA_4: Final = replace(_LLAMA_3, reply=4, tools=ToolCosts(once=655, seen_if_none=False))

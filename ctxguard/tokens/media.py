@@ -12,6 +12,7 @@ import io
 import math
 import re
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -28,7 +29,9 @@ __all__ = [
     "image_media",
     "image_size",
     "image_tokens",
+    "inner_media",
     "media_tokens",
+    "url_part",
 ]
 
 UNKNOWN_SIDE: Final = 1024
@@ -176,6 +179,35 @@ def document_part(url: str) -> Part:
     if head.startswith(("data:text/", "data:application/json")):
         return Part("text", _decoded(payload).decode("utf-8", "replace"))
     return Part("file", media=file_media(payload))
+
+
+def inner_media(text: str) -> Part | None:
+    """Return the media that a text is, a `data:` URL or the base64 of an image or PDF; None where it is a text."""
+    if text.startswith("data:"):
+        return url_part(text) if ";base64," in text[:100] else None
+    kind = next((kind for start, kind in _STARTS if text.startswith(start)), None)
+    return None if kind is None else url_part(f"data:{kind};base64,{text}")
+
+
+_STARTS: Final = (
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+)
+"""How the base64 of images and PDFs begins."""
+
+
+def url_part(url: str) -> Part:
+    """Return what a `data:` URL holds as a part, by the kind that it names."""
+    kind = url[5:].partition("/")[0]
+    if kind == "image":
+        return Part("image", media=image_media(url))
+    if kind in ("audio", "video"):
+        heard = audio_media(url.partition(",")[2])
+        return Part("audio", media=replace(heard, kind="video") if kind == "video" else heard)
+    return document_part(url)
 
 
 def file_media(data: str) -> Media:

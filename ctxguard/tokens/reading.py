@@ -5,11 +5,10 @@ This is a reader for counting alone: it needs no framework and writes nothing ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.body import (
     Body,
@@ -25,13 +24,14 @@ from ctxguard.tokens.body import (
     mapping_of,
     members_of,
     records_of,
-    said_part,
+    said_parts,
     sealed_part,
     text_of,
     tools_of,
 )
 from ctxguard.tokens.converse import read_converse
-from ctxguard.tokens.media import audio_media, document_part, image_media
+from ctxguard.tokens.media import audio_media, document_part, image_media, url_part
+from ctxguard.tokens.schemas import functions_of
 
 __all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
 
@@ -58,7 +58,7 @@ def detect_api(body: Native) -> Api:
     Raises:
         ConfigError: it is none of the five.
     """
-    if isinstance(body.get("contents"), list):
+    if isinstance(body.get("contents"), (list, Mapping)):
         return "gemini"
     if "input" in body:
         return "responses"
@@ -87,22 +87,59 @@ def _chat(body: Native) -> Body:
     form = mapping_of(body.get("response_format"))
     schema = mapping_of(form.get("json_schema"))
     return Body(
-        tuple(artifacts), tools_of(body), choice_of(body.get("tool_choice")), mapping_of(schema.get("schema")) or None
+        tuple(artifacts),
+        _chat_tools(body),
+        choice_of(body.get("tool_choice")),
+        _described(schema),
+        documents=_text_files(messages),
     )
+
+
+def _described(form: Native) -> Native | None:
+    """Return the schema of the reply with the description that is sent beside it."""
+    schema = mapping_of(form.get("schema"))
+    about = text_of(form.get("description"))
+    return ({**schema, "description": about} if about else schema) or None
+
+
+def _text_files(messages: Sequence[Native]) -> int:
+    """Return how many files are sent as text."""
+    contents = [content for message in messages if not isinstance(content := message.get("content"), str)]
+    blocks = (block for content in contents for block in records_of(content))
+    files = (block.get("file_data", mapping_of(block.get("file")).get("file_data")) for block in blocks)
+    return sum(text_of(data).startswith(("data:text/", "data:application/json")) for data in files)
+
+
+def _chat_tools(body: Native) -> tuple[Native, ...]:
+    """Return the tools; OpenRouter hands those of OpenAI's models (`openai/…`) to the Responses API."""
+    tools = (*tools_of(body), *records_of(body.get("functions")))
+    if not text_of(body.get("model")).startswith("openai/"):
+        return tools
+    return tuple({"type": "function", **mapping_of(tool["function"])} if "function" in tool else tool for tool in tools)
 
 
 def _chat_message(message: Native, *, is_over: bool) -> Artifact:
     """Return a message; reasoning from before the last user message is dropped by the templates of open models."""
     role = text_of(message.get("role"))
-    calls = [mapping_of(call.get("function")) for call in records_of(message.get("tool_calls"))]
+    calls = [mapping_of(call.get("function")) or _custom(call) for call in records_of(message.get("tool_calls"))]
     if old := mapping_of(message.get("function_call")):
         calls.append(old)
     content = content_of(message.get("content"), _chat_part)
+    if message.get("refusal"):
+        content = (*as_parts(content), Part("refusal", text_of(message["refusal"])))
+    if message.get("audio"):
+        content = (*as_parts(content), Part("audio", media=Media("audio")))
     thought = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
     if thought and not is_over:
         content = (*as_parts(content), Part("reasoning", thought))
     name = text_of(message.get("name")) or None
     return Artifact(kind_of(role), content, calls=tuple(map(call_of, calls)), name=name)
+
+
+def _custom(call: Native) -> Native:
+    """Return a call of a custom tool, which has a text in place of arguments, as the call of a function."""
+    custom = mapping_of(call.get("custom"))
+    return {"name": custom.get("name"), "arguments": text_of(custom.get("input"))}
 
 
 def _chat_part(part: Native) -> Iterator[Part]:
@@ -118,7 +155,7 @@ def _chat_part(part: Native) -> Iterator[Part]:
     elif kind == "thinking":
         yield from (Part("reasoning", text_of(inner.get("text"))) for inner in records_of(part.get("thinking")))
     else:
-        yield said_part(part)
+        yield from said_parts(part)
 
 
 def _responses(body: Native) -> Body:
@@ -134,13 +171,17 @@ def _responses(body: Native) -> Body:
         artifacts.insert(0, Artifact(Kind.SYSTEM, instructions))
     form = mapping_of(mapping_of(body.get("text")).get("format"))
     brought = tuple(tuple(_brought(item)) for item in items if item.get("type") in _BRINGING)
+    waits = _is_any_deferred(tools_of(body), {text_of(tool.get("name")) for tools in brought for tool in tools})
     return Body(
         tuple(artifacts),
-        tuple(tool for tool in tools_of(body) if not (brought and _is_hosted_search(tool))),
+        tuple(tool for tool in tools_of(body) if waits or not brought or not _is_hosted_search(tool)),
         choice_of(body.get("tool_choice")),
-        mapping_of(form.get("schema")) or None,
+        _described(form),
         brought=brought,
+        documents=_text_files(items),
         empty_system=instructions == "",
+        namespaces=tuple(text_of(item.get("namespace")) for item in items if item.get("namespace")),
+        searches=sum(item.get("type") == "tool_search_output" for item in items),
     )
 
 
@@ -151,6 +192,12 @@ def _brought(item: Native) -> Iterator[Native]:
     """Yield the tools that an item brings in; the model sees them from there on."""
     for tool in records_of(item.get("tools")):
         yield {**tool, "defer_loading": False}
+
+
+def _is_any_deferred(tools: Iterable[Native], loaded: set[str]) -> bool:
+    """Return whether a search can find a function that is not loaded yet; else the search itself is not sent."""
+    functions = (function for tool in tools for function in functions_of(tool))
+    return any(function.deferred and function.name not in loaded for function in functions)
 
 
 def _is_hosted_search(tool: Native) -> bool:
@@ -176,7 +223,7 @@ def _responses_item(item: Native, *, is_over: bool) -> Iterator[Artifact]:
     elif kind == "compaction":
         yield Artifact(Kind.ASSISTANT, (sealed_part(text_of(item.get("encrypted_content"))),))
     elif kind not in _BRINGING:
-        yield Artifact(Kind.ASSISTANT, (Part("opaque", json_of(item)),))
+        yield Artifact(Kind.ASSISTANT, tuple(said_parts(item)))
 
 
 def _thoughts(item: Native) -> Iterator[Part]:
@@ -197,7 +244,7 @@ def _responses_part(part: Native) -> Iterator[Part]:
     elif kind == "input_audio":
         yield Part("audio", media=audio_media(text_of(mapping_of(part.get("input_audio")).get("data"))))
     else:
-        yield said_part(part)
+        yield from said_parts(part)
 
 
 def _anthropic(body: Native) -> Body:
@@ -266,16 +313,26 @@ def _anthropic_part(block: Native) -> Iterator[Part]:
     source = mapping_of(block.get("source"))
     if kind == "image":
         yield Part("image", media=image_media(_source_url(source)))
-    elif kind == "document" and source.get("type") == "text":
-        yield Part("text", text_of(source.get("data")))
     elif kind == "document":
-        yield document_part(_source_url(source))
+        yield from _anthropic_document(source)
+        if said := "\n".join(filter(None, (text_of(block.get("title")), text_of(block.get("context"))))):
+            yield Part("text", said)
     elif kind == "thinking":
         yield Part("reasoning", text_of(block.get("thinking")))
     elif kind == "redacted_thinking":
         yield sealed_part(text_of(block.get("data")))
     else:
-        yield said_part(block)
+        yield from said_parts(block)
+
+
+def _anthropic_document(source: Native) -> Iterator[Part]:
+    """Yield a document: its text, the blocks that it is made of, or its pages."""
+    if source.get("type") == "text":
+        yield Part("text", text_of(source.get("data")))
+    elif source.get("type") == "content":
+        yield from as_parts(content_of(source.get("content"), _anthropic_part))
+    else:
+        yield document_part(_source_url(source))
 
 
 def _source_url(source: Native) -> str:
@@ -295,7 +352,13 @@ def _gemini(body: Native) -> Body:
     given = [tools] if isinstance(tools, Mapping) else records_of(tools)
     settings = mapping_of(body.get("generationConfig") or body.get("generation_config"))
     schema = mapping_of(settings.get("responseJsonSchema") or settings.get("responseSchema"))
-    calling = mapping_of(mapping_of(body.get("toolConfig")).get("functionCallingConfig"))
+    calling = mapping_of(
+        either_of(
+            mapping_of(either_of(body, "toolConfig", "tool_config")),
+            "functionCallingConfig",
+            "function_calling_config",
+        )
+    )
     choice = "required" if calling.get("mode") == "ANY" else choice_of(text_of(calling.get("mode")).lower() or "auto")
     return Body(tuple(artifacts), tuple(given), choice, schema or None)
 
@@ -338,7 +401,7 @@ def _gemini_part(part: Native) -> Iterator[Part]:
     elif not any(either_of(part, *names) for names in _CALLS):
         rest = {key: value for key, value in part.items() if key not in _SIGNATURES}
         if rest:
-            yield Part("opaque", json_of(rest))
+            yield from said_parts(rest)
 
 
 _SIGNATURES: Final = ("thoughtSignature", "thought_signature")
@@ -348,12 +411,9 @@ _CALLS: Final = (("functionCall", "function_call"), ("functionResponse", "functi
 
 
 def _gemini_blob(mime: str, data: str) -> Part:
-    url = f"data:{mime};base64,{data}" if data else ""
-    if mime.startswith("image/"):
-        return Part("image", media=image_media(url))
-    if mime.startswith(("audio/", "video/")):
-        return Part("audio", media=replace(audio_media(data), kind="audio" if mime.startswith("audio/") else "video"))
-    return document_part(url)
+    if data or mime.startswith(("image/", "audio/", "video/")):
+        return url_part(f"data:{mime};base64,{data}")
+    return document_part("")
 
 
 _READERS: Final[Mapping[str, Callable[[Native], Body]]] = {

@@ -70,10 +70,12 @@ def count_request(
 
 
 def _counted(body: Mapping[str, object], read: Body, count: ArtifactCounter) -> RequestCount:
-    tools = count.count_tools(read.tools, choice=read.choice, found=read.found)
+    has_system = any(artifact.kind is Kind.SYSTEM for artifact in read.artifacts)
+    tools = count.count_tools(read.tools, choice=read.choice, found=read.found, has_system=has_system)
     parts = parts_of(read.artifacts, count)
     parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
     parts["hidden prompts"] = tools.hidden + _prompts(read, count)
+    parts["tool calls"] += count.costs.tools.calls(read.namespaces, count.text)
     for late in map(count.brought_tools, read.brought):
         parts["tools"] += late.schemas
         parts["hidden prompts"] += late.hidden
@@ -88,7 +90,7 @@ def _counted(body: Mapping[str, object], read: Body, count: ArtifactCounter) -> 
     )
 
 
-_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset")
+_STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset", "prompt")
 """Fields of requests that go on from what the provider holds."""
 
 
@@ -101,8 +103,19 @@ def _beyond(body: Mapping[str, object]) -> Iterator[str]:
         yield "the prompts of context_management"
     if _setting(body, "output_config", "task_budget"):
         yield "the prompt of task_budget"
+    items = body.get("input")
+    if isinstance(items, list) and any(isinstance(i, Mapping) and i.get("type") == "item_reference" for i in items):
+        yield "what item_reference refers to"
+    if body.get("mcp_servers"):
+        yield "the tools of mcp_servers"
     if body.get("models"):
         yield "the costs of another model that models may choose"
+    if str(body.get("model")).rpartition("/")[2].startswith(_SEARCHING):
+        yield "what the model searches for on its own"
+
+
+_SEARCHING: Final = ("compound", "sonar")
+"""Systems of Groq and Perplexity that search the web without a tool in the request."""
 
 
 def _setting(body: Mapping[str, object], section: str, name: str) -> object:
@@ -132,7 +145,8 @@ def _prompts(read: Body, count: ArtifactCounter) -> int:
     """Return what the provider adds beside the prompts of tools."""
     costs = count.costs
     thinking = costs.thinking if read.thinks else 0
-    return thinking + costs.document * read.documents + (costs.empty_system if read.empty_system else 0)
+    empty = costs.empty_system if read.empty_system else 0
+    return thinking + costs.document * read.documents + empty + costs.tools.search * read.searches
 
 
 _NAMES = {Kind.SYSTEM: "system", Kind.TOOL: "tool results"}

@@ -1,19 +1,20 @@
 """Write tools the way providers show them to the model, so that they can be counted.
 
-OpenAI shows functions as TypeScript declarations in a namespace (its cookbook's `num_tokens_for_tools`, and the format
-of the open gpt-oss models); the others show about the JSON that was sent.
+OpenAI shows functions as TypeScript declarations in namespaces (its cookbook's `num_tokens_for_tools`, and the Harmony
+format of the open gpt-oss models); the others show about the JSON that was sent.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxguard.errors import ConfigError
 
 __all__ = [
+    "FUNCTIONS",
     "Function",
     "as_json",
     "as_typescript",
@@ -35,9 +36,13 @@ _PARAMETERS: Final = (
     "args_schema",
 )
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
-_WRAPPED: Final = ("function", "toolSpec")
+_WRAPPED: Final = ("function", "custom", "toolSpec")
 """Under which key a tool holds its function: in Chat Completions, and in Bedrock Converse."""
+_RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
+"""Tools that Anthropic defines and the client runs: the prompt of all functions comes with them."""
 _MOST_NESTED: Final = 8
+FUNCTIONS: Final = "functions"
+"""The namespace of functions that are declared in no other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class Function:
         parameters: the JSON schema of its arguments.
         deferred: the model sees it only once a search has found it (`defer_loading`).
         is_flat: it came without a `function` around it, as the Responses API takes it.
+        namespace: where OpenAI's models find it.
+        about: what the namespace says of itself.
     """
 
     name: str
@@ -57,6 +64,8 @@ class Function:
     parameters: Native
     deferred: bool = False
     is_flat: bool = False
+    namespace: str = FUNCTIONS
+    about: str = ""
 
 
 def sent_tools(tools: object) -> list[Native]:
@@ -97,25 +106,38 @@ def functions_of(tool: Native) -> Iterator[Function]:
     if declared is None and tool.get("type") == "namespace":
         declared = tool.get("tools")
     if isinstance(declared, list):
+        namespace = str(tool.get("name")) if tool.get("type") == "namespace" else FUNCTIONS
+        about = str(tool.get("description") or "")
         for function in declared:
             if isinstance(function, Mapping):
-                yield _function(function, is_flat=True)
+                yield replace(_function(function, is_flat=True, namespace=namespace), about=about)
     elif inner := next((tool[key] for key in _WRAPPED if isinstance(tool.get(key), Mapping)), None):
         yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
-    elif server_tool_of(tool) is None and tool:
-        yield _function(tool, is_flat=tool.get("type") in ("function", "tool_search"))
+    elif tool and ((kind := server_tool_of(tool)) is None or kind.startswith(_RUN_BY_CLIENT)):
+        namespace = "tool_search" if tool.get("type") == "tool_search" else FUNCTIONS
+        is_flat = tool.get("type") in ("function", "custom", "tool_search")
+        yield _function(tool, is_flat=is_flat, namespace=namespace)
 
 
-def _function(native: Native, *, is_flat: bool) -> Function:
+def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> Function:
     parameters = next((value for key in _PARAMETERS if isinstance(value := native.get(key), Mapping)), {})
     inner = parameters.get("json")
     return Function(
         str(native.get("name") or native.get("type") or ""),
-        str(native.get("description") or ""),
+        "\n".join([str(native.get("description") or ""), *_grammar(native.get("format"))]).strip(),
         inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has a level more
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
+        namespace=namespace,
     )
+
+
+def _grammar(form: object) -> Iterator[str]:
+    """Yield the grammar that the input of a custom tool must follow, as either of OpenAI's APIs takes it."""
+    if isinstance(form, Mapping):
+        if isinstance(definition := form.get("definition"), str):
+            yield definition
+        yield from _grammar(form.get("grammar"))
 
 
 def server_tool_of(tool: Native) -> str | None:
@@ -131,9 +153,17 @@ def server_tool_of(tool: Native) -> str | None:
 
 
 def as_typescript(functions: Sequence[Function]) -> str:
-    """Return functions as OpenAI's models see them: declarations in a TypeScript namespace."""
+    """Return functions as OpenAI's models see them: declarations in TypeScript namespaces."""
+    spaces: dict[str, list[Function]] = {}
+    for function in functions:
+        spaces.setdefault(function.namespace, []).append(function)
+    return "\n\n".join(["# Tools", *(_namespace(name, inside) for name, inside in spaces.items())])
+
+
+def _namespace(name: str, functions: Sequence[Function]) -> str:
+    about = f"{_comment(functions[0].about)}\n" if functions[0].about else ""
     body = "\n\n".join(map(_declaration, functions))
-    return f"# Tools\n\n## functions\n\nnamespace functions {{\n\n{body}\n\n}} // namespace functions"
+    return f"## {name}\n\n{about}namespace {name} {{\n\n{body}\n\n}} // namespace {name}"
 
 
 def _declaration(function: Function) -> str:
@@ -149,7 +179,8 @@ def _declaration(function: Function) -> str:
 
 
 def _comment(text: object) -> str:
-    return "\n".join(f"// {line}".rstrip() for line in str(text).splitlines())
+    """Return a text as comments; the API takes the indentation of its lines away."""
+    return "\n".join(f"// {line.strip()}".rstrip() for line in str(text).splitlines())
 
 
 def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
@@ -162,7 +193,7 @@ def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
             continue
         if field.get("description"):
             lines.append(_comment(field["description"]))
-        default = f" // default: {compact(field['default'])}" if field.get("default") is not None else ""
+        default = f" // default: {compact(field['default'])}" if "default" in field else ""
         mark = "" if name in names else "?"
         lines.append(f"{name}{mark}: {_type(field, definitions, depth)},{default}")
     return lines
@@ -249,6 +280,7 @@ _BRINGING_IN: Final = (
     "image_generation",
     "advisor",
     "x_search",
+    "tool_search",
 )
 
 

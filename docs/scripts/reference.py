@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections.abc import Iterator
+from enum import EnumType
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -70,6 +73,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def on_page_content(html: str, **_context: Any) -> str:
+    """Let code in the text break between the words of a long name, and not within an option."""
+    return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
+    text = re.sub(r"\S{24,}", lambda long: re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", long[0]), text)
+    return f"<code>{text}</code>"
+
+
 def pages() -> dict[str, str]:
     """Return every generated page by its path."""
     modules = public_modules()
@@ -105,8 +119,17 @@ def source_of(module: str) -> ast.Module:
 
 def module_page(module: str) -> str:
     """Return the page of a package: each public name where it is defined."""
-    parts = [f"# `{module}`\n", summary(module), *(f"::: {module}.{name}" for name in names_of(module))]
+    parts = [f"# `{module}`\n", summary(module), *(described(module, name) for name in names_of(module))]
     return "\n\n".join(parts) + "\n"
+
+
+def described(module: str, name: str) -> str:
+    """Return where a public name is described; an enumeration is followed by its values, which have no docstrings."""
+    found, path = getattr(sys.modules.get(module), name, None), f"{module}.{name}"
+    if getattr(found, "__module__", "") == path:  # a function of the same name as its module, which would be shown
+        return f'<a id="{path}"></a>\n\n::: {path}.{name}'
+    values = ", ".join(f"`{member.value}`" for member in found) if isinstance(found, EnumType) else ""
+    return f"::: {path}" + (f"\n\nValues: {values}." if values else "")
 
 
 def summary(module: str) -> str:

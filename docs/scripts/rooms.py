@@ -37,7 +37,7 @@ FINDING = (
     Step("choose", ("the longest, where", "findings overlap"), "pii/spans", "purple"),
     Step("mask", ("[REDACTED_EMAIL], or", "a pseudonym"), "pii/mask/masker", "green"),
     Step("JSON", ("inside its strings,", "so that it still parses"), "pii/mask/json_text", "green"),
-    Step("vault", ("what stands behind", "a pseudonym"), "pii/mask/vault", "green"),
+    Step("vault", ("the value behind", "each pseudonym"), "pii/mask/vault", "green"),
     Step("NoPII", ("search everything", "that will be sent"), "checks/no_pii", "amber"),
     Step("unmask", ("give values back to", "tools and users"), "pii/mask/unmask", "blue"),
 )
@@ -106,7 +106,7 @@ def arrow(picture: Picture, x: float, y: float, to_x: float) -> None:
 
 def budget(width: int) -> str:
     """Return the picture of a cut: the same budget, five moments."""
-    picture = Picture(width, "A budget on its way through the window")
+    picture = Picture(width, "A budget, from one cut to the next")
     first, above, step = (288, 0, 46) if picture.is_wide else (LEFT, 18, 66)
     tall, scale, top = 26, (picture.width - first - LEFT - 4) / 1.06, picture.top + 22
     for number, bar in enumerate(BUDGET):
@@ -136,9 +136,9 @@ def pictures() -> dict[str, str]:
     drawn = {}
     for width, name in ((WIDE, ""), (NARROW, "_narrow")):
         drawn |= {
-            f"way_of_a_message{name}.svg": way(width, "A message on its way through the rooms", MESSAGE, told),
+            f"way_of_a_message{name}.svg": way(width, "A message, from framework to provider", MESSAGE, told),
             f"way_of_a_budget{name}.svg": budget(width),
-            f"way_of_a_finding{name}.svg": way(width, "A finding on its way through the rooms", FINDING, found),
+            f"way_of_a_finding{name}.svg": way(width, "Personal data, found and masked", FINDING, found),
         }
     return drawn
 

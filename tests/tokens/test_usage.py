@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from ctxguard.errors import CtxguardError
+from ctxguard.tokens import find_counter
 from ctxguard.tokens.accuracy import MEASURED
 from ctxguard.tokens.usage import Errors, compared, read_usage, usages_in
 from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
@@ -35,13 +35,12 @@ def plain_and_tools(rows, provider):
 @recorded
 def test_openai_without_media_and_tools_of_its_own(rows):
     def is_openai(usage):
-        searches = "tool_search" in json.dumps(usage.request)
-        return usage.provider in OPENAI and usage.api in ("chat", "responses") and not searches
+        return usage.provider in OPENAI and usage.api in ("chat", "responses")
 
     errors = Errors.of(plain_and_tools(rows, is_openai))
     assert errors.requests > 100
-    assert errors.within_3 >= 0.9
-    assert errors.under <= 0.02
+    assert errors.within_3 >= 0.95
+    assert errors.under == 0
 
 
 @recorded
@@ -55,7 +54,7 @@ def test_anthropic_plain_and_with_client_tools(rows):
 def test_gemini_mistral_and_the_others(rows):
     errors = Errors.of(plain_and_tools(rows, lambda usage: usage.api != "anthropic" and usage.provider not in OPENAI))
     assert errors.requests > 150
-    assert errors.within_10 >= 0.8
+    assert errors.within_10 >= 0.85
 
 
 @recorded
@@ -71,6 +70,24 @@ def test_reports_quote_what_the_benchmark_measures(rows, monkeypatch):
     import usage
 
     assert usage.measured(rows) == MEASURED
+
+
+@recorded
+@pytest.mark.parametrize("kin", ["gpt-4o", "gpt-5", "claude-4"])
+def test_the_table_holds_for_recordings_that_it_was_not_fitted_on(rows, monkeypatch, kin):
+    pytest.importorskip("numpy")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import left_out
+
+    named = zip(rows, left_out.recordings(DATA), strict=True)
+    cases = [
+        left_out.case_of(row, name)
+        for row, name in named
+        if row.usage.kin == kin and row.usage.feature in ("plain", "tools") and not row.counted.uncounted
+    ]
+    _, share, flat = left_out.KINS[kin]
+    counter = find_counter(model=cases[0].row.usage.model)
+    assert left_out.left_out(cases, counter.family, share, flat).within >= 0.88
 
 
 @recorded
