@@ -39,6 +39,9 @@ __all__ = [
     "recall_stages",
 ]
 
+_TOGETHER: Final = 0.5
+"""Most of the room that the outputs of one exchange may take together, unless `output_share` itself is more."""
+
 
 class WindowOptions(TypedDict, total=False):
     """Hold the settings of the window that every policy with one takes; `StableWindow` documents them.
@@ -66,7 +69,8 @@ class ChainOptions(WindowOptions, total=False):
         masker: your own masker (strategies, vault), instead of `rules`.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
         output_share: most that one tool output may take of the room, see `BoundToolOutput`; those of one exchange
-            together may take twice as much, and less once the history does not fit any more. 0.25 if not given.
+            together may take twice as much, up to half of the room, and less once the history does not fit any more.
+            0.25 if not given.
         store: where full texts go; digests and the trail then name a handle.
     """
 
@@ -114,7 +118,7 @@ def recall_stages(
         share = 0.5 if embed is None else 0.7
     recall = RecallRelevant(share, embed=embed, store=settings.get("store"))
     settings = {"trail": 0.1, **settings}
-    return [*_prepared(settings), _window(settings, reserve=share), recall, OrderByAuthority()]
+    return [*_prepared(settings, share), _window(settings, reserve=share), recall, OrderByAuthority()]
 
 
 def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
@@ -130,13 +134,15 @@ def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -
     return [*first, MessageCompressor(level), bound, _window(settings), OrderByAuthority()]
 
 
-def _prepared(settings: ChainOptions) -> list[Stage]:
+def _prepared(settings: ChainOptions, reserve: float = 0.0) -> list[Stage]:
     share = settings.get("output_share", 0.25)
+    # Of a window that keeps a part free for what comes back, outputs of one exchange take as much less.
+    together = max(share, min(_TOGETHER, 2 * share)) * (1 - reserve)
     return [
         RepairExchanges(),
         ExpireLifetimes(settings.get("lifetimes")),
         MaskPII(settings.get("rules"), masker=settings.get("masker")),
-        BoundToolOutput(share=share, exchange_share=min(1.0, 2 * share), store=settings.get("store")),
+        BoundToolOutput(share=share, exchange_share=together, store=settings.get("store")),
     ]
 
 

@@ -110,7 +110,7 @@ def test_what_leaves_stands_on_the_trail_or_the_report_says_that_there_is_no_roo
     if left:
         told = result.report.details["trail"]
         assert told["room"] == bool(trails)
-        assert not trails or f"\n{told['steps']} earlier steps" in trails[0]
+        assert not trails or f"\n{told['steps']} earlier step" in trails[0]
 
 
 @given(history=broken_histories(), budget=st.sampled_from([120, 250, 500]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
@@ -28,7 +28,9 @@ _ALL_DIGEST: Final = 200
 _LINE: Final = 120
 _SHORT: Final = 60
 _TESTS: Final = re.compile(
-    r"(?<!\d)\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b", re.IGNORECASE
+    # Neither the end of a version (`1.8.3 warning`) nor what stands before a path (`100644 test/app.py`) is a count.
+    r"(?<![\d.])\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b(?![/\\])",
+    re.IGNORECASE,
 )
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
@@ -53,7 +55,9 @@ def outcome(text: str) -> str:
         return clipped(", ".join(list(tests)[-4:]), _LINE)
     if len(text) <= _SHORT:
         return " ".join(text.split())
-    return _last_error(text)
+    # The names of JSON are told with their keys anyway.
+    is_short = len(text) <= _LINE and not text.startswith(("{", "["))
+    return _last_error(text) or (" ".join(text.split()) if is_short else "")
 
 
 def _last_error(text: str) -> str:
@@ -66,9 +70,10 @@ def _last_error(text: str) -> str:
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
     """Return the most telling of a text within `max_tokens`.
 
-    That is, by type: the failing tests and errors of a log, the columns and the size of a table, the keys of JSON, the
-    definitions of source code, the headings of a page; then, of any text, its rarest names and numbers. The limit is
-    hard, the time is linear in the text, and no input raises.
+    That is, by type: the failing tests and errors of a log, the columns and the size of a table, the definitions of
+    source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
+    What they leave of JSON's room goes to its other short values. The limit is hard, the time is linear in the text,
+    and no input raises.
 
     Args:
         text: any text.
@@ -76,28 +81,39 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
         count: counts the tokens of a text.
         file_type: what the text is; None means that it is detected.
     """
+    kind = file_type or detect(text)
+    pieces = _pieces(ends_of(text), kind)
+    # The names of JSON have their keys with them, so they come first: ids tell more than a first name or a zip code.
+    firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
+    chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
+    names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)
+    rest, _ = _fitting(pieces, max_tokens - used - more - 2, names, count)
+    return _held_to(max_tokens, [*chosen, *([names] if names else []), *rest], count)
+
+
+def _fitting(pieces: Iterable[str], room: int, told: str, count: Count) -> tuple[list[str], int]:
+    """Return the pieces that fit and tell something new, and the tokens that they take."""
     chosen: list[str] = []
-    room = int(_PIECES * max_tokens)
-    for piece in _pieces(ends_of(text), file_type):
+    left = room
+    for piece in pieces if room > 0 else ():
         tokens = count(f"; {piece}")
-        if tokens <= room:
+        if piece and tokens <= left and piece not in told:
             chosen.append(piece)
-            room -= tokens
-    left = max_tokens - int(_PIECES * max_tokens) + room - 2
-    names = _names_for(text, "; ".join(chosen), left, count)
-    return _held_to(max_tokens, [*chosen, *([names] if names else [])], count)
+            left -= tokens
+    return chosen, room - left
 
 
-def _names_for(text: str, told: str, room: int, count: Count) -> str:
+def _names_for(text: str, told: str, room: int, count: Count) -> tuple[str, int]:
+    """Return the names that fit and are not told yet, and the tokens that they take."""
     chosen: list[Labeled] = []
-    last = ""
+    last, left = "", room
     for label, name in labeled_names(text, _NAMES):
         tokens = count(f" {name}") + (count(f" {label}") if label and label != last else 0)
-        if tokens <= room and name not in told:
+        if tokens <= left and name not in told:
             chosen.append((label, name))
-            room -= tokens
+            left -= tokens
             last = label
-    return labeled(chosen)
+    return labeled(chosen), room - left
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
@@ -111,8 +127,8 @@ def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
     return ""
 
 
-def _pieces(text: str, file_type: FileType | None) -> Iterator[str]:
-    reader = _READERS.get(file_type or detect(text))
+def _pieces(text: str, file_type: FileType) -> Iterator[str]:
+    reader = _READERS.get(file_type)
     if reader is not None:
         yield from reader(text)
 
@@ -142,6 +158,7 @@ def _of_table(text: str) -> Iterator[str]:
 
 
 def _of_json(text: str) -> Iterator[str]:
+    """Walk the size of a list (nothing for other trees), then the short values with their keys."""
     from ctxguard.content.processors.json_tree import parse_start
     from ctxguard.content.processors.tree import MARK
 
@@ -153,6 +170,8 @@ def _of_json(text: str) -> Iterator[str]:
         # A bounded view says itself of how many it shows some.
         marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
         yield marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
+    else:
+        yield ""
     for key, value in islice(_pairs(tree), 4 * _NAMES):
         yield f"{key} {value}" if key else value
 

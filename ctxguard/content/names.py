@@ -30,6 +30,10 @@ _ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|03
 _COLOR: Final = re.compile(r"\d{1,2}m")
 _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
 """What begins a code that colors a terminal, up to its bracket: `ESC[31m`."""
+_GLUED: Final = re.compile(
+    r"[.:!](?:And|As|But|For|Here|If|In|It|Let|Next|No|Now|So|That|The|Then|There|This|To|We|What|When|Yes|You)$"
+)
+"""The next sentence, where no space stands before it (`tests.Now`)."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
@@ -74,7 +78,7 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
         # `23:def` in a listing is the number of a line and a word.
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
-        run = run.rstrip(_ENDS).lstrip(_OPENS)
+        run = _GLUED.sub("", run.rstrip(_ENDS)).lstrip(_OPENS)
         if text[match.start() - 1 : match.end() + 1] == f"<{run}>" and _PLACEHOLDER.fullmatch(run):
             run = f"<{run}>"
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):

@@ -36,15 +36,19 @@ _TARGET: Final = 0.37
 _TRAIL: Final = 0.7
 """Share of what a cut leaves that the trail may take."""
 _SMALL_ROOM: Final = 500
-_OF_SMALL_ROOM: Final = 0.9
-"""In a small room a deep cut saves nothing, since the system prompt is most of the prompt, and loses everything: of so
-many tokens this share is kept."""
+"""Tokens of a room that is kept in full: there a deep cut saves nothing, since the system prompt is most of the prompt,
+and nearly every step cuts in any case."""
 _ENOUGH: Final = 13_000
 _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
+_STEPS_AHEAD: Final = 2.2
+"""Steps for which a cut leaves room, so that not every second one cuts; see `Cutter._left_for_steps`."""
+_LATEST: Final = 3
+"""Exchanges that tell what a step brings."""
 _LAST_RESORT: Final = 0.8
-"""Where what must stay exceeds the goal already, a trail is still written as long as all but what is fixed stays below
-this share of the room."""
+"""Where what must stay exceeds the goal already, a short trail is still written as long as all but what is fixed stays
+below this share of the room."""
+_SHORT_TRAIL: Final = 500
 _LEAST_TRAIL: Final = 24
 _LONGEST_TRAIL: Final = 6_000
 """Tokens of a trail; beyond, it would be a list of names that nobody reads."""
@@ -77,12 +81,12 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: 0.9 of a
+        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: all of a
         small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:
             return int(self.target * room)
-        small = min(int(_OF_SMALL_ROOM * room), _SMALL_ROOM)
+        small = min(room, _SMALL_ROOM)
         large = min(int(_OF_LARGE_ROOM * room), room - _ENOUGH)
         return max(int(_TARGET * room), small, large)
 
@@ -122,17 +126,27 @@ class Cutter:
         stay.add(self._newest_record(there))
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
-        keep = self.settings.kept_of(room)
-        goal_tokens = ledger.budget(base) - ledger.reserved(base) - room + keep
+        room_for_steps = max(_SMALL_ROOM, room - self._left_for_steps(number))
+        keep = min(self.settings.kept_of(room), room_for_steps)
+        taken = ledger.budget(base) - ledger.reserved(base) - room
+        goal_tokens = taken + keep
         most = self.settings.trail_of(room, keep)
         cut = base
         if self.settings.digests:
             cut = self._digested(cut, leaving, goal_tokens - (most if self._steps_gone(base) else 0))
         cut = self._without_least_useful(cut, leaving, number, goal_tokens, most)
-        highest = max(goal_tokens, goal_tokens - keep + int(_LAST_RESORT * room))
-        cut = self._with_trail(cut, min(most, highest - cut.total))
+        highest = min(taken + int(_LAST_RESORT * room), max(taken + room_for_steps, cut.total + _SHORT_TRAIL))
+        cut = self._with_trail(cut, min(most, max(goal_tokens, highest) - cut.total))
         cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
         return replace(cut, steps=self._steps_gone(cut))
+
+    def _left_for_steps(self, number: int) -> int:
+        """Return the tokens to leave for the next steps, each taken to bring as much as the smallest of the latest.
+
+        Where every step brings much, as parallel calls do, what must stay and a full trail would leave room for one.
+        """
+        latest = range(max(0, number + 1 - _LATEST), number + 1)
+        return int(_STEPS_AHEAD * min(self.ledger.history.spans[n].tokens for n in latest))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -353,9 +367,12 @@ class Cutter:
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
         trail = replace(trail, steps=self._steps_gone(state))
         uses = Counter(name for _, trace in traces for name in trace.used)
-        limit = most - count.artifact(_NO_TRAIL)
+        limit, held = most - count.artifact(_NO_TRAIL), self._names_in_context(state)
+        asked = self.ledger.history.asked
+        # A first message too large to stay as the task still says what the work is.
+        opening = asked[0] if self.ledger.task is None and asked and asked[0] not in kept else None
         while True:
-            text = trail.text(limit, count=count.text, uses=uses, now=number, held=self._names_in_context(state))
+            text = trail.text(limit, count=count.text, uses=uses, now=number, held=held, opening=opening)
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             if count.artifact(note) <= most or limit <= 0:
                 return note

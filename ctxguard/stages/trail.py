@@ -22,10 +22,10 @@ from ctxguard.stages.traces import NAMES, Step, Trace
 
 __all__ = ["Trail", "read_trail"]
 
-_OPENING: Final = "{} earlier steps, the oldest first:"
-_COUNT_ALONE: Final = "{} earlier steps."
+_OPENING: Final = "{} earlier step{}, the oldest first:"
+_COUNT_ALONE: Final = "{} earlier step{}."
 _ALSO: Final = "Also seen:"
-_OPENED: Final = re.compile(r"(\d+) earlier steps(?:, the oldest first:|\.)")
+_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, the oldest first:|\.)")
 _PRICED: Final = 800
 """Names that are counted by the tokenizer at one cut."""
 _LABELED: Final = 1.5
@@ -153,6 +153,7 @@ class Trail:
         uses: Mapping[str, int],
         now: int,
         held: AbstractSet[str] = frozenset(),
+        opening: int | None = None,
     ) -> str:
         """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
 
@@ -166,11 +167,15 @@ class Trail:
             uses: how many messages of the model hold each string, so far.
             now: number of the newest exchange.
             held: strings that stand in the rest of the context, which need not be told again.
+            opening: number of the message that said what the work is, where it has left; its line comes before all.
         """
         writer = _Writer(self, max_tokens, count)
-        writer.choose_lines()
+        writer.choose_lines(opening)
         writer.choose_names(uses, now, held)
-        writer.fill_with_lines()
+        if writer.fill_with_lines():
+            # Names go behind the lines that were added, and what these tell themselves is not told twice.
+            writer.drop_names()
+            writer.choose_names(uses, now, held)
         return writer.written()
 
 
@@ -213,26 +218,38 @@ class _Writer:
 
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
-        self.opening = _OPENING.format(trail.steps)
+        self.opening = _OPENING.format(trail.steps, "" if trail.steps == 1 else "s")
         self.room_left = max_tokens - count(self.opening) - 4
         self.lines: dict[object, str] = {}
         self.names: dict[object, list[str]] = {}
+        self.room_of_names = 0
 
-    def choose_lines(self) -> None:
+    def choose_lines(self, opening: int | None) -> None:
+        first = [item for item in self.trail.entries.items() if item[1].number == opening]
+        self._choose(first, self.room_left // 2)
         newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
+        newest = [item for item in newest if item[0] not in self.lines]
         room = int(_LINES * self.room_left)
         # What people said first, and not more than its share: the steps of tools are many and would crowd it out.
         said = [item for item in newest if item[1].step.who == Kind.USER.value]
         room -= self._choose(said, int(_PEOPLE * room))
         self._choose([item for item in newest if item[1].step.who != Kind.USER.value], room)
 
-    def fill_with_lines(self) -> None:
-        """Spend what the names have left on older lines."""
+    def fill_with_lines(self) -> bool:
+        """Spend what the names have left on older lines; return whether there was room for any."""
+        before = len(self.lines)
         entries = (item for item in self.trail.entries.items() if item[0] not in self.lines)
         untold = sorted(entries, key=lambda item: -item[1].number)
         self._choose(untold, self.room_left)
         if not self.lines and not self.names and untold:
             self._choose_part(*untold[0])
+        return len(self.lines) > before
+
+    def drop_names(self) -> None:
+        """Take all names off the trail, to choose them anew."""
+        self.room_left += self.room_of_names
+        self.room_of_names = 0
+        self.names.clear()
 
     def _choose_part(self, key: object, entry: _Entry) -> None:
         """Take as much of a line as there is room for: where next to nothing fits, it still tells of the last step."""
@@ -269,6 +286,7 @@ class _Writer:
                 return
             if not in_vain:
                 self.room_left -= price
+                self.room_of_names += price
                 self.names.setdefault(self._home(name), []).append(name)
                 told.update(_parts(name))
 
@@ -313,7 +331,7 @@ class _Writer:
             text = "\n".join((self.opening, *lines))
         if lines and lines != [_ALSO]:
             return text
-        alone = _COUNT_ALONE.format(self.trail.steps)
+        alone = _COUNT_ALONE.format(self.trail.steps, "" if self.trail.steps == 1 else "s")
         return alone if self.count(alone) <= self.max_tokens else ""
 
     def _counted(self, who: str) -> str:

@@ -98,6 +98,19 @@ def test_the_digest_of_json_holds_keys_with_their_values():
     assert "1656367028" in told
 
 
+def test_names_of_json_come_before_its_other_values():
+    user = {
+        "first_name": "Daiki",
+        "city": "Chicago",
+        "address": "594 Chestnut Street",
+        "orders": ["W-70412", "W-70413"],
+    }
+    assert digest(json.dumps(user), 16, count=COUNT).startswith("orders W-70412 W-70413")
+    told = digest(json.dumps(user), 60, count=COUNT)
+    assert "first_name Daiki" in told
+    assert "W-70413" in told
+
+
 def test_the_digest_of_source_names_its_definitions():
     assert "ConfigLoader, read_file, main_entry" in digest(SOURCE, 60, count=COUNT)
 
@@ -113,11 +126,14 @@ def test_the_digest_of_a_table_has_its_columns():
         ("Transfer successful", "Transfer successful"),
         ("ok\n" * 50 + "ValueError: no region given\n", "ValueError: no region given"),
         ("a long and quiet output " * 10, ""),
+        ("6c7e508 resolve the 1.8.3 warning\n" + "f01831c tidy up\n" * 9, ""),
+        (" create mode 100644 test/live_test.exs\n" * 9, ""),
+        ("Airplane Mode is now OFF.\nStatus Bar: no signal, 5G, data enabled, 80%", None),
         ("", ""),
     ],
 )
 def test_the_outcome_of_a_step(text, ended):
-    assert outcome(text) == ended
+    assert outcome(text) == (" ".join(text.split()) if ended is None else ended)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -219,6 +235,11 @@ def test_the_digest_of_a_bounded_view_says_how_much_there_was():
 )
 def test_spelled_line_breaks_colors_and_closing_tags_are_no_part_of_a_name(text, names):
     assert names_in(text) == names
+
+
+def test_the_next_sentence_is_no_part_of_a_name():
+    text = "All 12 pass in tests/test_app.py.Now I read src/app.py. It is 0xffffffff.We mask it; see fmt.Println, Enum.map."
+    assert names_in(text) == ("tests/test_app.py", "src/app.py", "0xffffffff", "fmt.Println", "Enum.map")
 
 
 def test_a_placeholder_among_names_can_be_given_back():

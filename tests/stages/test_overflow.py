@@ -84,11 +84,17 @@ def parallel_run(guard, *, steps=30, calls=3, words=900):
     return cuts, warned
 
 
-@pytest.mark.parametrize("calls", [2, 3, 8])
-def test_parallel_calls_do_not_make_every_step_cut(calls):
-    cuts, warned = parallel_run(Stabilizer(16_000), calls=calls)
-    assert cuts <= 15
+@pytest.mark.parametrize("policy", ["agent", "chat", "recall"])
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 10])
+def test_parallel_calls_leave_three_steps_between_two_cuts(policy, calls):
+    cuts, warned = parallel_run(Stabilizer.from_policy(policy, budget=16_000), calls=calls)
+    assert cuts <= 9
     assert not warned
+
+
+@pytest.mark.parametrize("budget", [8_000, 32_000])
+def test_so_do_other_budgets(budget):
+    assert parallel_run(Stabilizer(budget), calls=10, steps=16)[0] <= 5
 
 
 def test_the_report_warns_when_cuts_come_in_a_row():

@@ -289,3 +289,13 @@ def test_the_trail_stands_behind_the_task_wherever_the_system_speaks(place, keep
         assert result.report.ok, str(result.report)
         trail = next(n for n, a in enumerate(result.artifacts) if "earlier steps" in a.text)
         assert [a.kind.value for a in result.artifacts[:trail]] == ["system"] * 3 + ["user"] * keep_task
+
+
+def test_a_first_message_too_large_to_stay_is_the_first_line_of_the_trail():
+    history = [user("Fix the rounding of TimeDelta. " + "The background is long and winding. " * 60, None)]
+    for number in range(30):
+        history += [*step(f"c{number}", None, None), user(f"Go on with part {number}, and mind what was said.", None)]
+    result = Stabilizer(900, counter="estimate").stabilize(history)
+    assert result.report.ok, str(result.report)
+    trail = next(a.text for a in result.artifacts if "earlier step" in a.text)
+    assert trail.split("\n")[2].startswith("- user: Fix the rounding of TimeDelta.")

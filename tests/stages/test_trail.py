@@ -66,6 +66,22 @@ def test_steps_about_the_same_file_are_one_line_as_the_newest_reads():
     assert '- read_file, edit_file ×2 src/loader.py return zone → "no match found in file"' in text
 
 
+def test_what_steps_returned_stands_behind_their_own_lines_however_old_they_are():
+    orders = [
+        called("get_order", json.dumps({"id": f"W-70{n}", "items": [f"{n}-A1", f"{n}-A2"]}), id=f"W-70{n}")
+        for n in range(20, 50)
+    ]
+    text = written(*orders, tokens=1_300)
+    assert "Also seen" not in text
+    assert all(text.count(f"W-70{n}") == 2 for n in range(20, 50))  # by the call, and in what it returned
+
+
+def test_one_step_is_told_in_the_singular_and_read_again():
+    text = written(said("user", "Please fix the loader in src/loader.py."))
+    assert text.startswith("1 earlier step, the oldest first:")
+    assert read_trail(text, 0).steps == 1
+
+
 def test_parallel_calls_have_a_line_each_with_the_result_of_each():
     calls = tuple(ToolCall("get_user", f'{{"id": "user_{n}"}}', f"c{n}") for n in range(3))
     results = [Artifact("tool", f"name {n}", answers=f"c{n}") for n in (2, 0, 1)]
@@ -139,7 +155,7 @@ def test_names_that_the_model_used_often_outlive_newer_ones():
 
 
 def test_without_room_there_is_no_trail():
-    assert written(said("user", "Hello there, this is a message."), tokens=10) == "1 earlier steps."
+    assert written(said("user", "Hello there, this is a message."), tokens=10) == "1 earlier step."
     assert written(said("user", "Hello there, this is a message."), tokens=3) == ""
 
 
