@@ -145,7 +145,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale",
         "libretto sanitario|taj szám|taj",
         "krankenversicherungsnummer|carte d'assuré|ehic|ubezpieczeni* zdrowotn|zorgpas|polisnummer zorg|εκαα|sns nº",
-        "member id|member no|member number|insurance id|insurance no|insurance number|adhérent",
+        "insurance id|insurance no|insurance number|adhérent",
         "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
     ),
     "BANK_ACCOUNT": (
