@@ -228,7 +228,7 @@ class _Window:
             # Behind the task and before everything else: it is about what came between the two.
             artifacts.insert(self._place_of_note(positions), note)
             reasons[id(note)], actions[id(note)] = "tells what has left", "summarised"
-        gone = "left at a cut" if note is None else "left at a cut; the trail tells of it"
+        gone = "left at a cut" if note is None else "left at a cut; the trail tells or counts it"
         left = LeftOut(self._history, *state.at_turn) if self._stage.reserve else draft.left_out
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
         trail = {

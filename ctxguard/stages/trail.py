@@ -25,7 +25,8 @@ __all__ = ["Trail", "read_trail"]
 _OPENING: Final = "{} earlier step{}, the oldest first:"
 _COUNT_ALONE: Final = "{} earlier step{}."
 _ALSO: Final = "Also seen:"
-_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, the oldest first:|\.)")
+_SOME_TOLD: Final = "{} earlier steps, {} of them told, the oldest first:"
+_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:(?:, \d+ of them told)?, the oldest first:|\.)")
 _PRICED: Final = 800
 """Names that are counted by the tokenizer at one cut."""
 _LABELED: Final = 1.5
@@ -218,8 +219,7 @@ class _Writer:
 
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
-        self.opening = _OPENING.format(trail.steps, "" if trail.steps == 1 else "s")
-        self.room_left = max_tokens - count(self.opening) - 4
+        self.room_left = max_tokens - count(self._opening(trail.steps)) - 8
         self.lines: dict[object, str] = {}
         self.names: dict[object, list[str]] = {}
         self.room_of_names = 0
@@ -323,16 +323,22 @@ class _Writer:
         counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names]
         order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
         lines = [self.lines[key] + self._names_text(key, " | ") for key in order]
+        steps = [sum(self.trail.entries[key].times.values()) for key in order]
         lines += [_ALSO, *counted] if counted else []
-        text = "\n".join((self.opening, *lines))
         # Tokens of parts do not add up exactly; the oldest line makes up for the difference.
-        while lines and self.count(text) > self.max_tokens:
-            lines.pop(0)
-            text = "\n".join((self.opening, *lines))
-        if lines and lines != [_ALSO]:
-            return text
+        while lines and lines != [_ALSO]:
+            text = "\n".join((self._opening(sum(steps)), *lines))
+            if self.count(text) <= self.max_tokens:
+                return text
+            del lines[0], steps[:1]
         alone = _COUNT_ALONE.format(self.trail.steps, "" if self.trail.steps == 1 else "s")
         return alone if self.count(alone) <= self.max_tokens else ""
+
+    def _opening(self, told: int) -> str:
+        steps = self.trail.steps
+        if told < steps:
+            return _SOME_TOLD.format(steps, told)
+        return _OPENING.format(steps, "" if steps == 1 else "s")
 
     def _counted(self, who: str) -> str:
         return f"{who} ×{self.trail.counts[who]}{self._names_text(_Counted(who), ': ')}"

@@ -246,3 +246,16 @@ def test_a_placeholder_among_names_can_be_given_back():
     text = '{"to": "<EMAIL_12>", "id": "<id_1>", "note": "call <PHONE_3> about x<EMAIL_4"}'
     assert names_in(text) == ("<EMAIL_12>", "id_1", "<PHONE_3>", "EMAIL_4")
     assert labeled_names(text)[0] == ("to", "<EMAIL_12>")
+
+
+REPR = str([{"order": 3, "line": n, "state": "left the warehouse"} for n in range(400)])
+
+
+@pytest.mark.parametrize("limit", [60, 120, 199, 200, 500, 1_600])
+@pytest.mark.parametrize(
+    "text", [REPR, "word " * 3_000, "one line that goes on, " * 400], ids=["repr", "words", "line"]
+)
+def test_what_has_few_names_is_shown_as_far_as_there_is_room(text, limit):
+    view = telling_view(text, limit, count=COUNT)
+    assert 0.6 * limit <= COUNT(view) <= limit
+    assert text[:16] in view

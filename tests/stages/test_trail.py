@@ -141,6 +141,15 @@ def test_the_contents_of_a_file_do_not_count_as_names_that_the_model_uses():
     assert "value_7" not in used
 
 
+def test_the_opening_says_how_many_steps_are_told_where_not_all_are():
+    steps = [called("look_up", "delivered", order=f"order_{n}") for n in range(60)]
+    opening, *lines = written(*steps, tokens=400).split("\n")
+    told = [line for line in lines if line.startswith("- look_up")]
+    assert 3 < len(told) < 60
+    assert opening == f"60 earlier steps, {len(told)} of them told, the oldest first:"
+    assert read_trail("\n".join((opening, *lines)), 0).steps == 60
+
+
 def test_old_steps_are_counted_where_there_is_no_room_for_lines():
     text = written(*(called("get_item", f"item_{n} is here " * 9, key=f"key_{n}") for n in range(200)), tokens=200)
     assert "200 earlier steps" in text
