@@ -23,8 +23,6 @@ _PIECES: Final = 1 / 3
 """Share of a digest that goes to what its type tells; the rest goes to names."""
 _TELLING: Final = 0.5
 """Share of a bounded view that goes to names of what it does not show."""
-_UNUSED: Final = 0.1
-"""Share of the room that may stay unused before the view is made anew."""
 _ALL_DIGEST: Final = 200
 """Tokens below which a bounded view is a digest: a part of a text would say less."""
 _LEAST_BEGINNING: Final = 16
@@ -76,8 +74,8 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
 
     That is, by type: the failing tests and errors of a log, the columns and the size of a table, the definitions of
     source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
-    What they leave of JSON's room goes to its other short values; where more than half is left, the rest is how the
-    text begins. The limit is hard, the time is linear in the text, and no input raises.
+    What they leave of JSON's room goes to its other short values. Where there is none of all this, it is how the text
+    begins. The limit is hard, the time is linear in the text, and no input raises.
 
     Args:
         text: any text.
@@ -91,10 +89,9 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
     chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
     names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)
-    rest, also = _fitting(pieces, max_tokens - used - more - 2, names, count)
-    left = max_tokens - used - more - also - 2
-    begins = _beginning(text, left, count) if left > max_tokens // 2 else ""
-    return _held_to(max_tokens, [*chosen, *filter(None, (names, *rest, begins))], count)
+    rest, _ = _fitting(pieces, max_tokens - used - more - 2, names, count)
+    told = [*chosen, *([names] if names else []), *rest]
+    return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
 
 
 def _beginning(text: str, room: int, count: Count) -> str:
@@ -235,8 +232,7 @@ def telling_view(
     """Return a bounded view of a text that also names what it does not show, within `max_tokens`.
 
     Half of the room is the view by type, half the names of what that leaves out, on a last line, or in a last entry
-    where the view is JSON; what the names leave of their half goes to the view. Below 200 tokens it is a digest. A text
-    that fits is returned as it is.
+    where the view is JSON. Below 200 tokens it is a digest. A text that fits is returned as it is.
 
     Args:
         text: what is to be shown.
@@ -250,18 +246,14 @@ def telling_view(
 
     if max_tokens < _ALL_DIGEST:
         return _digest_alone(text, max_tokens, count, file_type, handle)
-    room, names = int(max_tokens * (1 - _TELLING)), names_in(text)
-    for _ in range(2):
-        shown = bound(text, room, count=count, file_type=file_type, handle=handle, limits=limits)
-        if not shown.info.truncated and shown.content == text and count(text) <= max_tokens:
-            return text
-        told = set(names_in(shown.content))
-        view = _with_names(shown.content, [name for name in names if name not in told], max_tokens, count)
-        tokens = count(view)
-        if max_tokens - tokens <= max_tokens * _UNUSED:
-            break
-        room = max_tokens - (tokens - count(shown.content))
-    return view
+    room = int(max_tokens * (1 - _TELLING))
+    shown = bound(text, room, count=count, file_type=file_type, handle=handle, limits=limits)
+    if not shown.info.truncated and shown.content == text and count(text) <= max_tokens:
+        return text
+    view = shown.content
+    told = set(names_in(view))
+    names = [name for name in names_in(text) if name not in told]
+    return _with_names(view, names, max_tokens, count)
 
 
 def _digest_alone(text: str, max_tokens: int, count: Count, file_type: FileType | None, handle: str | None) -> str:

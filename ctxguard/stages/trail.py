@@ -25,8 +25,8 @@ __all__ = ["Trail", "read_trail"]
 _OPENING: Final = "{} earlier step{}, the oldest first:"
 _COUNT_ALONE: Final = "{} earlier step{}."
 _ALSO: Final = "Also seen:"
-_SOME_TOLD: Final = "{} earlier steps, {} of them told, the oldest first:"
-_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:(?:, \d+ of them told)?, the oldest first:|\.)")
+_SOME_TOLD: Final = "{} earlier steps ({} told), the oldest first:"
+_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:(?: \(\d+ told\))?, the oldest first:|\.)")
 _PRICED: Final = 800
 """Names that are counted by the tokenizer at one cut."""
 _LABELED: Final = 1.5
@@ -219,7 +219,7 @@ class _Writer:
 
     def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
-        self.room_left = max_tokens - count(self._opening(trail.steps)) - 8
+        self.room_left = max_tokens - count(self._opening(trail.steps)) - 4
         self.lines: dict[object, str] = {}
         self.names: dict[object, list[str]] = {}
         self.room_of_names = 0

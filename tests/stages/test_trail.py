@@ -146,7 +146,7 @@ def test_the_opening_says_how_many_steps_are_told_where_not_all_are():
     opening, *lines = written(*steps, tokens=400).split("\n")
     told = [line for line in lines if line.startswith("- look_up")]
     assert 3 < len(told) < 60
-    assert opening == f"60 earlier steps, {len(told)} of them told, the oldest first:"
+    assert opening == f"60 earlier steps ({len(told)} told), the oldest first:"
     assert read_trail("\n".join((opening, *lines)), 0).steps == 60
 
 
