@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -14,6 +16,10 @@ from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from starlette.applications import Starlette
+
     from ctxguard.stabilizer import Stabilizer
 
 __all__ = ["serve"]
@@ -66,7 +72,7 @@ def serve(
     from ctxguard.wire.proxy import proxy_app
 
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401 - whether it is there
     except ImportError as error:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}") from error
     stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": mode})
@@ -79,10 +85,28 @@ def serve(
     guard.warm()
     gc.collect()
     gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    if stabilizer.mode == "observe":
-        logging.getLogger("ctxguard").setLevel(logging.INFO)  # what would be done is what this mode is for
-    uvicorn.run(
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
+    logging.getLogger("uvicorn.error").addFilter(_is_no_breaking_off)
+    _run(app, host, port, grace)
+
+
+def _run(app: Starlette, host: str, port: int, grace: int) -> None:
+    """Serve until the process is told to end, and then as long as answers are open, up to a limit in seconds."""
+    import uvicorn
+
+    from ctxguard.report.printing import counted, note
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            answers, is_first = len(self.server_state.tasks), not self.should_exit
+            super().handle_exit(sig, frame)
+            if answers and is_first:
+                waits = f"waiting at most {grace} s for {counted(answers, 'open answer')}"
+                with suppress(OSError, RuntimeError):  # nobody reads any more, or the signal came amid another line
+                    note(f"{waits}; to break off at once, press Ctrl-C again")
+
+    settings = uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -92,6 +116,18 @@ def serve(
         date_header=False,
         timeout_graceful_shutdown=grace,
     )
+    server = Server(settings)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise SystemExit(2)
+
+
+def _is_no_breaking_off(record: logging.LogRecord) -> bool:
+    """Tell what deserves a line from the traces of answers that were broken off because the process was told to end."""
+    broken = (asyncio.CancelledError, KeyboardInterrupt)
+    is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)
+    return not is_traced and not record.getMessage().rstrip().endswith(asyncio.CancelledError.__name__)
 
 
 def _masked_by(stabilizer: Stabilizer) -> str:

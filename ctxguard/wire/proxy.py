@@ -143,6 +143,8 @@ class _Forward:
             raise
         finally:
             self.open -= 1
+            if client.status:
+                self._guard.metrics.add("answers_total", "status", str(client.status))
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
@@ -218,7 +220,6 @@ class _Forward:
             await self._passed_on(answer, client, request.url)
         finally:
             await answer.aclose()
-        self._guard.metrics.add("answers_total", "status", str(answer.status_code))
 
     def _unreachable(self, error: httpx.TransportError) -> str:
         host = self._upstream.copy_with(userinfo=None, path="/", query=None)

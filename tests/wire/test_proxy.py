@@ -136,6 +136,17 @@ def test_health_and_metrics():
     assert "example" not in told
 
 
+def test_answers_are_counted_by_the_status_that_the_client_got():
+    with running() as (client, guard):
+        assert client.post("/v1/chat/completions", content=b"{").status_code == 400
+        assert client.post("/v1/embeddings", json=BODY).status_code == 403
+    with proxy_at(proxy_app(guard, "http://127.0.0.1:9")) as address:
+        assert httpx.post(f"{address}/v1/chat/completions", json=BODY, trust_env=False).status_code == 502
+        told = httpx.get(f"{address}/metrics", trust_env=False).text
+    for status in (400, 403, 502):
+        assert f'ctxguard_answers_total{{status="{status}"}} 1' in told
+
+
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
 def test_a_body_over_the_limit(declared):
     raw = json.dumps({**BODY, "messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from typer.testing import CliRunner
@@ -74,6 +76,71 @@ def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
         told = process.communicate(timeout=30)[1]
     assert provider.bodies[0]["messages"][0]["content"] == "My name is <PERSON_1>."
     assert "masked by the rules standard, people" in told
+
+
+@contextmanager
+def dripping():
+    """Give the URL of a provider whose streamed answer goes on for as long as somebody reads it."""
+    event = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}}]}\n\n'
+
+    class Drips(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(300):
+                    self.wfile.write(event)
+                    time.sleep(0.1)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drips)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("interrupts", [1, 2], ids=["the-grace-ends", "again"])
+def test_told_to_end_while_it_answers_it_says_what_it_waits_for(tmp_path, interrupts):
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
+    with (
+        dripping() as upstream,
+        serving(upstream, cwd=tmp_path) as (process, client),
+        client.stream("POST", "/v1/chat/completions", json=body) as answer,
+    ):
+        lines = answer.iter_lines()  # held: without it, the client leaves
+        assert next(lines).startswith("data:")
+        for _ in range(interrupts):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        told = process.communicate(timeout=30)[1]
+    assert "ctxguard: waiting at most 1 s for 1 open answer; to break off at once, press Ctrl-C again\n" in told
+    assert "Traceback" not in told
+    assert process.returncode == 0
+
+
+def test_cuts_are_logged_without_any_content(tmp_path):
+    turns = [{"role": ("user", "assistant")[n % 2], "content": f"Parcel {n} of {MAIL}. " * 30} for n in range(21)]
+    with (
+        provider_at(WireProvider(steps=0)) as upstream,
+        serving(upstream, "--budget", "1k", cwd=tmp_path) as (process, client),
+    ):
+        for end in range(1, 22, 2):
+            client.post("/v1/chat/completions", json={"model": "m", "messages": turns[:end]})
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=30)[1]
+    assert "INFO ctxguard: cut at artifact" in told
+    assert MAIL not in told
+    assert "Parcel" not in told
 
 
 def test_it_observes(tmp_path):
