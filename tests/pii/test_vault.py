@@ -190,6 +190,17 @@ def test_a_worker_that_opens_a_session_while_another_gives_numbers_learns_them(a
     assert masked.text("bob@site.org and ann@site.org") == "<EMAIL_2> and <EMAIL_1>"
 
 
+def test_the_vault_of_a_session_gives_back_whatever_a_masking_session_does(vault):
+    own, masking = vault.session("s"), session(vault=vault.session("s"))
+    assert masking.text("Mail ada@example.com") == "Mail <EMAIL_1>"
+    for giving in (own, masking):
+        assert giving.unmask("To <EMAIL_1>") == "To ada@example.com"
+        assert giving.unmask_arguments('{"to": "<EMAIL_1>"}') == '{"to": "ada@example.com"}'
+        assert giving.restore("<EMAIL_7>").unknown == ("<EMAIL_7>",)
+        assert "".join(giving.unmask_stream().over(["To <EM", "AIL_1>"])) == "To ada@example.com"
+        assert giving.unmask_call(ToolCall("send", '{"to": "<EMAIL_1>"}')).arguments == '{"to": "ada@example.com"}'
+
+
 def test_forgetting_a_value_and_a_session(vault):
     masked = session(vault=vault.session("s"))
     masked.text("jane@site.org bob@site.org")

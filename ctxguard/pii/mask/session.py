@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from ctxguard.artifacts import ToolCall
 from ctxguard.errors import DetectorError
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import PERSON
@@ -29,7 +27,7 @@ from ctxguard.pii.mask.json_text import (
 )
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.strategies import strategy_of
-from ctxguard.pii.mask.unmask import Restored, UnmaskStream, restore, restore_arguments
+from ctxguard.pii.mask.unmask import GivesBack, restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Span, resolve
@@ -42,7 +40,7 @@ _PARTIAL_ROUNDS: Final = 3
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class MaskSession:
+class MaskSession(GivesBack):
     """Mask the texts of one conversation in their order, and give values back. Get one from `Masker.session`."""
 
     def __init__(self, masker: Hiding) -> None:
@@ -148,41 +146,6 @@ class MaskSession:
         """Return a participant's name; masked, it is made of letters, digits, `_` and `-`, as providers want it."""
         masked = self.text(text)
         return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
-
-    def restore(self, text: str) -> Restored:
-        """Put values back into what the model wrote, and say which placeholders were never given.
-
-        Raises:
-            TypeError: it is no text, but None for example, the content of a message that calls tools alone.
-        """
-        check_text(text)
-        return restore(text, self._pseudonyms, escaped=is_json(text))
-
-    def unmask(self, text: str) -> str:
-        """Return what the model wrote with the values back; invented placeholders stay as they are."""
-        return self.restore(text).text
-
-    def unmask_arguments(self, text: str) -> str:
-        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON.
-
-        Raises:
-            TypeError: they are no text; `ctxguard.adapters.unmasked_arguments` takes an object too.
-        """
-        check_text(text)
-        return restore_arguments(text, self._pseudonyms).text
-
-    def unmask_call(self, call: ToolCall) -> ToolCall:
-        """Return a tool call with the values back in its arguments, right before the tool runs."""
-        arguments = self.unmask_arguments(call.arguments)
-        return call if arguments == call.arguments else replace(call, arguments=arguments)
-
-    def unmask_stream(self, *, arguments: bool = False) -> UnmaskStream:
-        """Begin to put values back in one stream.
-
-        Args:
-            arguments: True for streamed tool-call arguments, False for text.
-        """
-        return UnmaskStream(self._pseudonyms, arguments=arguments)
 
     @property
     def _pseudonyms(self) -> Pseudonyms:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.settings import check_text
 
-__all__ = ["Restored", "UnmaskStream", "restore", "restore_arguments"]
+if TYPE_CHECKING:
+    from ctxguard.artifacts import ToolCall
+
+__all__ = ["GivesBack", "Restored", "UnmaskStream", "restore", "restore_arguments"]
 
 LONGEST: Final = 64
 """Characters a placeholder has at most, quotes included."""
@@ -81,6 +84,54 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
     rewritten = rewrite_json(text, change, json_tokens(text))
     unknown = tuple(name for part in parts for name in part.unknown)
     return Restored(rewritten, sum(part.restored for part in parts), unknown)
+
+
+class GivesBack:
+    """Give values back: what a conversation's masking and the vault of its session have in common."""
+
+    @property
+    def _pseudonyms(self) -> Pseudonyms:
+        raise NotImplementedError
+
+    def restore(self, text: str) -> Restored:
+        """Put values back into what the model wrote, and say which placeholders were never given.
+
+        Raises:
+            TypeError: it is no text, but None for example, the content of a message that calls tools alone.
+        """
+        check_text(text)
+        return restore(text, self._pseudonyms, escaped=is_json(text))
+
+    def unmask(self, text: str) -> str:
+        """Return what the model wrote with the values back; invented placeholders stay as they are.
+
+        Raises:
+            TypeError: it is no text.
+            VaultError: a record of the session cannot be opened.
+        """
+        return self.restore(text).text
+
+    def unmask_arguments(self, text: str) -> str:
+        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON.
+
+        Raises:
+            TypeError: they are no text; `ctxguard.adapting.unmask_arguments` takes an object too.
+        """
+        check_text(text)
+        return restore_arguments(text, self._pseudonyms).text
+
+    def unmask_call(self, call: ToolCall) -> ToolCall:
+        """Return a tool call with the values back in its arguments, right before the tool runs."""
+        arguments = self.unmask_arguments(call.arguments)
+        return call if arguments == call.arguments else replace(call, arguments=arguments)
+
+    def unmask_stream(self, *, arguments: bool = False) -> UnmaskStream:
+        """Begin to put values back in one stream.
+
+        Args:
+            arguments: True for streamed tool-call arguments, False for text.
+        """
+        return UnmaskStream(self._pseudonyms, arguments=arguments)
 
 
 class UnmaskStream:

@@ -21,11 +21,10 @@ from weakref import WeakSet
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.detect.echo import is_part_of_name
 from ctxguard.pii.detect.match import PERSON
-from ctxguard.pii.mask.json_text import is_json
 from ctxguard.pii.mask.pseudonyms import Original, normalized
-from ctxguard.pii.mask.unmask import restore
+from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
-from ctxguard.pii.settings import check_text, seconds
+from ctxguard.pii.settings import seconds
 from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ def _cipher(key: bytes) -> AESGCM:
     return AESGCM(key)
 
 
-class SessionVault:
+class SessionVault(GivesBack):
     """Hold the values of one session; get one from `Vault.session`.
 
     Placeholders are numbered by first appearance, and a number once given keeps its meaning: whoever writes a record
@@ -317,14 +316,9 @@ class SessionVault:
                 raise self._damaged[placeholder]
             return self._originals.get(placeholder)
 
-    def unmask(self, text: str) -> str:
-        """Return what a model wrote with the values back; invented placeholders stay as they are.
-
-        Raises:
-            VaultError: a record of the session cannot be opened.
-        """
-        check_text(text)
-        return restore(text, self, escaped=is_json(text)).text
+    @property
+    def _pseudonyms(self) -> SessionVault:
+        return self
 
     def forget(self, value: str) -> int:
         """Erase a value, and the parts of a name; their placeholders stay given but stand for nothing.
