@@ -43,6 +43,8 @@ _OF_LARGE_ROOM: Final = 0.6
 """In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
 _STEPS_AHEAD: Final = 2.2
 """Steps for which a cut leaves room, so that not every second one cuts; see `Cutter._left_for_steps`."""
+_ROOM_FOR_STEPS: Final = 3_000
+"""Tokens of a room below which none of it is left for them."""
 _LATEST: Final = 3
 """Exchanges that tell what a step brings."""
 _LAST_RESORT: Final = 0.8
@@ -126,7 +128,7 @@ class Cutter:
         stay.add(self._newest_record(there))
         leaving = [n for n in there if n not in stay]
         room = self._room(base, number)
-        room_for_steps = max(_SMALL_ROOM, room - self._left_for_steps(number))
+        room_for_steps = max(_SMALL_ROOM, room - self._left_for_steps(room, number))
         keep = min(self.settings.kept_of(room), room_for_steps)
         taken = ledger.budget(base) - ledger.reserved(base) - room
         goal_tokens = taken + keep
@@ -140,11 +142,14 @@ class Cutter:
         cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
         return replace(cut, steps=self._steps_gone(cut))
 
-    def _left_for_steps(self, number: int) -> int:
+    def _left_for_steps(self, room: int, number: int) -> int:
         """Return the tokens to leave for the next steps, each taken to bring as much as the smallest of the latest.
 
-        Where every step brings much, as parallel calls do, what must stay and a full trail would leave room for one.
+        Where every step brings much, as parallel calls do, what must stay and a full trail would leave room for one. In
+        a small room, next to nothing would be left.
         """
+        if room < _ROOM_FOR_STEPS:
+            return 0
         latest = range(max(0, number + 1 - _LATEST), number + 1)
         return int(_STEPS_AHEAD * min(self.ledger.history.spans[n].tokens for n in latest))
 

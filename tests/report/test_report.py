@@ -146,8 +146,8 @@ def test_a_report_names_what_of_the_call_before_is_gone():
 
 
 def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
-    stabilizer, history, told = Stabilizer(400), [], []
-    for number in range(30):
+    stabilizer, history, told = Stabilizer(1_500), [], []
+    for number in range(90):
         history.append(Artifact("user" if number % 2 == 0 else "assistant", f"Message {number}: " + "word " * 30))
         report = stabilizer.stabilize(history).report
         if report.cut is not None:
