@@ -65,8 +65,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
     put it last. Where LangChain shows what is behind it, it warns by name.
 
-    What tools returned is bounded for the model alone; with `max_result_tokens`, large outputs are bounded in the state
-    too.
+    Tool outputs are bounded in what the model sees; with `max_result_tokens`, large ones are bounded in the state, too.
 
     Args:
         stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
@@ -113,9 +112,9 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         self.persist = persist
         self.window = window
         self.keep_thinking = keep_thinking
-        self.max_result_tokens = max_result_tokens and whole_number(
-            max_result_tokens, "max_result_tokens", unit="tokens", least=1
-        )
+        if max_result_tokens is not None:
+            whole_number(max_result_tokens, "max_result_tokens", unit="tokens", least=1)
+        self.max_result_tokens = max_result_tokens
         self.on_report = valid_listener(on_report)
         self._order = OrderWatch()
 

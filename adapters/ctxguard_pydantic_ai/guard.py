@@ -92,8 +92,8 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
     Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be
     changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
 
-    What tools returned is bounded for the model alone; with `max_result_tokens`, large results are bounded in the
-    history. When the provider says that the context overflowed, the request is repeated once with a tighter budget,
+    Tool results are bounded in what the model sees; with `max_result_tokens`, large ones in the history, too.
+    When the provider says that the context overflowed, the request is repeated once with a tighter budget,
     which then holds for the rest of the conversation (PydanticAI 2.66 and up).
 
     Attributes:

@@ -72,10 +72,13 @@ def test_tools_get_a_vault_and_the_list_comes_first():
         with_vault(None, session)
 
 
+@pytest.mark.parametrize(
+    "guard", [("ctxguard_pydantic_ai", "ContextGuard"), ("ctxguard_langchain", "ContextGuardMiddleware")]
+)
 @pytest.mark.parametrize("limit", ["x", 0, 0.5, True])
-def test_a_limit_of_results_is_a_number_of_tokens(limit):
+def test_a_limit_of_results_is_a_number_of_tokens(limit, guard):
     with pytest.raises(ConfigError, match="max_result_tokens") as caught:
-        door("ctxguard_pydantic_ai", "ContextGuard")(Stabilizer(4_000), max_result_tokens=limit)
+        door(*guard)(Stabilizer(4_000), max_result_tokens=limit)
     assert caught.value.setting == "max_result_tokens"
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.people import Place
 
-__all__ = ["Row", "grid_rows"]
+__all__ = ["Row", "grid_rows", "within"]
 
 _STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|'')*+'"
 _VALUES: Final = re.compile(rf"\s*+((?:{_STRING}|\([^()]*+\)|[^\"'(),\[\]]|[\"'(])*?)\s*+(?:,|[\])]?\Z)")
@@ -125,12 +125,13 @@ def _rows(form: _Form, text: str) -> Iterator[Row]:
 
 
 def _cells(pattern: re.Pattern[str], text: str, begin: int, end: int) -> list[Place]:
-    cells: list[Place] = []
-    for match in pattern.finditer(text, begin, end):
-        a, b = match.span(1)
-        while b > a and text[b - 1] in " \t\r\n\"'`":
-            b -= 1
-        while a < b and text[a] in " \t\r\n\"'`":
-            a += 1
-        cells.append((a, b))
-    return cells
+    return [within(text, *match.span(1), " \t\r\n\"'`") for match in pattern.finditer(text, begin, end)]
+
+
+def within(text: str, begin: int, end: int, frame: str) -> Place:
+    """Return where a cell stands without the blanks and quotes around it."""
+    while end > begin and text[end - 1] in frame:
+        end -= 1
+    while begin < end and text[begin] in frame:
+        begin += 1
+    return begin, end

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from ctxguard.pii.detect.grids import Row, grid_rows
+from ctxguard.pii.detect.grids import Row, grid_rows, within
 from ctxguard.pii.detect.people import Place
 
 __all__ = ["Headings", "columns"]
@@ -207,12 +207,7 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         match = _CELLS[separator].match(text, place)
         if match is None:
             return []
-        a, b = match.span(1)
-        while b > a and text[b - 1] in ' \t"\r':
-            b -= 1
-        while a < b and text[a] in ' \t"':
-            a += 1
-        cells.append((a, b))
+        cells.append(within(text, *match.span(1), ' \t"\r'))
         # behind the last separator of a line nothing is left to match
         is_last = match.end() == place
         place = match.end()

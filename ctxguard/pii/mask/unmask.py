@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -86,12 +87,13 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
     return Restored(rewritten, sum(part.restored for part in parts), unknown)
 
 
-class GivesBack:
+class GivesBack(ABC):
     """Give values back: what a conversation's masking and the vault of its session have in common."""
 
     @property
+    @abstractmethod
     def _pseudonyms(self) -> Pseudonyms:
-        raise NotImplementedError
+        """What its placeholders stand for."""
 
     def restore(self, text: str) -> Restored:
         """Put values back into what the model wrote, and say which placeholders were never given.

@@ -103,7 +103,7 @@ _IPV6: Final = (
 )
 _BIRTH: Final = (
     word("dob|bday|geb|nac")
-    + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|naissance|né\b|née\b|nacimiento|nascimento"
+    + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|(?<!re)naissance|né\b|née\b|nacimiento|nascimento"
     r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|роден"
     r"|народж|nașter|nastere|născut|nascut"
     r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
@@ -300,20 +300,8 @@ CORE_RULES: Final = (
     shipped(
         "birth-date-in-words",
         "DATE_OF_BIRTH",
-        r"(?i)(?:born|birth|dob|d\.o\.b|geburt|geboren|naissance|nacimiento|nascita)(?<!renaissance)(?!time)"
-        rf"[^\d\n]{{0,20}}?(?P<value>{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
-    ),
-    *(
-        shipped(
-            f"birth-date-in-words-{name}",
-            "DATE_OF_BIRTH",
-            rf"(?i)(?<![^\W\d_])(?:{words})[^\d\n]{{0,24}}?(?P<value>{_DAY_FIRST})(?!\w)",
-        )
-        for name, words in (
-            ("french", r"née? le|née? [àa] |né\(e\)|né\.e|née? en"),
-            ("romance", "nacid[oa]|nascid[oa]|nascimento|nat[oa] (?:il|a)|născut"),
-            ("others", r"urodz|ur\.|geboortedatum|född|født|narozen"),
-        )
+        rf"(?i)(?<!\w)(?:{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
+        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d\n]{{0,24}}\Z",
     ),
     shipped(
         "passport",

@@ -27,14 +27,18 @@ _WORDS: Final = (
         (name, rf"(?<![^\W\d_])(?:{words})")
         for name, words in (
             ("romance", "mot[ _-]?de[ _-]?passe|palavra[ _-]?passe|contrase[nñ]a|senha|mdp"),
-            ("germanic", "kennwort|wachtwoord|lösenord|adgangskode"),
-            ("slavic", "hasło|haslo|hasłem|heslo|geslo|lozinka"),
-            ("uralic", "jelszó|jelszo|salasana|salasõna|slaptažodis"),
+            ("germanic", "kennwort|wachtwoord|adgangskode"),
+            ("slavic", "haslo|heslo|geslo|lozinka"),
+            ("uralic", "jelszo|salasana"),
             ("parola", "parola(?: d['’]ordine|[ _-]?chiave)?"),
         )
     ),
 )
-_SCRIPTS: Final = "şifre|sifre|пароль|парола|κωδικός(?: πρόσβασης)?|συνθηματικό|密码|密碼|パスワード|비밀번호"
+# Words with letters beyond ASCII: what is left of `hasło` without them (`has`) stands in every text.
+_SCRIPTS: Final = (
+    "şifre|sifre|hasło|hasłem|lösenord|jelszó|salasõna|slaptažodis|пароль|парола|κωδικός(?: πρόσβασης)?|συνθηματικό"
+    "|密码|密碼|パスワード|비밀번호"
+)
 # `: `, ` = `, ` => `, `": `, and ` is `.
 _ASSIGNED: Final = (
     r"(?:\\?[\"']?\]?\s{0,3}(?::=|=>|[:=：])\s{0,3}"

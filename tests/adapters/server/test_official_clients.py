@@ -14,7 +14,7 @@ from ctxguard_openai import stabilize_input, stabilize_messages
 openai = pytest.importorskip("openai", reason="openai is not installed")
 anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
 
-WINDOW = 24_000  # characters: three times what 2,000 tokens are where outputs are shown, and not only counted
+WINDOW = 24_000  # characters; framing takes most of it where a cut leaves many short digests
 TURNS = 25
 SYSTEM = "You are a clerk."
 
@@ -106,11 +106,11 @@ def converse(session, fit):
 @pytest.mark.parametrize("kind", SESSIONS)
 def test_no_request_is_refused_and_no_personal_data_leaves(kind, provider, address):
     session = kind(address)
-    converse(session, kind.stabilized(Stabilizer(2_000)))
+    converse(session, kind.stabilized(Stabilizer(3_000)))
     assert provider.refusals == []
     assert len(provider.bodies) == 3 * TURNS
     assert "@example.com" not in json.dumps(provider.bodies)
-    assert max(len(json.dumps(body)) for body in provider.bodies) > WINDOW // 4, "the window is made use of"
+    assert max(len(json.dumps(body)) for body in provider.bodies) > WINDOW // 3, "the window is made use of"
 
 
 @pytest.mark.parametrize("kind", SESSIONS)
