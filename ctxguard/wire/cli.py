@@ -87,7 +87,7 @@ def serve(
     gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
-    logging.getLogger("uvicorn.error").addFilter(_is_no_breaking_off)
+    logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
     _run(app, host, port, grace)
 
 
@@ -123,8 +123,8 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
         raise SystemExit(2)
 
 
-def _is_no_breaking_off(record: logging.LogRecord) -> bool:
-    """Tell what deserves a line from the traces of answers that were broken off because the process was told to end."""
+def _is_a_failure(record: logging.LogRecord) -> bool:
+    """Tell failures from answers that were broken off because the process was told to end."""
     broken = (asyncio.CancelledError, KeyboardInterrupt)
     is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)
     return not is_traced and not record.getMessage().rstrip().endswith(asyncio.CancelledError.__name__)
