@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
@@ -52,11 +52,8 @@ def stabilize_request(
         HistoryError: A message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
-    if overflowed:
-        stabilizer.tighten(call.artifacts, window=window)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
-    return call.written(result), result.report
+    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    return call.written(call.chain.stabilize(call.artifacts, **call.beside))
 
 
 async def astabilize_request(
@@ -69,13 +66,8 @@ async def astabilize_request(
     overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
     """Do what `stabilize_request` does, where summarizers or stores are async."""
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
-    if overflowed:
-        stabilizer.tighten(call.artifacts, window=window)
-    result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
-    )
-    return call.written(result), result.report
+    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    return call.written(await call.chain.astabilize(call.artifacts, **call.beside))
 
 
 def stabilize_native(
@@ -107,9 +99,9 @@ def stabilize_native(
         BudgetExceededError: What must stay does not fit.
     """
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
-    return call.written(result).messages, result.report
+    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = call.written(call.chain.stabilize(call.artifacts, **call.beside))
+    return done.messages, report
 
 
 async def astabilize_native(
@@ -124,11 +116,15 @@ async def astabilize_native(
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does, where summarizers or stores are async."""
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
-    result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
-    )
-    return call.written(result).messages, result.report
+    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = call.written(await call.chain.astabilize(call.artifacts, **call.beside))
+    return done.messages, report
+
+
+class _Beside(TypedDict):
+    tools: Sequence[Mapping[str, object]]
+    overhead: int
+    window: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +135,7 @@ class _Call(Generic[Native]):
     request: Request[Native]
     chain: Stabilizer
     artifacts: Sequence[Artifact]
+    beside: _Beside
     texts: RequestTexts
     unread: HistoryError | None
 
@@ -149,7 +146,9 @@ class _Call(Generic[Native]):
         adapter: Adapter[Native],
         request: Request[Native],
         *,
+        window: int | None,
         keep_thinking: bool,
+        overflowed: bool = False,
         is_editable: bool = True,
     ) -> _Call[Native]:
         require_stabilizer(stabilizer)
@@ -163,22 +162,23 @@ class _Call(Generic[Native]):
                 raise
             read, unread = [], error
         artifacts = texts.beside.joined(read)
+        if overflowed:
+            stabilizer.tighten(artifacts, window=window)
         chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-        return cls(adapter, request, chain, artifacts, texts, unread)
+        # all schemas are counted; tools of a wrong type are left as they are, for the counter to refuse
+        tools = [*request.tools, *request.schemas] if request.schemas else request.tools
+        beside = _Beside(tools=tools, overhead=texts.overhead, window=window)
+        return cls(adapter, request, chain, artifacts, beside, texts, unread)
 
-    @property
-    def schemas(self) -> Sequence[Mapping[str, object]]:
-        """All schemas, to be counted; a wrong type is refused by the counter."""
-        return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
-
-    def written(self, result: Stabilized) -> Request[Native]:
+    def written(self, result: Stabilized) -> tuple[Request[Native], Report]:
+        report = result.report
         # Observed: the caller's own request goes out, whatever the chain made of it.
-        if result.report.observed:
+        if report.observed:
             if self.unread is not None:
-                result.report.details = {**result.report.details, "would_have_raised": type(self.unread).__name__}
-            return self.request
+                report.details = {**report.details, "would_have_raised": type(self.unread).__name__}
+            return self.request, report
         request, artifacts = self.texts.restored(self.request, result.artifacts)
-        return replace(request, messages=self.adapter.write(self.request.messages, artifacts))
+        return replace(request, messages=self.adapter.write(self.request.messages, artifacts)), report
 
 
 def require_stabilizer(given: object) -> Stabilizer:
