@@ -214,7 +214,7 @@ class Stabilizer(NotAHook):
             HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
-        return drive(self._flow(artifacts, tools, overhead, window))
+        return drive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
 
     async def astabilize(
         self,
@@ -225,7 +225,35 @@ class Stabilizer(NotAHook):
         window: int | None = None,
     ) -> Stabilized:
         """Do what `stabilize` does, with summarizers or stores that may be async."""
-        return await adrive(self._flow(artifacts, tools, overhead, window))
+        return await adrive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
+
+    def flow(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Generator[Ask, object, Stabilized]:
+        """Do what `stabilize` does as a generator that yields an `Ask` for whatever needs I/O.
+
+        What is both sync and async builds on it; `drive` and `adrive` of `ctxguard.draft` run it.
+        """
+        history = tuple(_require_iterable(artifacts))
+        yield from self._ask_provider((), tools)
+        call = self._settings(tools, overhead, window, history)
+        try:
+            return (yield from self._stabilized(history, call))
+        except BudgetExceededError:
+            overflow = call.overflow
+            if overflow is None:
+                raise
+            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+                self._overflows.forget(history)
+                raise
+        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
+        self._overflows.note(history, self.budget_for(window), before=call.budget)
+        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 
     def plan(
         self,
@@ -308,29 +336,6 @@ class Stabilizer(NotAHook):
             raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
         tokens -= self.reserve
         return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
-
-    def _flow(
-        self,
-        artifacts: Iterable[Artifact],
-        tools: Sequence[Mapping[str, object]] | None,
-        overhead: int,
-        window: int | None,
-    ) -> Generator[Ask, object, Stabilized]:
-        history = tuple(_require_iterable(artifacts))
-        yield from self._ask_provider((), tools)
-        call = self._settings(tools, overhead, window, history)
-        try:
-            return (yield from self._stabilized(history, call))
-        except BudgetExceededError:
-            overflow = call.overflow
-            if overflow is None:
-                raise
-            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
-                self._overflows.forget(history)
-                raise
-        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
-        self._overflows.note(history, self.budget_for(window), before=call.budget)
-        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 
     def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypedDict, TypeVar
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
-from ctxguard.artifacts import Artifact
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.report import Report
-from ctxguard.stabilizer import Stabilized, Stabilizer
+from ctxguard.stabilizer import Stabilizer
 
 __all__ = [
     "astabilize_native",
     "astabilize_request",
+    "request_flow",
     "require_stabilizer",
     "stabilize_native",
     "stabilize_request",
@@ -52,8 +53,9 @@ def stabilize_request(
         HistoryError: A message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
-    return call.written(call.chain.stabilize(call.artifacts, **call.beside))
+    return drive(
+        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    )
 
 
 async def astabilize_request(
@@ -66,8 +68,9 @@ async def astabilize_request(
     overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
     """Do what `stabilize_request` does, where summarizers or stores are async."""
-    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
-    return call.written(await call.chain.astabilize(call.artifacts, **call.beside))
+    return await adrive(
+        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    )
 
 
 def stabilize_native(
@@ -99,8 +102,8 @@ def stabilize_native(
         BudgetExceededError: What must stay does not fit.
     """
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = call.written(call.chain.stabilize(call.artifacts, **call.beside))
+    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = drive(flow)
     return done.messages, report
 
 
@@ -116,69 +119,56 @@ async def astabilize_native(
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does, where summarizers or stores are async."""
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = call.written(await call.chain.astabilize(call.artifacts, **call.beside))
+    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = await adrive(flow)
     return done.messages, report
 
 
-class _Beside(TypedDict):
-    tools: Sequence[Mapping[str, object]]
-    overhead: int
-    window: int | None
+def request_flow(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Native],
+    request: Request[Native],
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+    overflowed: bool = False,
+    is_editable: bool = True,
+) -> Generator[Ask, object, tuple[Request[Native], Report]]:
+    """Do what `stabilize_request` does as a generator that yields an `Ask` for whatever needs I/O.
 
-
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[Native]):
-    """Hold what the sync and the async path have in common: what goes into the stabilizer, and what comes of it."""
-
-    adapter: Adapter[Native]
-    request: Request[Native]
-    chain: Stabilizer
-    artifacts: Sequence[Artifact]
-    beside: _Beside
-    texts: RequestTexts
-    unread: HistoryError | None
-
-    @classmethod
-    def of(
-        cls,
-        stabilizer: Stabilizer,
-        adapter: Adapter[Native],
-        request: Request[Native],
-        *,
-        window: int | None,
-        keep_thinking: bool,
-        overflowed: bool = False,
-        is_editable: bool = True,
-    ) -> _Call[Native]:
-        require_stabilizer(stabilizer)
-        texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
-        unread: HistoryError | None = None
-        try:
-            read = adapter.read(request.messages)
-        except HistoryError as error:
-            # Who only observes must not break a program that ran before; the report says what would have been raised.
-            if stabilizer.mode == "enforce":
-                raise
-            read, unread = [], error
-        artifacts = texts.beside.joined(read)
-        if overflowed:
-            stabilizer.tighten(artifacts, window=window)
-        chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-        # all schemas are counted; tools of a wrong type are left as they are, for the counter to refuse
-        tools = [*request.tools, *request.schemas] if request.schemas else request.tools
-        beside = _Beside(tools=tools, overhead=texts.overhead, window=window)
-        return cls(adapter, request, chain, artifacts, beside, texts, unread)
-
-    def written(self, result: Stabilized) -> tuple[Request[Native], Report]:
-        report = result.report
-        # Observed: the caller's own request goes out, whatever the chain made of it.
-        if report.observed:
-            if self.unread is not None:
-                report.details = {**report.details, "would_have_raised": type(self.unread).__name__}
-            return self.request, report
-        request, artifacts = self.texts.restored(self.request, result.artifacts)
-        return replace(request, messages=self.adapter.write(self.request.messages, artifacts)), report
+    Args:
+        stabilizer: See `stabilize_request`, as all that follow.
+        adapter: See there.
+        request: See there.
+        window: See there.
+        keep_thinking: See there.
+        overflowed: See there.
+        is_editable: Whether the caller sends what this call makes of instructions and tools, and not its own.
+    """
+    require_stabilizer(stabilizer)
+    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
+    unread: HistoryError | None = None
+    try:
+        read = adapter.read(request.messages)
+    except HistoryError as error:
+        # Who only observes must not break a program that ran before; the report says what would have been raised.
+        if stabilizer.mode == "enforce":
+            raise
+        read, unread = [], error
+    artifacts = texts.beside.joined(read)
+    if overflowed:
+        stabilizer.tighten(artifacts, window=window)
+    # tools of a wrong type are left as they are, for the counter to refuse
+    tools = [*request.tools, *request.schemas] if request.schemas else request.tools
+    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
+    result = yield from chain.flow(artifacts, tools=tools, overhead=texts.overhead, window=window)
+    report = result.report
+    if report.observed:  # the caller's own request goes out, whatever the chain made of it
+        if unread is not None:
+            report.details = {**report.details, "would_have_raised": type(unread).__name__}
+        return request, report
+    changed, history = texts.restored(request, result.artifacts)
+    return replace(changed, messages=adapter.write(request.messages, history)), report
 
 
 def require_stabilizer(given: object) -> Stabilizer:
