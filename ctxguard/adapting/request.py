@@ -7,7 +7,7 @@ nothing matches, they are only counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -17,14 +17,14 @@ from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
 from ctxguard.adapting.fields import Path, fields_of, place_name
 from ctxguard.artifacts import Artifact, Field
 from ctxguard.checks.no_pii import NoPII
-from ctxguard.errors import CheckFailedError, ConfigError
+from ctxguard.errors import CheckFailedError, ConfigError, HistoryError
 from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas"]
+__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas", "settings_of"]
 
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
@@ -58,6 +58,30 @@ class Request(Generic[Native]):
     tools: Sequence[Schema] = ()
     schemas: Sequence[Schema] = ()
     settings: Schema = field(default_factory=dict)
+
+
+def settings_of(
+    request: Mapping[str, object], *, history: str, taken: Iterable[str], billed: Iterable[str]
+) -> tuple[dict[str, object], list[Schema]]:
+    """Return the settings of a request's body, and those of them that the model is shown as schemas.
+
+    Args:
+        request: The body, or the arguments of a client's method.
+        history: The key of its history.
+        taken: Keys that are read elsewhere.
+        billed: Keys of settings that the model is shown.
+
+    Raises:
+        HistoryError: It is no dict.
+    """
+    if not isinstance(request, Mapping):
+        raise HistoryError(
+            f"expected a request, a dict with {history!r}, got {type(request).__name__}; "
+            f"a list of {history} goes to stabilize_messages"
+        )
+    rest = {key: value for key, value in request.items() if key not in taken and value is not None}
+    schemas: list[Schema] = [{key: rest.pop(key)} for key in billed if key in rest]
+    return rest, schemas
 
 
 def plain_settings(settings: object) -> Schema:
