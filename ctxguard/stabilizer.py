@@ -28,7 +28,7 @@ from ctxguard.policies import (
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import NotAHook, callables, valid_budget, whole_number
+from ctxguard.settings import NotAHook, callables, one_of, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
@@ -117,10 +117,8 @@ class Stabilizer(NotAHook):
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
         self.budget: int | str = valid_budget(budget)
-        if on_failure not in ("report", "raise"):
-            raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
-        if mode not in ("enforce", "observe"):
-            raise ConfigError(f"mode is 'enforce' or 'observe', not {mode!r}", setting="mode")
+        self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
+        self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
         wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
@@ -134,8 +132,6 @@ class Stabilizer(NotAHook):
         self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
-        self.on_failure: OnFailure = on_failure
-        self.mode: Mode = mode
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
         self._overflows = Overflows()

@@ -139,11 +139,11 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
         called.update(call.id for call in artifact.calls)
         orphaned.append((artifact.kind is Kind.TOOL and artifact.answers not in called, artifact))
     for are_orphans, group in groupby(orphaned, itemgetter(0)):
-        walk_content = [artifact for _, artifact in group]
+        members = [artifact for _, artifact in group]
         if are_orphans:
-            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in walk_content)
+            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
             yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
-        yield from walk_content
+        yield from members
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:

@@ -197,7 +197,7 @@ def _arguments(part: NativePart) -> str:
 
 
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
-    """Return a copy with these values; `GONE` where it may not be changed and has to go instead (signed thinking).
+    """Return a copy with these values; `REMOVED` where it may not be changed and has to go instead (signed thinking).
 
     What was bound to the old text goes: ids and citations, the sound of a speech.
     """

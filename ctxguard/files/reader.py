@@ -105,7 +105,6 @@ def read_file(
     _require_readable(path, lines, rows, max_tokens)
     settings = config or load_context_config()
     requested = max_tokens or settings.max_tokens_per_file
-    cache = None if cache_dir is None else Path(cache_dir)
     request = _Request(
         settings,
         find_counter(counter).count,
@@ -113,7 +112,7 @@ def read_file(
         lines,
         rows,
         exact_totals,
-        default_cache_dir() if cache == _DEFAULT_CACHE else cache,
+        _cache_folder(cache_dir),
     )
     try:
         file, metadata = open_file(Path(path), None if root is None else Path(root))
@@ -121,10 +120,21 @@ def read_file(
         return FileExtractionResult(None, success=False, error=str(error))
     with file:
         result = _read_open(file, Path(path), metadata, request)
-    if requested > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
-        info = replace(result.truncation_info, total_output_limit_reached=True)
-        return replace(result, truncation_info=info)
-    return result
+    return _at_the_total(result) if requested > request.max_tokens else result
+
+
+def _cache_folder(given: str | os.PathLike[str] | None) -> Path | None:
+    if given is None:
+        return None
+    return default_cache_dir() if Path(given) == _DEFAULT_CACHE else Path(given)
+
+
+def _at_the_total(result: FileExtractionResult) -> FileExtractionResult:
+    """Return a result that says, where it was cut, that the limit of all views together cut it."""
+    info = result.truncation_info
+    if info is None or not info.truncated:
+        return result
+    return replace(result, truncation_info=replace(info, total_output_limit_reached=True))
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:

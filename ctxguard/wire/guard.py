@@ -24,10 +24,10 @@ from ctxguard.adapting.fields import place_name
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.artifacts import Field
 from ctxguard.draft import Ask, adrive, drive
-from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
+from ctxguard.errors import BudgetExceededError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
-from ctxguard.settings import NotAHook
+from ctxguard.settings import NotAHook, one_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
@@ -166,10 +166,8 @@ class Guard(NotAHook):
         on_report: OnReport | None = None,
     ) -> None:
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
-        if on_unreadable not in ("refuse", "pass"):
-            raise ConfigError(f"on_unreadable is 'refuse' or 'pass', not {on_unreadable!r}", setting="on_unreadable")
         self.strategy = strategy
-        self.on_unreadable: OnUnreadable = on_unreadable
+        self.on_unreadable: OnUnreadable = one_of(on_unreadable, OnUnreadable, "on_unreadable")
         self.max_body = max_body
         self.on_report = valid_listener(on_report)
         self.metrics: Metrics = Metrics()

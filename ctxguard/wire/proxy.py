@@ -74,9 +74,7 @@ def proxy_app(
     """
     try:
         import httpx
-        from starlette.applications import Starlette
-        from starlette.responses import PlainTextResponse
-        from starlette.routing import Mount, Route
+        import starlette  # noqa: F401 - whether it is there
     except ImportError as error:
         raise ImportError(f"the proxy needs Starlette and httpx: {install_command('proxy')}") from error
 
@@ -85,7 +83,13 @@ def proxy_app(
         raise ConfigError(f"upstream must be an http or https URL, not {upstream!r}", setting="upstream")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
-    forward = _Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout)
+    return _app(_Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout), guard, sender)
+
+
+def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount, Route
 
     async def health(_: object) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
