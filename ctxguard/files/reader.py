@@ -114,12 +114,7 @@ def read_file(
         exact_totals,
         _cache_folder(cache_dir),
     )
-    try:
-        file, metadata = open_file(Path(path), None if root is None else Path(root))
-    except RefusedError as error:
-        return FileExtractionResult(None, success=False, error=str(error))
-    with file:
-        result = _read_open(file, Path(path), metadata, request)
+    result = _read_file(Path(path), None if root is None else Path(root), request)
     return _at_the_total(result) if requested > request.max_tokens else result
 
 
@@ -189,6 +184,15 @@ def _is_number(value: object) -> bool:
 
 def _is_range(span: object) -> bool:
     return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
+
+
+def _read_file(path: Path, root: Path | None, request: _Request) -> FileExtractionResult:
+    try:
+        file, metadata = open_file(path, root)
+    except RefusedError as error:
+        return FileExtractionResult(None, success=False, error=str(error))
+    with file:
+        return _read_open(file, path, metadata, request)
 
 
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ctxguard.harness.identity import ByIdentity
+
 __all__ = ["WireMessage", "WireReader", "pair_faults"]
 
 _UNSEARCHED: Final = frozenset(
@@ -45,17 +47,11 @@ class WireReader:
     """Read the messages of requests. One instance serves one session: a message that was read is remembered."""
 
     def __init__(self) -> None:
-        self._read: dict[int, tuple[object, WireMessage]] = {}
+        self._read: ByIdentity[object, WireMessage] = ByIdentity(_wire)
 
     def messages(self, native: object) -> list[WireMessage]:
         """Return the messages of a request, a system prompt that stands beside them first."""
-        return [self._message(message) for message in _messages(native)]
-
-    def _message(self, message: object) -> WireMessage:
-        known = self._read.get(id(message))
-        if known is None:  # the message is held, so that its id stays its own
-            known = self._read[id(message)] = (message, _wire(message))
-        return known[1]
+        return [self._read(message) for message in _messages(native)]
 
 
 def _messages(native: object) -> Iterator[object]:
