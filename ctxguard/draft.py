@@ -6,11 +6,12 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from operator import is_
 from threading import Thread
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from ctxguard.artifacts import Artifact
 from ctxguard.errors import HistoryError, SummarizerError
@@ -342,38 +343,34 @@ Answer: TypeAlias = Callable[[Ask], object]
 def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
     """Run a flow to its end, calling what it asks for; close it in any case."""
     call = answer or _call
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = call(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = call(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
     """Run a flow to its end, awaiting what it asks for; close it in any case, even if it is canceled."""
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = await _acall(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = await _acall(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
@@ -382,20 +379,18 @@ def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, R
     Raises:
         SummarizerError: (inside the flow) for a request that would have an effect.
     """
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = (yield ask) if ask.is_read else refuse(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = (yield ask) if ask.is_read else refuse(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
 
 
 def refuse(_ask: Ask) -> object:

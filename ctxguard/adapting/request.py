@@ -24,7 +24,7 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas", "settings_of"]
+__all__ = ["Request", "RequestTexts", "plain_object", "plain_settings", "require_clean_schemas", "settings_of"]
 
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
@@ -95,13 +95,14 @@ def plain_settings(settings: object) -> Schema:
     """
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
-        plain: Schema = json.loads(json.dumps(given, default=_plain))
+        plain: Schema = json.loads(json.dumps(given, default=plain_object))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"settings of the model cannot be read: {error}", setting="model_settings") from None
     return plain
 
 
-def _plain(value: object) -> object:
+def plain_object(value: object) -> object:
+    """Return an object as JSON can hold it: its fields, or a text. The `default` of `json.dumps`."""
     return fields_of(value) or str(value)
 
 

@@ -46,6 +46,7 @@ def stabilize(
     With --output the context goes to the file and the report is printed.
     """
     from ctxguard.adapting import Request, stabilize_request
+    from ctxguard.adapting.request import plain_object
 
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
@@ -56,7 +57,7 @@ def stabilize(
             with naming(session, one):
                 request = Request(one.native, one.instructions, one.tools or ())
                 done, made = stabilize_request(stabilizer, one.adapter, request)
-            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=_plain))
+            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=plain_object))
             reports.append(made)
     if output is not None:
         out("\n".join(contexts), output)
@@ -67,8 +68,3 @@ def stabilize(
         out(fitted(shown) if report in (None, ReportFormat.TEXT) else shown)
     if not all(made.ok for made in reports):
         raise typer.Exit(1)
-
-
-def _plain(value: object) -> object:
-    dump = getattr(value, "model_dump", None)
-    return dump(exclude_unset=True) if dump is not None else str(value)
