@@ -141,10 +141,6 @@ def _document(holder: object, path: Path) -> list[PlacedPart]:
     return [*read, *([((*path, "context"), Part("text", context))] if context else [])]
 
 
-def _json(holder: object, path: Path) -> list[PlacedPart]:
-    return [(path, Part("text", arguments_as_text(holder)))]
-
-
 def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
@@ -154,15 +150,11 @@ def _result(holder: object, path: Path) -> list[PlacedPart]:
     return BLOCKS.read(content, (*path, "content"))
 
 
-def _nothing(_holder: object, _path: Path) -> list[PlacedPart]:
-    return []
-
-
 _READERS: Final[Mapping[str, _Reader]] = {
-    "toolUse": _nothing,
+    "toolUse": lambda _holder, _path: [],
     "toolResult": _result,
     "reasoningContent": _reasoning,
-    "cachePoint": _nothing,
+    "cachePoint": lambda _holder, _path: [],
     "image": _medium(image_of),
     "audio": _medium(lambda data, _: audio(data)),
     "video": _medium(lambda data, _: video(data)),
@@ -170,7 +162,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "guardContent": _guarded,
     "citationsContent": _texts("content"),
     "searchResult": _search_result,
-    "json": _json,
+    "json": lambda holder, path: [(path, Part("text", arguments_as_text(holder)))],
 }
 
 

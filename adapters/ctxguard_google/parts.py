@@ -101,10 +101,6 @@ def is_part(value: object) -> bool:
     return text_of(value, "uri") is not None  # what `client.files.upload` returned
 
 
-def _read_part(part: object, path: Path) -> list[PlacedPart]:
-    return [*_said(part, path), *_signature(part)]
-
-
 def _said(part: object, path: Path) -> list[PlacedPart]:
     if function_call(part) is not None or function_response(part) is not None:
         return []  # artifacts have a place of their own for these
@@ -157,7 +153,7 @@ def _medium(blob: object) -> Part:
     return video(data) if mime.startswith("video/") else file(data)
 
 
-PARTS: Final = ContentFormat({None: _read_part}, unknown=_unknown)
+PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_signature(part)]}, unknown=_unknown)
 
 
 def part_fields(part: object, path: Path) -> Iterator[PlacedField]:

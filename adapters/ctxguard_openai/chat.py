@@ -119,11 +119,9 @@ def _content(message: Message, role: str) -> object:
     return require_field(message, "content", unless=_INSTEAD if is_optional else ())
 
 
-def _artifact(message: Message) -> Artifact:
-    return _view(message).artifact(message)
-
-
-_CACHE: Final = ReadCache(_artifact, exact=frozenset({"arguments", "input"}))
+_CACHE: Final[ReadCache[Message, Artifact]] = ReadCache(
+    lambda message: _view(message).artifact(message), exact=frozenset({"arguments", "input"})
+)
 
 
 def _written(artifact: Artifact) -> Message:

@@ -101,13 +101,9 @@ def _fault(item: object) -> str:
     return f"expected a dict with 'type' or 'role', got {type(item).__name__}"
 
 
-def _identities(items: tuple[Item, ...]) -> tuple[int, ...]:
-    return tuple(map(id, items))
-
-
 _CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
     lambda items: view(items).artifact(items),
-    key=_identities,
+    key=lambda items: tuple(map(id, items)),
     exact=frozenset({"arguments", "input", "action", "operation", "output"}),
 )
 

@@ -160,11 +160,9 @@ def replay_settings(
     recorded = Recorded(session)
     for stabilizer in stabilizers:
         told = SessionReplay(session.id, path, line)
-        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(progress or _unseen)
-
-
-def _unseen(_done: int, _total: int) -> None:
-    """Show nothing."""
+        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(
+            progress or (lambda _done, _total: None)
+        )
 
 
 def replay_sessions(
