@@ -26,8 +26,6 @@ from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call
 
-__all__ = ["AnthropicAdapter", "Message", "Native"]
-
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict, or an object of the SDK with the same fields."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"

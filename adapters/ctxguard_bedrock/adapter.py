@@ -36,8 +36,6 @@ from ctxguard_bedrock.blocks import (
     tool_use,
 )
 
-__all__ = ["BedrockAdapter", "Message", "Native"]
-
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict with `role` and `content`, as boto3 takes and returns it."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"

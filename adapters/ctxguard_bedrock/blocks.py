@@ -10,16 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import (
-    ContentFormat,
-    as_base64,
-    audio,
-    encrypted_tokens,
-    file,
-    image,
-    opaque,
-    video,
-)
+from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, video
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import (
@@ -40,17 +31,7 @@ from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import BEDROCK, refuse_foreign_part
 from ctxguard.artifacts import Part, ToolCall
 from ctxguard.errors import HistoryError
-
-__all__ = [
-    "BLOCKS",
-    "block_changes",
-    "block_fields",
-    "is_reasoning",
-    "left_of",
-    "place_call",
-    "tool_result",
-    "tool_use",
-]
+from ctxguard.tokens.media import encrypted_tokens
 
 _Reader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 _DATA: Final = frozenset({"bytes"})

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
-
 _RECALL: Final = {
     "toolSpec": {
         "name": RECALL_SCHEMA["name"],

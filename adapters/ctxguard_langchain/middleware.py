@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 else:  # in langchain 1.0 it takes two parameters
     _Middleware = AgentMiddleware
 
-__all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
-
 _OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
 """What packages of providers raise where a prompt exceeds the model's window; old versions of the core have none."""
 FULL_OUTPUT = "ctxguard_full_output"

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
-__all__ = ["ContextGuard", "StabilizerChoice", "as_messages", "with_message_history"]
-
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 """A stabilizer for every session, or a function that gives the one of a session by its id."""
 

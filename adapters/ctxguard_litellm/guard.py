@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
     from ctxguard.wire.guard import OnUnreadable
 
-__all__ = ["Guard"]
-
 _ANSWERS: Final = 16_384
 """Requests whose answers have not come yet."""
 

@@ -23,8 +23,6 @@ from ctxguard_openai.contents import PARTS
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
 
-__all__ = ["Message", "OpenAIAdapter"]
-
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The part of a message that says nothing."""

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import encrypted_tokens, read_unknown
+from ctxguard.adapting.content_format import read_unknown
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested, nested_fields
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.tokens.media import encrypted_tokens
 from ctxguard_openai.contents import PARTS
 
 Item: TypeAlias = Mapping[str, object]

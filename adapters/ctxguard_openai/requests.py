@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = [
-    "astabilize_input",
-    "astabilize_messages",
-    "astabilize_request",
-    "recall_tool",
-    "stabilize_input",
-    "stabilize_messages",
-    "stabilize_request",
-]
-
 MessageT = TypeVar("MessageT")
 """What comes back is of the type that was given: dicts, the SDK's typed dicts, or its objects."""
 _BILLED: Final = ("response_format", "text", "functions", "prediction", "prompt")

@@ -19,8 +19,6 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
 
-__all__ = ["Item", "ResponsesAdapter"]
-
 
 class ResponsesAdapter:
     """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["call_model_input_filter", "recall_tool", "with_vault"]
-
 recall_tool = recall_tool_factory(function_tool)
 """Make the recall tool, for `Agent(tools=[…])`."""
 

@@ -28,8 +28,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai.parts import edited_part, is_fixed, part_fields, place_call, read_part
 
-__all__ = ["PydanticAIAdapter"]
-
 _KINDS: Final = {
     "system-prompt": Kind.SYSTEM,
     **dict.fromkeys(("user-prompt", "speech", "retry-feedback"), Kind.USER),

@@ -16,14 +16,13 @@ from typing import Any, Final
 from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ctxguard.adapting.content_format import audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload
 from ctxguard.adapting.fields import Path, parse_json
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
-
-__all__ = ["edited_part", "is_fixed", "part_fields", "place_call", "read_part", "rendered"]
+from ctxguard.tokens.media import encrypted_tokens
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any

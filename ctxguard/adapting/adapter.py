@@ -14,16 +14,6 @@ from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = [
-    "astabilize_native",
-    "astabilize_request",
-    "request_flow",
-    "require_stabilizer",
-    "stabilize_native",
-    "stabilize_request",
-    "with_adapter_stages",
-]
-
 Native = TypeVar("Native")
 
 

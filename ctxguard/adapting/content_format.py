@@ -24,30 +24,11 @@ from ctxguard.tokens import EstimateCounter
 from ctxguard.tokens.media import (
     audio_media,
     audio_tokens,
-    encrypted_tokens,
     file_media,
     file_tokens,
     image_media,
     image_tokens,
 )
-
-__all__ = [
-    "ContentFormat",
-    "PartReader",
-    "as_base64",
-    "audio",
-    "encrypted_tokens",
-    "file",
-    "image",
-    "opaque",
-    "read_audio",
-    "read_file",
-    "read_image",
-    "read_unknown",
-    "text_reader",
-    "video",
-    "with_titles",
-]
 
 PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 """Reads a native part, given the part and its place."""

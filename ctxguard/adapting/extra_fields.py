@@ -18,8 +18,6 @@ from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
 from ctxguard.tokens.media import encrypted_tokens
 
-__all__ = ["EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
-
 PlacedField: TypeAlias = tuple[Path, Field]
 """A field and the place of its text; the place is `()` for a text that is never changed."""
 

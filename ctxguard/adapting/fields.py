@@ -11,27 +11,6 @@ from typing import Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from ctxguard.errors import HistoryError
 
-__all__ = [
-    "Path",
-    "arguments_as_object",
-    "arguments_as_text",
-    "fields_of",
-    "get",
-    "is_list",
-    "is_record",
-    "member_at",
-    "messages_of",
-    "optional_field",
-    "parse_json",
-    "place_name",
-    "require_field",
-    "require_list",
-    "require_text",
-    "text_of",
-    "unreadable",
-    "walk_content",
-]
-
 Path: TypeAlias = tuple[str | int, ...]
 """The place of a value in a message: keys of dicts, names of fields, indexes of lists."""
 Value = TypeVar("Value")

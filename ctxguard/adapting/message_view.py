@@ -14,8 +14,6 @@ from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import Path
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 
-__all__ = ["TITLE_FIELDS", "MessageView", "PlacedCall", "PlacedPart", "nested", "nested_fields", "write_each"]
-
 PlacedPart: TypeAlias = tuple[Path, Part]
 """A part of a content and the place of its text; the place is `()` for a part without a text to change."""
 Message = TypeVar("Message")

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
 
-__all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tell", "valid_listener"]
-
 Context = TypeVar("Context")
 OnReport: TypeAlias = "Callable[[Report], object]"
 """What every guard calls with the report of each model call; `report.session` names the conversation.

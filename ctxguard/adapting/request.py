@@ -24,8 +24,6 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-__all__ = ["Request", "RequestTexts", "plain_object", "plain_settings", "require_clean_schemas", "settings_of"]
-
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
 

@@ -14,8 +14,6 @@ from ctxguard.cli.groups import Command, Group, command_group
 from ctxguard.errors import CtxguardError, reason_of
 from ctxguard.report.printing import note, out, speak_utf8
 
-__all__ = ["app", "main"]
-
 
 class Place(NamedTuple):
     """Say where a command is, and what it does in one line."""

@@ -13,8 +13,6 @@ from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
 from ctxguard.report.progress import working
 
-__all__ = ["stabilize"]
-
 
 @spread()
 def stabilize(

@@ -15,8 +15,6 @@ from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 if TYPE_CHECKING:
     from ctxguard.content.processors.tree import Tree
 
-__all__ = ["clipped", "digest", "digest_arguments", "outcome", "telling_view"]
-
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
 _PIECES: Final = 1 / 3

@@ -18,8 +18,6 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.files.reader import FileExtractionResult
 
-__all__ = ["read"]
-
 
 @spread()
 def read(

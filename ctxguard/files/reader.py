@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["FileExtractionResult", "file_limits", "read_file", "read_file_as_string"]
-
 _HEAD: Final = 65_536
 _WINDOW: Final = 262_144
 _MAX_ROWS: Final = 100_000

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 
-__all__ = ["main"]
-
 MEMORY: Final = 3 << 30
 MAX_TEXT: Final = 8_000_000
 MAX_UNPACKED: Final = 512_000_000

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.harness.fidelity import Need
 
-__all__ = ["FAULTS", "BenchCall", "Totals", "contestants", "fault_of", "fixed_summary", "play"]
-
 FAULTS: Final = ("pairs", "system prompt", "last message", "failed")
 """What makes a request useless: broken pairs, a lost system prompt, a lost last message, an exception."""
 SUMMARY_CHARACTERS: Final = 2_000

@@ -26,8 +26,6 @@ from ctxguard.report.progress import working
 from ctxguard.tokens import find_counter
 from ctxguard.tokens.counters import COUNTERS
 
-__all__ = ["bench"]
-
 MOST_NOTES: Final = 20
 
 

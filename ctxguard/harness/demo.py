@@ -21,8 +21,6 @@ from ctxguard.report import Decision, Report
 from ctxguard.report.data import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["DEMO_BUDGET", "DEMO_POLICY", "AgreedFact", "agreed_facts", "demo_report", "demo_session", "show_demo"]
-
 DEMO_BUDGET: Final = 2_000
 DEMO_POLICY: Final = "chat"
 

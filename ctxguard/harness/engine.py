@@ -24,8 +24,6 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Outcome", "Plan", "Replayed", "Setting", "Tally", "cores", "in_order", "replayed", "run"]
-
 MOST_SKIPPED: Final = 1_000
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""

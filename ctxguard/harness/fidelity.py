@@ -17,8 +17,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.identity import ByIdentity
 from ctxguard.history import exchanges
 
-__all__ = ["Fidelity", "Need", "Support", "distinctive_strings", "evidence_kept", "mean_support"]
-
 NEAR: Final = 100
 """Characters on each side of an occurrence that count as its context."""
 WORDS_NEEDED: Final = 3

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["ByIdentity"]
-
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 

@@ -20,8 +20,6 @@ from ctxguard.report.messages import messages_html, shown_text
 from ctxguard.report.page import chart, page, table, tiles, words
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["replay_page"]
-
 MOST_BYTES: Final = 4_500_000
 """Bytes that the page may take; sessions that would make it larger are shown without their messages."""
 MOST_IN_FULL: Final = 20

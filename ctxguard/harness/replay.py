@@ -21,8 +21,6 @@ from ctxguard.harness.sessions import Session
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Call", "SessionReplay", "replay", "replay_sessions", "replay_settings"]
-
 MOST_PLACES: Final = 50
 """Findings of one session that are listed; all are counted."""
 

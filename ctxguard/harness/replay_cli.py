@@ -29,8 +29,6 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["replay"]
-
 Sessions = Annotated[
     list[str] | None,
     typer.Argument(

@@ -13,8 +13,6 @@ from typing import Final
 
 from ctxguard.harness.identity import ByIdentity
 
-__all__ = ["WireMessage", "WireReader", "pair_faults"]
-
 _UNSEARCHED: Final = frozenset(
     {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}
 )

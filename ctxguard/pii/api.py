@@ -13,8 +13,6 @@ from ctxguard.pii.mask.masker import Masker
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
 
-__all__ = ["DEFAULT", "find_pii", "mask_pii", "validate_no_pii"]
-
 DEFAULT: Final = SSN | STANDARD
 """The standard set, and the bare shape of a social security number as the pattern document has it."""
 

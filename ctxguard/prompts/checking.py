@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ctxguard.prompts.templates import Piece, Template
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
-
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:

@@ -9,8 +9,6 @@ from threading import Event, Thread
 
 from ctxguard.report.printing import printable
 
-__all__ = ["working"]
-
 
 @contextmanager
 def working(what: str, *, after: float = 1.0) -> Iterator[Callable[[str], None]]:

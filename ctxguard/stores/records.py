@@ -9,8 +9,6 @@ from typing import Final
 
 from ctxguard.errors import ConfigError, StoreError
 
-__all__ = ["FORMAT", "MAX_NAME_BYTES", "Record", "check_limit", "check_names", "expiry", "new_record", "size_of"]
-
 FORMAT: Final = 1
 """Number of the record format written here; a reader skips what has a higher one."""
 MAX_NAME_BYTES: Final = 1_024

@@ -15,8 +15,6 @@ from ctxguard.tokens.media import media_tokens
 from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["MESSAGE_TOKENS", "REPLY_TOKENS", "ArtifactCounter", "ToolCount"]
-
 MESSAGE_TOKENS: Final = GENERIC.message
 """Tokens of framing that a message costs, its role included, where no model is named."""
 REPLY_TOKENS: Final = GENERIC.reply

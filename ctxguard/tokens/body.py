@@ -11,25 +11,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.tokens.media import inner_media
 from ctxguard.tokens.schemas import compact
 
-__all__ = [
-    "Body",
-    "Native",
-    "as_parts",
-    "blocks_of",
-    "call_of",
-    "choice_of",
-    "content_of",
-    "either_of",
-    "kind_of",
-    "mapping_of",
-    "members_of",
-    "records_of",
-    "said_parts",
-    "sealed_part",
-    "text_of",
-    "tools_of",
-]
-
 Native: TypeAlias = Mapping[str, object]
 
 

@@ -23,8 +23,6 @@ from ctxguard.tokens.body import (
 from ctxguard.tokens.media import audio_media, document_part, image_media
 from ctxguard.tokens.schemas import compact
 
-__all__ = ["read_converse"]
-
 
 def read_converse(body: Native) -> Body:
     """Return what a request to Converse sends."""

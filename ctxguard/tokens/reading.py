@@ -32,8 +32,6 @@ from ctxguard.tokens.converse import read_converse
 from ctxguard.tokens.media import audio_media, document_part, image_media, url_part
 from ctxguard.tokens.schemas import compact, functions_of
 
-__all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
-
 Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse"]
 APIS: Final[tuple[Api, ...]] = ("chat", "responses", "anthropic", "gemini", "converse")
 

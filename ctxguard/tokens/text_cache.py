@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-__all__ = ["TextCache"]
-
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000

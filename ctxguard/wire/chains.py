@@ -16,8 +16,6 @@ from ctxguard.wire.formats import Format
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.sessions import MemoryVault, Recent
 
-__all__ = ["Chain", "Chains", "Owner"]
-
 _VAULTS: Final = 4_096
 """Named sessions, and answers that the provider stores, whose placeholders are remembered."""
 _NAMED: Final = 128

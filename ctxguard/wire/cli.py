@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["serve"]
-
 DEFAULT_BUDGET: Final = 32_000
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 

@@ -46,8 +46,6 @@ from ctxguard.wire.texts import Use, Values, texts_of
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
 
-__all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
-
 OnUnreadable = Literal["refuse", "pass"]
 Refused = Literal["too long", "stale thinking"]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["HEALTH_PATH", "METRICS_PATH", "proxy_app"]
-
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"

@@ -16,8 +16,6 @@ from typing import Final, Generic, TypeVar
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault
 
-__all__ = ["MemoryVault", "Recent", "credential_of"]
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import UnmaskStream
     from ctxguard.wire.replies import Reply
 
-__all__ = ["MOST_EVENT", "EventStream"]
-
 Event = Mapping[str, object]
 
 MOST_EVENT: Final = 32_000_000

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeAlias, cast
 from ctxguard.adapting.fields import Path
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["PlacedText", "Use", "Values", "is_payload", "texts_of"]
-
 
 class Use(Enum):
     """Say what a text is for."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 else:
     _Transport = _AsyncTransport = object
 
-__all__ = ["AsyncTransport", "Transport", "as_guard", "guarded_http_client"]
-
 _LOG: Final = logging.getLogger("ctxguard.wire")
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 _READ: Final = ("", "identity", "gzip", "deflate")

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from ctxguard.artifacts import Artifact, Kind
 
-__all__ = ["Contestant", "Course", "GaveUpError", "Message", "calls_of", "edited", "plain_messages", "user_message"]
-
 Message = Mapping[str, object]
 
 

@@ -11,8 +11,6 @@ from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor
 
 from ctxguard.harness.peers.course import Course, Message, calls_of, edited, user_message
 
-__all__ = ["Compacted"]
-
 _NUMBER = "number"
 
 

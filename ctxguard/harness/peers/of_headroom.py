@@ -9,8 +9,6 @@ from headroom import compress
 
 from ctxguard.harness.peers.course import Course, Message
 
-__all__ = ["Compressed"]
-
 
 class Compressed:
     """Compress the history anew at each call."""

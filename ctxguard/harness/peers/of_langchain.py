@@ -10,8 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from ctxguard.harness.peers.course import Course, Message, calls_of, edited, user_message
 
-__all__ = ["Cleared", "Summarized", "Trimmed"]
-
 KEPT_RESULTS = 3
 
 

@@ -12,8 +12,6 @@ from litellm.utils import trim_messages
 
 from ctxguard.harness.peers.course import Course, Message
 
-__all__ = ["Trimmed"]
-
 
 class Trimmed:
     """Trim the history anew at each call."""

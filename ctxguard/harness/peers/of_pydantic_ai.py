@@ -18,8 +18,6 @@ from pydantic_ai.messages import (
 
 from ctxguard.harness.peers.course import Course, Message, calls_of, user_message
 
-__all__ = ["Processor", "Sliding"]
-
 KEPT_MESSAGES = 20
 
 

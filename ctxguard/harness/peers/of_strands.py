@@ -11,8 +11,6 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from ctxguard.harness.peers.course import Course, GaveUpError, Message, calls_of, edited
 
-__all__ = ["Sliding"]
-
 COMPRESS_AT = 0.7
 """Share of the window at which Strands compresses before a call, its default."""
 _NUMBER = "number"

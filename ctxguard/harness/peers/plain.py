@@ -9,8 +9,6 @@ from ctxguard.adapting.registry import find_adapter
 from ctxguard.harness.peers.course import Course, GaveUpError, Message
 from ctxguard.history import exchanges
 
-__all__ = ["Rolling", "Whole"]
-
 
 class Whole:
     """Send the history as it is."""

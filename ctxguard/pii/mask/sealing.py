@@ -16,8 +16,6 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["KEY_VARIABLE", "KeyRing", "OtherKeyError", "new_key"]
-
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12

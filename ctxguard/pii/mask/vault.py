@@ -27,8 +27,6 @@ from ctxguard.pii.settings import seconds
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
-__all__ = ["SessionVault", "Vault", "session_vault"]
-
 _NUMBERS: Final = "-numbers"
 """Ends the namespace of the numbers that a session gave."""
 _ERASED: Final = "-erased"
