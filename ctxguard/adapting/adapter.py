@@ -126,14 +126,8 @@ def request_flow(
 ) -> Generator[Ask, object, tuple[Request[Native], Report]]:
     """Do what `stabilize_request` does as a generator that yields an `Ask` for whatever needs I/O.
 
-    Args:
-        stabilizer: See `stabilize_request`, as all that follow.
-        adapter: See there.
-        request: See there.
-        window: See there.
-        keep_thinking: See there.
-        overflowed: See there.
-        is_editable: Whether the caller sends what this call makes of instructions and tools, and not its own.
+    Where `is_editable` is False, the caller sends instructions and tools of its own and not what this call makes of
+    them: a rule that matches in them fails the check `NoPII`.
     """
     require_stabilizer(stabilizer)
     texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
