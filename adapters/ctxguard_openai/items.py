@@ -14,7 +14,7 @@ from ctxguard.adapting.content_format import read_unknown
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested, nested_fields
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.tokens.media import encrypted_tokens
@@ -135,7 +135,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
         name=text_of(first, "name") if answers or role else None,
         role=None if role in _ROLES else role,
         pinned=_stays(items),
-        fields=[placed for number, item in enumerate(items) for placed in nested_fields(number, _fields(item))],
+        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))],
     )
 
 
