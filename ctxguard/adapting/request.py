@@ -15,6 +15,7 @@ from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
 from ctxguard.adapting.fields import Path, fields_of, place_name
+from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Field
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError, HistoryError
@@ -34,8 +35,7 @@ _FRAMING: Final = 128
 _UNSENT: Final = frozenset({"authorization", "extra_headers", "headers", "http_client", "timeout"})
 """Settings of clients: credentials and the like, which no model is shown."""
 # schemas and instructions are the same at every call of an agent
-_VERDICTS: Final[dict[tuple[int, str], tuple[Detector, bool]]] = {}
-_MOST_VERDICTS: Final = 4_096
+_VERDICTS: Final[Recent[tuple[int, str], tuple[Detector, bool]]] = Recent(4_096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,11 @@ def _matches(detectors: Sequence[Detector], given: Field) -> bool:
 
 
 def _found(detector: Detector, text: str) -> bool:
-    known = _VERDICTS.get((id(detector), text))
-    if known is None or known[0] is not detector:  # the id of a detector that is gone may be another one's now
-        if len(_VERDICTS) >= _MOST_VERDICTS:
-            _VERDICTS.clear()
-        known = _VERDICTS[id(detector), text] = (detector, bool(detector.find(text)))
+    key = id(detector), text
+    known = _VERDICTS.get(key)
+    if known is None:
+        known = detector, bool(detector.find(text))  # held with its verdict, so that its id stays its own
+        _VERDICTS.put(key, known)
     return known[1]
 
 
