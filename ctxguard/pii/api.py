@@ -58,7 +58,7 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
-        raise TypeError(f"texts and artifacts are wanted, not {type(artifacts).__name__}; decode bytes")
+        raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 
