@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +15,10 @@ from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriti
 from ctxguard.report.progress import working
 
 
-@spread()
-def stabilize(
-    session: SessionFile,
-    chain: ChainOptions,
-    adapter: AdapterName = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """Hold what is printed, and where."""
+
     report: Annotated[
         ReportFormat | None,
         typer.Option(
@@ -27,7 +27,7 @@ def stabilize(
             help="Print the report instead of the context; of several sessions json is one a line, in their order.",
             show_default="text with --output, else the context",
         ),
-    ] = None,
+    ] = None
     output: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +37,16 @@ def stabilize(
             help="Write the stabilized context to this file, gzipped if its name ends in .gz, and print the report.",
             show_default="standard output",
         ),
-    ] = None,
+    ] = None
+
+
+@spread()
+def stabilize(
+    session: SessionFile,
+    chain: ChainOptions,
+    *,
+    adapter: AdapterName = None,
+    printing: Printing,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
 
@@ -46,6 +55,7 @@ def stabilize(
     from ctxguard.adapting import Request, stabilize_request
     from ctxguard.adapting.request import plain_object
 
+    output, report = printing.output, printing.report
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
     contexts, reports = [], []
