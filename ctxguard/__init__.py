@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from ctxguard.adapting.guard import guard
     from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
     from ctxguard.compat.pattern import stabilize_context
@@ -64,25 +61,17 @@ _HOMES = {
     "ctxguard.tokens": ("TokenCounter",),
     "ctxguard.compat.truncate": ("estimate_tokens", "truncate_messages"),
 }
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def _lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package that loads a public name when it is first used.
-
-    Args:
-        package: its name.
-        homes: the public names, by the modules that they stand in.
-    """
-    home_of = {name: module for module, names in homes.items() for name in names}
-
-    def load(name: str) -> object:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home_of[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return load, lambda: sorted({*vars(sys.modules[package]), *home_of})
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used; importing the package itself stays cheap."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'ctxguard' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
 
 
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from ctxguard import _lazy
 
 if TYPE_CHECKING:
     from ctxguard.config import CompressionLevel as CompressionLevel
@@ -31,21 +30,21 @@ if TYPE_CHECKING:
     from ctxguard.stages.message_compressor import SnapshotCompressor as SnapshotCompressor
 
 _HOMES = {
-    "ctxguard.config": (
-        "CompressionLevel",
-        "ContextConfig",
-        "TruncationConfig",
-        "get_truncation_config",
-        "load_context_config",
-    ),
-    "ctxguard.content.bounding": ("bound",),
-    "ctxguard.content.detection": ("detect",),
-    "ctxguard.content.views": ("Bounded", "FileType", "TruncationInfo"),
-    "ctxguard.files": (
+    "config": ("CompressionLevel", "ContextConfig", "TruncationConfig", "get_truncation_config", "load_context_config"),
+    "content.bounding": ("bound",),
+    "content.detection": ("detect",),
+    "content.views": ("Bounded", "FileType", "TruncationInfo"),
+    "files": (
         *("BinaryContent", "FileExtractionResult", "FileMetadata", "context_result", "handle_of"),
         *("read_file", "read_file_as_string", "recall", "recall_tool"),
     ),
-    "ctxguard.stages.message_compressor": ("ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"),
+    "stages.message_compressor": ("ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"),
 }
-__all__ = sorted(name for names in _HOMES.values() for name in names)  # noqa: PLE0605 - the names above
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = [*sorted(_HOME_OF)]  # noqa: PLE0604 - the names above, which are loaded when they are asked for
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"ctxguard.{_HOME_OF[name]}"), name)

@@ -6,9 +6,8 @@ what pseudonyms stand for; `MaskSession.unmask` gives it back; `validate_no_pii`
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from ctxguard import _lazy
 
 if TYPE_CHECKING:
     from ctxguard.pii.api import find_pii, mask_pii, validate_no_pii
@@ -57,19 +56,29 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ctxguard.pii.api": ("find_pii", "mask_pii", "validate_no_pii"),
-    "ctxguard.pii.detectors": ("CallableDetector", "PresidioDetector"),
-    "ctxguard.pii.evaluation": ("evaluate", "read_gold"),
-    "ctxguard.pii.gitleaks": ("load_gitleaks",),
-    "ctxguard.pii.mask.masker": ("Masker",),
-    "ctxguard.pii.mask.session": ("MaskSession",),
-    "ctxguard.pii.mask.unmask": ("Restored", "UnmaskStream"),
-    "ctxguard.pii.mask.sealing": ("new_key",),
-    "ctxguard.pii.mask.vault": ("SessionVault", "Vault"),
-    "ctxguard.pii.rule_sets": ("DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"),
-    "ctxguard.pii.rules.countries": ("COUNTRIES",),
-    "ctxguard.pii.rules.phones": ("phone_rules",),
-    "ctxguard.pii.rules.rule": ("Rule",),
-    "ctxguard.pii.spans": ("Detector", "Span", "resolve"),
+    "api": ("find_pii", "mask_pii", "validate_no_pii"),
+    "detectors": ("CallableDetector", "PresidioDetector"),
+    "evaluation": ("evaluate", "read_gold"),
+    "gitleaks": ("load_gitleaks",),
+    "mask.masker": ("Masker",),
+    "mask.session": ("MaskSession",),
+    "mask.unmask": ("Restored", "UnmaskStream"),
+    "mask.sealing": ("new_key",),
+    "mask.vault": ("SessionVault", "Vault"),
+    "rule_sets": ("DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"),
+    "rules.countries": ("COUNTRIES",),
+    "rules.phones": ("phone_rules",),
+    "rules.rule": ("Rule",),
+    "spans": ("Detector", "Span", "resolve"),
 }
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

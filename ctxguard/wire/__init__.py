@@ -13,9 +13,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from ctxguard import _lazy
 
 if TYPE_CHECKING:
     from ctxguard.wire.guard import Guard
@@ -24,9 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncTransport", "Guard", "Transport", "guarded_http_client", "proxy_app"]
 
-_HOMES = {
-    "ctxguard.wire.guard": ("Guard",),
-    "ctxguard.wire.proxy": ("proxy_app",),
-    "ctxguard.wire.transport": ("AsyncTransport", "Transport", "guarded_http_client"),
+_HOME_OF = {
+    "AsyncTransport": "transport",
+    "Guard": "guard",
+    "Transport": "transport",
+    "guarded_http_client": "transport",
+    "proxy_app": "proxy",
 }
-__getattr__, __dir__ = _lazy(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
