@@ -23,9 +23,6 @@ class Recent(Generic[Key, Value]):
         self._kept: OrderedDict[Key, Value] = OrderedDict()
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, key: Key) -> Value | None:
         """Return a value, or None."""
         with self._lock:
