@@ -1,4 +1,4 @@
-"""Who is who on the wire: what the placeholders of a conversation stand for while the provider holds its history.
+"""Keep sessions apart on the wire, and what their placeholders stand for while the provider holds the history.
 
 A request that carries its whole history needs none of this: its placeholders follow from the history itself. Two kinds
 of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
