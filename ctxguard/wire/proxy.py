@@ -202,30 +202,28 @@ class _Forward:
             return
         try:
             answer = await self._sender.handle_async_request(request)
-        except httpx.TimeoutException:
-            self._failed("upstream_timeout", 504)
-            await client.refuse(504, "upstream_timeout", "the provider did not answer in time")
-            return
-        except httpx.TransportError as error:
-            self._failed("upstream_unreachable", 502)
-            await client.refuse(502, "upstream_unreachable", self._unreachable(error))
-            return
-        except httpx.DecodingError:
-            self._failed("upstream_unreadable", 502)
-            await client.refuse(502, "upstream_unreadable", "the provider's answer cannot be decompressed")
-            return
-        except CtxguardError as error:
-            self._failed(type(error).__name__, status_of(error))
-            await client.refuse(status_of(error), type(error).__name__, str(error))
+        except (httpx.TransportError, httpx.DecodingError, CtxguardError) as error:
+            status, name, message = self._reason(error)
+            self._failed(name, status)
+            await client.refuse(status, name, message)
             return
         try:
             await self._passed_on(answer, client, request.url)
         finally:
             await answer.aclose()
 
-    def _unreachable(self, error: httpx.TransportError) -> str:
+    def _reason(self, error: Exception) -> tuple[int, str, str]:
+        """Return the status, the name, and the sentence for an answer that did not come."""
+        import httpx
+
+        if isinstance(error, CtxguardError):
+            return status_of(error), type(error).__name__, str(error)
+        if isinstance(error, httpx.TimeoutException):
+            return 504, "upstream_timeout", "the provider did not answer in time"
+        if isinstance(error, httpx.DecodingError):
+            return 502, "upstream_unreadable", "the provider's answer cannot be decompressed"
         host = self._upstream.copy_with(userinfo=None, path="/", query=None)
-        return f"cannot reach {host} ({type(error).__name__}); see --upstream"
+        return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
     async def _passed_on(self, answer: httpx.Response, client: _Client, asked: httpx.URL) -> None:
         """Pass an answer on as it comes."""
