@@ -257,7 +257,9 @@ def _first(flags: Iterable[bool], default: int) -> int:
 
 def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
     """Return how many leading artifacts are the very same objects."""
-    return _first(map(is_not, ones, others), min(len(ones), len(others)))
+    most = min(len(ones), len(others))
+    # nearly always all of them are: told at half the cost
+    return most if all(map(is_, ones, others)) else _first(map(is_not, ones, others), most)
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
