@@ -270,12 +270,10 @@ def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> i
 
 
 def _differ(one: Artifact, other: Artifact) -> bool:
-    return one is not other and one != other and not _is_same_summary(one, other)
-
-
-def _is_same_summary(one: Artifact, other: Artifact) -> bool:
-    """Tell by their ids whether two summaries stand for the same exchanges: one that is not stored is not made anew."""
-    return one.id is not None and one.id == other.id and one.source is None and is_synthetic(one)
+    """Tell artifacts apart. Summaries of the same exchanges, by their ids, are one: it need not be stored."""
+    if one is other or one == other:
+        return False
+    return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
 
 
 class Runs:
