@@ -247,7 +247,7 @@ class Stabilizer(NotAHook):
             if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
                 self._overflows.forget(history)
                 raise
-        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
+        # the smaller budget was a guess, and what came since does not fit into it: let the provider judge the whole one
         self._overflows.note(history, self.budget_for(window), before=call.budget)
         return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 

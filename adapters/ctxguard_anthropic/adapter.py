@@ -113,9 +113,8 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     own = [blocks[number] for number in fragment.indexes]
     parts = [placed for path, block in own for placed in BLOCKS.read_part(block, path)]
     fields = [placed for path, block in own for placed in BLOCKS.part_fields(block, path, own=_READ)]
-    if (
-        0 in fragment.indexes or not fragment.indexes
-    ):  # what belongs to the message as a whole goes with its first block
+    # what belongs to the message as a whole goes with its first block
+    if 0 in fragment.indexes or not fragment.indexes:
         fields += extra_fields(fragment.message, own=_OWN)
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]

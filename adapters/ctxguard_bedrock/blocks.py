@@ -176,7 +176,7 @@ def block_fields(block: object, path: Path) -> Iterator[PlacedField]:
         return
     read = BLOCKS.read_part(block, path)
     if any(part.kind == "opaque" for _, part in read):
-        # counted as a whole already; what is found in it has to be named all the same
+        # its tokens are counted as a whole already; its texts still have to be searched
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", block, path))
         return
     taken = {at for at, _ in read if at}

@@ -59,7 +59,8 @@ class OpenAIAdapter:
         """
         artifacts = _CACHE.read(require_list(native, "messages"))
         if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # the older calls are answered in the role `function` alone: a tool's result without an id is none of theirs
+            # calls of the legacy form (`function_call`) are answered by messages of role `function` alone, so a `tool`
+            # message without an id answers none of them
             return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
         return artifacts
 

@@ -144,7 +144,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
     if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
-        # counted as a whole already; what is found in it has to be named all the same
+        # its tokens are counted as a whole already; its texts still have to be searched
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
         return
     held = _CONTENT.get(kind, "")

@@ -57,7 +57,7 @@ def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
     for key in ("id", "tool_name", "signature", "provider_details"):
         value = getattr(part, key, None)
         if value and not (key == "tool_name" and part.part_kind == "tool-call"):
-            # what stands beside a text costs nothing that the part did not count
+            # its tokens are counted with the part already
             yield from ((at, replace(field, tokens=0)) for at, field in fixed_field(key, value, ("parts", number, key)))
     content = getattr(part, "content", None)
     for index, item in enumerate(content if isinstance(content, (list, tuple)) else [content]):

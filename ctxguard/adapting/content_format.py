@@ -129,7 +129,7 @@ class ContentFormat:
             return
         read = self.read_part(part, path)
         if any(one.kind == "opaque" and one.tokens for _, one in read):
-            # counted as a whole already; what is found in it has to be named all the same
+            # its tokens are counted as a whole already; its texts still have to be searched
             yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", part, path))
         else:
             is_media = any(one.kind in _MEDIA for _, one in read)

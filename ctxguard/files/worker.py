@@ -149,7 +149,7 @@ def _new_workbook(file: BinaryIO) -> Workbook:
 
 
 def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
-    # With a last row of our own, what the sheet claims of its size is not believed.
+    # A last row is given, so that openpyxl does not trust the size that the sheet claims to have.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
     return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 

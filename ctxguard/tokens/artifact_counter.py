@@ -123,7 +123,7 @@ class ArtifactCounter:
         """Return the tokens of a list of artifacts, without the reply's opening."""
         counter, total = self.counter, 0
         for artifact in artifacts:
-            # of a history nearly all were counted before: looked up here, each costs half of a call
+            # nearly all artifacts of a history were counted before: the look-up here saves a function call for each
             tokens = artifact.token_count
             if tokens is None:
                 tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
