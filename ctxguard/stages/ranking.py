@@ -24,7 +24,8 @@ def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, floa
 
     Args:
         scores: scores by the number of the document; numbers stand in the order of the conversation.
-        weight: share of the scores of the documents right before and after; half of it at two steps, a quarter at three.
+        weight: share of the scores of the documents right before and after; half of it at two steps, a quarter at
+            three.
     """
     summed = dict(scores)
     for step in range(1, REACH + 1):
