@@ -169,7 +169,7 @@ class StabilizerConfig(_Settings):
     @field_validator("budget", mode="before")
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
-        text = str(given).strip()  # the environment has texts alone
+        text = str(given).strip()  # environment variables are always texts
         try:
             return None if given is None else valid_budget(int(text) if text.isdecimal() else text)
         except ConfigError:

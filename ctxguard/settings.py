@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast, get_args
 
 from ctxguard.errors import ConfigError, CtxguardError, MisplacedError, StoreError
 
@@ -17,6 +17,7 @@ __all__ = [
     "callables",
     "install_command",
     "instance",
+    "one_of",
     "opened",
     "valid_budget",
     "whole_number",
@@ -142,6 +143,18 @@ def valid_budget(budget: object) -> int | str:
             f"a budget is a number of tokens or a share such as '80%', not {_shown(budget)}", setting="budget"
         )
     return share
+
+
+def one_of(value: T, known: object, setting: str) -> T:
+    """Return a word that is one of a `Literal`'s.
+
+    Raises:
+        ConfigError: it is another; all that are known are named.
+    """
+    words = get_args(known)
+    if value not in words:
+        raise ConfigError(f"{setting} is {' or '.join(map(repr, words))}, not {value!r}", setting=setting)
+    return value
 
 
 def instance(given: object, wanted: type[T], setting: str) -> T:

@@ -28,7 +28,7 @@ from ctxguard.policies import (
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import NotAHook, callables, valid_budget, whole_number
+from ctxguard.settings import NotAHook, callables, one_of, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
@@ -117,10 +117,8 @@ class Stabilizer(NotAHook):
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
         self.budget: int | str = valid_budget(budget)
-        if on_failure not in ("report", "raise"):
-            raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
-        if mode not in ("enforce", "observe"):
-            raise ConfigError(f"mode is 'enforce' or 'observe', not {mode!r}", setting="mode")
+        self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
+        self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
         wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
@@ -134,8 +132,6 @@ class Stabilizer(NotAHook):
         self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
-        self.on_failure: OnFailure = on_failure
-        self.mode: Mode = mode
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
         self._overflows = Overflows()
@@ -214,7 +210,7 @@ class Stabilizer(NotAHook):
             HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
-        return drive(self._flow(artifacts, tools, overhead, window))
+        return drive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
 
     async def astabilize(
         self,
@@ -225,7 +221,35 @@ class Stabilizer(NotAHook):
         window: int | None = None,
     ) -> Stabilized:
         """Do what `stabilize` does, with summarizers or stores that may be async."""
-        return await adrive(self._flow(artifacts, tools, overhead, window))
+        return await adrive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
+
+    def flow(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Generator[Ask, object, Stabilized]:
+        """Do what `stabilize` does as a generator that yields an `Ask` for whatever needs I/O.
+
+        What is both sync and async builds on it; `drive` and `adrive` of `ctxguard.draft` run it.
+        """
+        history = tuple(_require_iterable(artifacts))
+        yield from self._ask_provider((), tools)
+        call = self._settings(tools, overhead, window, history)
+        try:
+            return (yield from self._stabilized(history, call))
+        except BudgetExceededError:
+            overflow = call.overflow
+            if overflow is None:
+                raise
+            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+                self._overflows.forget(history)
+                raise
+        # the smaller budget was a guess, and what came since does not fit into it: let the provider judge the whole one
+        self._overflows.note(history, self.budget_for(window), before=call.budget)
+        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 
     def plan(
         self,
@@ -308,29 +332,6 @@ class Stabilizer(NotAHook):
             raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
         tokens -= self.reserve
         return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
-
-    def _flow(
-        self,
-        artifacts: Iterable[Artifact],
-        tools: Sequence[Mapping[str, object]] | None,
-        overhead: int,
-        window: int | None,
-    ) -> Generator[Ask, object, Stabilized]:
-        history = tuple(_require_iterable(artifacts))
-        yield from self._ask_provider((), tools)
-        call = self._settings(tools, overhead, window, history)
-        try:
-            return (yield from self._stabilized(history, call))
-        except BudgetExceededError:
-            overflow = call.overflow
-            if overflow is None:
-                raise
-            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
-                self._overflows.forget(history)
-                raise
-        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
-        self._overflows.note(history, self.budget_for(window), before=call.budget)
-        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 
     def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)

@@ -13,8 +13,6 @@ from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 
-__all__ = ["pre_model_hook", "replacing"]
-
 
 def pre_model_hook(
     stabilizer: StabilizerChoice,

@@ -19,8 +19,6 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
 
-__all__ = ["Item", "ResponsesAdapter"]
-
 
 class ResponsesAdapter:
     """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.
@@ -101,13 +99,9 @@ def _fault(item: object) -> str:
     return f"expected a dict with 'type' or 'role', got {type(item).__name__}"
 
 
-def _identities(items: tuple[Item, ...]) -> tuple[int, ...]:
-    return tuple(map(id, items))
-
-
 _CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
     lambda items: view(items).artifact(items),
-    key=_identities,
+    key=lambda items: tuple(map(id, items)),
     exact=frozenset({"arguments", "input", "action", "operation", "output"}),
 )
 
@@ -139,11 +133,11 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
         called.update(call.id for call in artifact.calls)
         orphaned.append((artifact.kind is Kind.TOOL and artifact.answers not in called, artifact))
     for are_orphans, group in groupby(orphaned, itemgetter(0)):
-        walk_content = [artifact for _, artifact in group]
+        members = [artifact for _, artifact in group]
         if are_orphans:
-            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in walk_content)
+            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
             yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
-        yield from walk_content
+        yield from members
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
-
 recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
 """Make the recall tool, for `Agent(tools=[…])`."""
 

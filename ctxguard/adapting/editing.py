@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 
 from ctxguard.adapting.fields import Path, fields_of, get
 
-__all__ = ["REMOVED", "are_same_objects", "by_index", "copy_with"]
-
 Value = TypeVar("Value")
 
 REMOVED: Final = object()

@@ -11,8 +11,6 @@ from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.report import Finding
 
-__all__ = ["PROVIDERS", "ProviderProfile", "provider_profile"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProviderProfile:

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.tokens import TokenCounter
 
-__all__ = [
-    "AdapterName",
-    "ChainOptions",
-    "Config",
-    "CountingOptions",
-    "Processes",
-    "SessionFile",
-    "TextCounting",
-    "rule_names",
-    "settings_of",
-    "spread",
-]
-
 DEFAULT_BUDGET: Final = 8_000
 F = TypeVar("F", bound=Callable[..., None])
 Given = Mapping[str, str | int | float | None]

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
-__all__ = ["SUMMARY", "CompactionResult", "HistoryCompactor"]
-
 _UNLIMITED: Final = 1 << 40
 _log = logging.getLogger("ctxguard.compaction")
 

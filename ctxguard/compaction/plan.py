@@ -15,8 +15,6 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-__all__ = ["CompactionPlan"]
-
 _SUMMARY_SHARE: Final = 3
 _LEAST_SUMMARY: Final = 400
 _MOST_SUMMARY: Final = 4_000

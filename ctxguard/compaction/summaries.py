@@ -19,8 +19,6 @@ from ctxguard.errors import SummarizerError
 from ctxguard.stores import Store
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["Breaker", "Summaries", "Summarizer", "key_of"]
-
 Summarizer: TypeAlias = Callable[[str], "str | Awaitable[str]"]
 """Answer a prompt that holds instructions and a transcript with a summary. Sync or async."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-__all__ = ["BinaryContent", "fit_image"]
-
 MAX_PIXELS: Final = 40_000_000
 _MAX_FILE: Final = 100_000_000
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}

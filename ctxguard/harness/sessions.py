@@ -20,17 +20,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError, reason_of
 from ctxguard.tokens import ArtifactCounter
 
-__all__ = [
-    "BundleAdapter",
-    "Session",
-    "parse_json",
-    "parse_records",
-    "parse_session",
-    "read_sessions",
-    "read_text",
-    "sessions_in",
-]
-
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
 HISTORIES: Final = ("messages", "artifacts", "input", "contents")

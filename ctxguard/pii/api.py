@@ -13,8 +13,6 @@ from ctxguard.pii.mask.masker import Masker
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
 
-__all__ = ["DEFAULT", "find_pii", "mask_pii", "validate_no_pii"]
-
 DEFAULT: Final = SSN | STANDARD
 """The standard set, and the bare shape of a social security number as the pattern document has it."""
 
@@ -60,7 +58,7 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
-        raise TypeError(f"texts and artifacts are wanted, not {type(artifacts).__name__}; decode bytes")
+        raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 

@@ -14,8 +14,6 @@ from ctxguard.errors import ConfigError, reason_of
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["load_gitleaks"]
-
 _POSIX = {
     "[:alnum:]": "A-Za-z0-9",
     "[:alpha:]": "A-Za-z",

@@ -23,8 +23,6 @@ from ctxguard.pii.rules.vehicles import VEHICLE_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
 
-__all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules", "named_rules"]
-
 
 @dataclass(frozen=True, repr=False)
 class RuleSet:

@@ -13,16 +13,6 @@ from typing import Final
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Cut, Draft
 
-__all__ = [
-    "CheckResult",
-    "Decision",
-    "DecisionRun",
-    "Finding",
-    "ReportData",
-    "Step",
-    "decision_runs",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

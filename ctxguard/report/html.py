@@ -7,8 +7,6 @@ from typing import Final
 
 from ctxguard.report.data import DecisionRun, ReportData, decision_runs
 
-__all__ = ["report_html"]
-
 
 def report_html(report: ReportData) -> str:
     """Return the report as one HTML fragment, every text escaped."""

@@ -15,8 +15,6 @@ from ctxguard.tokens.media import media_tokens
 from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["MESSAGE_TOKENS", "REPLY_TOKENS", "ArtifactCounter", "ToolCount"]
-
 MESSAGE_TOKENS: Final = GENERIC.message
 """Tokens of framing that a message costs, its role included, where no model is named."""
 REPLY_TOKENS: Final = GENERIC.reply
@@ -125,7 +123,7 @@ class ArtifactCounter:
         """Return the tokens of a list of artifacts, without the reply's opening."""
         counter, total = self.counter, 0
         for artifact in artifacts:
-            # of a history nearly all were counted before: looked up here, each costs half of a call
+            # nearly all artifacts of a history were counted before: the look-up here saves a function call for each
             tokens = artifact.token_count
             if tokens is None:
                 tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there

@@ -16,8 +16,6 @@ from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["Hiding"]
-
 
 class Hiding:
     """Hold what finds, and what is written in place of a finding. Its arguments are those of `Masker`."""

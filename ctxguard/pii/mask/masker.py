@@ -8,8 +8,6 @@ from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.session import MaskSession
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 
-__all__ = ["Masker"]
-
 
 class Masker(Hiding):
     """Mask texts by rules or detectors. Safe to share between threads; what it remembers is bounded.

@@ -17,8 +17,6 @@ from ctxguard.pii.settings import check_text
 if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
 
-__all__ = ["GivesBack", "Restored", "UnmaskStream", "restore", "restore_arguments"]
-
 LONGEST: Final = 64
 """Characters a placeholder has at most, quotes included."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
