@@ -20,7 +20,7 @@ from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_state import LATEST_CUTS, Ledger, WindowState
+from ctxguard.stages.window_state import Ledger, WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -195,7 +195,6 @@ class _Window:
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
-        state = replace(state, cuts=(*state.cuts, number)[-LATEST_CUTS:])
         return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
 
     # -- the result
