@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import HistoryError, SummarizerError
+from ctxguard.errors import BudgetExceededError, HistoryError, SummarizerError
 from ctxguard.history import History, Overflow
 from ctxguard.tokens import ArtifactCounter
 
@@ -125,6 +125,7 @@ class CallSettings:
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
         calibrate: whether what the provider reported for earlier calls corrects the counts.
+        kept_free: tokens by which `budget` is below what the caller set, each with what they are kept free for.
         overflow: since when the budget is a smaller one, because the provider refused a prompt; None where it did not.
         dry: whether this is a dry run, in which nothing may be written.
     """
@@ -133,6 +134,7 @@ class CallSettings:
     counter: ArtifactCounter
     overhead: int = 0
     regained: int = 0
+    kept_free: tuple[tuple[str, int], ...] = ()
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
@@ -244,6 +246,15 @@ class Draft:
         for remask in self.remasks:
             text = remask(text, at)
         return text
+
+    def exceeded(self, parts: Mapping[str, int]) -> BudgetExceededError:
+        """Return the error that what must stay does not fit.
+
+        Args:
+            parts: tokens of each part of it by name.
+        """
+        kept_free = dict(self.settings.kept_free)
+        return BudgetExceededError(sum(parts.values()), self.budget, parts, kept_free=kept_free)
 
     def revise(
         self,

@@ -22,7 +22,7 @@ from ctxguard.adapting.tools import (
     unmask_arguments,
 )
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import HistoryError
+from ctxguard.errors import HistoryError, MisplacedError
 from ctxguard.settings import NotAHook, whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
@@ -72,7 +72,9 @@ def history_processor(
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer)
     listener = valid_listener(on_report)
 
-    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
+    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
+        if messages is None:  # PydanticAI takes a function among the capabilities for one that returns a capability
+            raise MisplacedError("what ctxguard_pydantic_ai.history_processor returns")
         chosen, instructions = per_run.of(ctx).stabilizer, latest_instructions(messages)
         room = _window(chosen, window, ctx)
         view, report = await astabilize_native(

@@ -22,6 +22,7 @@ from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.vehicles import VEHICLE_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
+from ctxguard.settings import nearest
 
 __all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules", "named_rules"]
 
@@ -200,7 +201,9 @@ def named_rules(*names: str) -> RuleSet:
     known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None or not names:
-        raise ConfigError(f"no rule set {unknown!r}; there are {', '.join(known)}", setting="rules")
+        raise ConfigError(
+            f"no rule set {unknown!r}{nearest(unknown, known)}; there are {', '.join(known)}", setting="rules"
+        )
     return reduce(or_, (known[name] for name in names))
 
 
