@@ -165,7 +165,7 @@ class SessionFileError(CtxguardError):
 
 
 class ConfigError(CtxguardError, ValueError):
-    """Signal that a setting cannot be used.
+    """Signal that a setting cannot be used. It is a `ValueError`, too.
 
     Attributes:
         setting: dotted name of the setting, or None where more than one is at fault.
@@ -230,7 +230,7 @@ class StoreError(CtxguardError):
 
 
 class PromptError(CtxguardError, ValueError):
-    """Signal that a prompt template cannot be used.
+    """Signal that a prompt template cannot be used. It is a `ValueError`, too.
 
     Attributes:
         template: the file at fault.
@@ -248,7 +248,7 @@ class PromptError(CtxguardError, ValueError):
 
 
 class PromptNotFoundError(PromptError, FileNotFoundError):
-    """Signal that a prompt template, or one that it includes, is not there."""
+    """Signal that a prompt template, or one that it includes, is not there. It is a `FileNotFoundError`, too."""
 
 
 class SummarizerError(CtxguardError):

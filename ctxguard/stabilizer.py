@@ -71,7 +71,7 @@ class Stabilizer(NotAHook):
             want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model, to choose the vocabulary.
+        model: name of the model; its vocabulary, framing, and margin are used for counting.
         reserve: tokens of the budget to leave for the reply.
         margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
             counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
@@ -84,7 +84,7 @@ class Stabilizer(NotAHook):
             than this history does. The report's details state the error. It depends on the history alone.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
-            something would have been refused. Every door keeps to it.
+            something would have been refused. Adapters, guards, and the proxy keep to it.
         others: none; `from_policy` takes the settings of a policy, such as `rules`.
 
     Raises:
@@ -281,7 +281,8 @@ class Stabilizer(NotAHook):
         """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
 
         The next `stabilize` of the history and of all that continues it keeps within it. Signed thinking in the history
-        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). It is held in this process.
+        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). Other processes do not know of
+        it.
 
         Args:
             artifacts: the history whose prompt was refused.

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
 
 recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
-"""Make the recall tool, for `Agent(tools=[…])`."""
+"""Make the recall tool, for `Agent(tools=[…])`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
@@ -65,8 +68,8 @@ def history_processor(
         on_report: called with the report on each request; `report.session` is the conversation's id.
 
     Raises:
-        ConfigError: `stabilizer` is neither, or `on_report` is no function; or (when called) the budget is a share and
-            the window is not known.
+        ConfigError: `stabilizer` is neither, or `on_report` is not a function; or (when called) the budget is a share
+            and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer)
@@ -113,7 +116,7 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
             the vault of a session, or a function from the run's `RunContext` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
             `max_result_tokens` is not a number of tokens; or (when called) the budget is a share and the window is not
             known.
         BudgetExceededError: (when called) what must stay does not fit.

@@ -99,7 +99,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
             `ctxguard.pii.STANDARD`.
         timeout: seconds that one request may take; None means no limit.
         max_input: tokens that the summarizer can take at once; more is summarised part by part.
-        max_failures: failures in a row after which it is left alone for a while.
+        max_failures: failures in a row after which the summarizer is not asked for the next 10 times it would be.
         keep_recent: latest messages that stay, when used on its own.
         counter: as for `ctxguard.tokens.find_counter`, when used on its own.
 

@@ -76,7 +76,7 @@ class RuleSet:
         """Return the findings, sorted and without overlaps.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         return self._engine.find(text)
@@ -85,7 +85,7 @@ class RuleSet:
         """Return the same findings by matching each expression over the whole text. What checks use.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         return self._engine.scan(text)

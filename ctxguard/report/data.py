@@ -63,7 +63,13 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold one thing that happened to an artifact on its way."""
+    """Hold one thing that happened to an artifact on its way.
+
+    Attributes:
+        action: what was done, such as `masked` or `dropped`.
+        stage: the stage that did it.
+        reason: why.
+    """
 
     action: Action
     stage: str

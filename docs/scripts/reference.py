@@ -55,6 +55,32 @@ CORE = (
     "ctxguard.testing",
 )
 
+GUIDES = {
+    "ctxguard": ("tutorial", "budget"),
+    "ctxguard.stabilizer": ("how_it_works", "budget"),
+    "ctxguard.policies": ("strategies",),
+    "ctxguard.stages": ("strategies", "extending"),
+    "ctxguard.checks": ("checks",),
+    "ctxguard.report": ("reports",),
+    "ctxguard.pii": ("pii", "data_protection"),
+    "ctxguard.content": ("content",),
+    "ctxguard.compaction": ("compaction",),
+    "ctxguard.prompts": ("prompts",),
+    "ctxguard.stores": ("content", "memory", "configuration"),
+    "ctxguard.tokens": ("tokens",),
+    "ctxguard.wire": ("wire",),
+    "ctxguard.config": ("configuration",),
+    "ctxguard.compat.context_manager": ("strategies",),
+    "ctxguard.compat.metrics": ("production",),
+    "ctxguard.harness": ("replay",),
+    "ctxguard.adapting": ("extending",),
+    "ctxguard.history": ("budget", "extending"),
+    "ctxguard.errors": ("production",),
+    "ctxguard.testing": ("extending",),
+    "ctxguard_litellm": ("production",),
+}
+"""The pages that show how a package is used; that of an adapter has its name."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those of the folder."""
@@ -119,8 +145,23 @@ def source_of(module: str) -> ast.Module:
 
 def module_page(module: str) -> str:
     """Return the page of a package: each public name where it is defined."""
-    parts = [f"# `{module}`\n", summary(module), *(described(module, name) for name in names_of(module))]
-    return "\n\n".join(parts) + "\n"
+    described_names = (described(module, name) for name in names_of(module))
+    parts = [f"# `{module}`\n", *opening(module), guides_to(module), *described_names]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def opening(module: str) -> list[str]:
+    """Return the paragraphs of a module's docstring, but for tables of what lies in it: that is private."""
+    paragraphs = (ast.get_docstring(source_of(module)) or "").split("\n\n")
+    return [paragraph for paragraph in paragraphs if not paragraph.startswith("|")]
+
+
+def guides_to(module: str) -> str:
+    """Return links to the pages that show how a package is used."""
+    pages = GUIDES.get(module, (module.removeprefix("ctxguard_"),))
+    titles = {page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0] for page in pages}
+    links = (f"[{title.removeprefix('# ')}](../../{page}.md)" for page, title in titles.items())
+    return f"How to use it: {', '.join(links)}."
 
 
 def described(module: str, name: str) -> str:
