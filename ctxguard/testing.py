@@ -264,7 +264,7 @@ class AdapterConformance:
         assert not _pair_findings(read)
         assert _counted(stabilizer, read, report) == report.tokens_after, "counted is what is written"
         twice, _ = stabilize_native(stabilizer, self.adapter, once)
-        assert self.items(twice) == self.items(once), "stabilising the result again changed it"
+        assert self.items(twice) == self.items(once), "stabilizing the result again changed it"
         assert self.items(native) == self.items(untouched), "the input was changed"
 
     @_SETTINGS

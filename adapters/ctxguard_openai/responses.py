@@ -27,7 +27,7 @@ class ResponsesAdapter:
 
     Reasoning is kept and dropped with what follows it, as the API demands. What does not survive: an edited item loses
     its `id` (the server would use its stored copy), an edited assistant message its `status` and `annotations`; the
-    reasoning that led to an edited item goes, and its neighbours lose their ids with it. Items of unknown kind,
+    reasoning that led to an edited item goes, and its neighbors lose their ids with it. Items of unknown kind,
     references, compactions and settings are kept as they are.
 
     Args:

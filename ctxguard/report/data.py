@@ -436,6 +436,6 @@ class DecisionRun:
 
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Return decisions with those that are alike and neighbours taken together, for a person to read."""
+    """Return decisions with those that are alike and neighbors taken together, for a person to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]

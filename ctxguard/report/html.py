@@ -27,7 +27,7 @@ def report_html(report: ReportData) -> str:
         f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
         f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
         f"{_bar(report)}<p>{sum(c.ok for c in report.checks)} of {len(report.checks)} checks hold:</p><ul>{checks}</ul>"
-        f"{_told(report)}<details open><summary>{len(report.decisions):,} decisions; neighbours alike in one line"
+        f"{_told(report)}<details open><summary>{len(report.decisions):,} decisions; neighbors alike in one line"
         "</summary><table><thead><tr><th>position</th><th>kind</th><th>action</th><th>tokens before</th>"
         "<th>tokens after</th><th>stage</th>"
         f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"

@@ -49,7 +49,7 @@ def _shared_cache(counter: TokenCounter) -> TextCache[int]:
 
 
 class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoised by text.
+    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoized by text.
 
     Args:
         counter: counts texts.

@@ -100,14 +100,19 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_content(html: str, **_context: Any) -> str:
-    """Let code in the text break between the words of a long name, and not within an option."""
+    """Let names in text and headings break between the words of a long one, and not within an option."""
+    html = re.sub(r"(?<=<span class=\"doc doc-object-name )([^>]*>)(\w+)", lambda m: m[1] + _broken(m[2]), html)
     return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
 
 
 def _breakable(code: re.Match[str]) -> str:
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
-    text = re.sub(r"\S{24,}", lambda long: re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", long[0]), text)
+    text = re.sub(r"\S{20,}", lambda long: _broken(long[0]), text)
     return f"<code>{text}</code>"
+
+
+def _broken(name: str) -> str:
+    return re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", name)
 
 
 def pages() -> dict[str, str]:
@@ -209,10 +214,25 @@ def leaves(command: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def help_of(*words: str) -> str:
-    """Return the help of a command as a block of text."""
+    """Return the help of a command: its usage as code, then sentences and lists, which fit on a phone."""
     plain = {"COLUMNS": "76", "TERMINAL_WIDTH": "76", "NO_COLOR": "1", "TERM": "dumb"}
     said = CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="ctxguard")
     if said.exit_code:
         raise RuntimeError(f"ctxguard {' '.join(words)} --help ended with {said.exit_code}: {said.output}")
-    lines = [line.rstrip() for line in said.output.strip("\n").splitlines()]
-    return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
+    usage, *rest = said.output.strip("\n").split("\n\n")
+    return "\n\n".join([f"```text\n{usage.removeprefix('Usage: ')}\n```", *map(_help_part, rest)])
+
+
+def _help_part(part: str) -> str:
+    """Return a paragraph of a help, or a list of what it names: options, arguments, commands."""
+    first, *lines = part.splitlines()
+    if first.startswith(" "):
+        return _escaped(" ".join(part.split()))
+    entries = re.findall(r"^  (\S.*?)(?:  +(.*)|)$((?:\n {3,}.*)*)", "\n".join(lines), re.MULTILINE)
+    items = (f"* `{name}` – {_escaped(' '.join(f'{told} {more}'.split()))}" for name, told, more in entries)
+    return f"**{first}**\n\n" + "\n".join(items)
+
+
+def _escaped(text: str) -> str:
+    """Return a text whose angle brackets are no markup."""
+    return text.replace("<", "&lt;")
