@@ -101,14 +101,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_page_content(html: str, **_context: Any) -> str:
     """Let names in text and headings break between the words of a long one, and not within an option."""
-    html = re.sub(r"(?<=<span class=\"doc doc-object-name )([^>]*>)(\w+)", lambda m: m[1] + _broken(m[2]), html)
+    html = re.sub(r"(<h1[^>]*><code>|<span class=\"doc doc-object-name [^>]*>)([\w.]+)", _broken_name, html)
     return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
 
 
 def _breakable(code: re.Match[str]) -> str:
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
-    text = re.sub(r"\S{20,}", lambda long: _broken(long[0]), text)
+    text = re.sub(r"\btest_\w+|\S{24,}", lambda long: _broken(long[0]), text)
     return f"<code>{text}</code>"
+
+
+def _broken_name(heading: re.Match[str]) -> str:
+    return heading[1] + _broken(heading[2])
 
 
 def _broken(name: str) -> str:
