@@ -107,7 +107,7 @@ def on_page_content(html: str, **_context: Any) -> str:
 
 def _breakable(code: re.Match[str]) -> str:
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
-    text = re.sub(r"\btest_\w+|\S{24,}", lambda long: _broken(long[0]), text)
+    text = re.sub(r"\S{24,}|\btest_\w+", lambda long: _broken(long[0]), text)
     return f"<code>{text}</code>"
 
 
