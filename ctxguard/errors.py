@@ -76,14 +76,15 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
     return error
 
 
-BESIDE: Final = "tools, instructions, and framing"
+BESIDE: Final = "tools and instructions"
 """What errors call the tokens that are sent beside the messages."""
+_BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
     "pinned": "unpin something",
-    "task": "shorten the first user message, set keep_task=False, or have it bounded: on_overflow='bound'",
-    "last user message": "shorten the last user message, or have it bounded: on_overflow='bound'",
-    "user": "shorten the last user message, or have it bounded: on_overflow='bound'",
+    "task": f"shorten the first user message, set keep_task=False, or {_BOUNDED}",
+    "last user message": f"shorten the last user message, or {_BOUNDED}",
+    "user": f"shorten the last user message, or {_BOUNDED}",
     "recent messages": "shorten the latest messages, or lower keep_recent",
     BESIDE: "shorten the instructions, or send fewer or shorter tool schemas",
 }
@@ -97,7 +98,7 @@ class BudgetExceededError(CtxguardError):
         needed: tokens that the parts which must stay take together.
         budget: tokens there are, after what is kept free.
         parts: tokens of each part by name, such as `system`, `task`, `pinned`, `last user message`, `last exchange`,
-            `recent messages`, and `tools, instructions, and framing`; they add up to `needed`.
+            `recent messages`, and `tools and instructions`; they add up to `needed`.
         kept_free: tokens of the budget as it was set that are kept free, by what for: `reserve`, `margin`, or a
             `refused prompt`, where the provider had refused one as too long.
     """

@@ -68,6 +68,7 @@ def serve(
     /healthz. Each request is counted as for the model that it names.
     """
     from ctxguard.report.printing import note
+    from ctxguard.report.progress import working
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.proxy import proxy_app
 
@@ -79,12 +80,13 @@ def serve(
     guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
     app = proxy_app(guard, upstream)
     _require_free(host, port)
+    with working("loading"):
+        guard.warm()
+    gc.collect()
+    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
-    guard.warm()
-    gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
     logging.getLogger("uvicorn.error").addFilter(_is_a_failure)

@@ -51,7 +51,7 @@ def test_after_a_refused_prompt_the_error_says_why_the_budget_is_smaller():
 def test_what_is_sent_beside_the_messages_is_not_called_tools_alone():
     with pytest.raises(BudgetExceededError, match="shorten the instructions, or send fewer or shorter tool") as caught:
         Stabilizer(200).stabilize([Artifact("user", "Hi")], overhead=1_000)
-    assert caught.value.parts["tools, instructions, and framing"] == 1_000
+    assert caught.value.parts["tools and instructions"] == 1_000
 
 
 def test_it_is_bounded_with_a_marker_and_the_report_says_so():
