@@ -67,13 +67,13 @@ class AnthropicAdapter:
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
         prompts = list(map(id, _prompt(native)))
-        neighbours = set(pairwise(map(id, _messages(native))))
+        neighbors = set(pairwise(map(id, _messages(native))))
         system: dict[str, object] = {}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             if isinstance(artifact.source, Fragment) and id(artifact.source.message) in prompts:
                 system["system"] = _message([artifact])["content"]
-            elif groups and _belongs(artifact, groups[-1][-1], neighbours):
+            elif groups and _belongs(artifact, groups[-1][-1], neighbors):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
@@ -144,14 +144,14 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     )
 
 
-def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
+def _belongs(artifact: Artifact, last: Artifact, neighbors: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
     fragment, before = artifact.source, last.source
     if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
         return artifact.kind is last.kind is Kind.TOOL
     if before.occurrence is fragment.occurrence:
         return True
-    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbours
+    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbors
 
 
 def _message(group: list[Artifact]) -> Message:

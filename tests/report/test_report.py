@@ -126,7 +126,7 @@ def test_it_says_which_counter_and_how_exact():
     assert "within about 10%" in str(report)
 
 
-def test_neighbours_that_met_the_same_are_told_in_one_line_and_lose_nothing():
+def test_neighbors_that_met_the_same_are_told_in_one_line_and_lose_nothing():
     report = stabilized().report
     runs = decision_runs(report.decisions)
     assert [d for run in runs for d in run.decisions] == report.decisions
