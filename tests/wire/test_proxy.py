@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from wire_server import Handler, WireProvider, provider_at, proxy_at
@@ -83,6 +85,8 @@ def test_the_answer_says_what_was_done_in_counts_alone(mode):
     assert (told["x-ctxguard-masked"], told["x-ctxguard-cut"]) == ("41", "1")
     assert int(told["x-ctxguard-dropped"]) > 20
     assert told.items() <= dict(streamed).items()
+    page = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+    assert re.findall(r"^(x-ctxguard-[a-z-]+): \d+$", page, re.MULTILINE) == list(told), "documented in this order"
     assert not any(name.startswith("x-ctxguard") for name in unread)
 
 
