@@ -186,6 +186,8 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 class ContextConfig(_Settings):
     """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
 
+    `docs/configuration.md` lists the default of each.
+
     Attributes:
         max_tokens_per_file: tokens the view of one file may have.
         max_total_output: tokens that the views of one call may have together.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast, get_args
@@ -17,6 +17,7 @@ __all__ = [
     "callables",
     "install_command",
     "instance",
+    "nearest",
     "one_of",
     "opened",
     "valid_budget",
@@ -97,6 +98,18 @@ class NotAHook:
         def __call__(self, *_: object, **__: object) -> NoReturn:
             """Refuse to be called."""
             raise MisplacedError(_named(type(self)))
+
+        def __or__(self, _: object) -> NoReturn:
+            """Refuse to begin a chain of LangChain, which would fail as late as in its first call."""
+            raise MisplacedError(_named(type(self)))
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return what an error says behind an unknown name: the known one that it is close to, if there is one."""
+    from difflib import get_close_matches  # only ever needed for an error
+
+    found = get_close_matches(str(name).lower(), known, n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:

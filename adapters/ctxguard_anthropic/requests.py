@@ -26,7 +26,10 @@ _TAKEN: Final = ("messages", "system", "tools")
 _BILLED: Final = ("output_config", "output_format", "mcp_servers")
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -49,7 +52,7 @@ def stabilize_request(
             models before 2026; see `DropStaleThinking`.
 
     Raises:
-        HistoryError: it is no request with messages, or a message cannot be read.
+        HistoryError: it is not a request with messages, or a message cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
     return drive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))

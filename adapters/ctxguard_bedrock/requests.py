@@ -29,7 +29,10 @@ _TAKEN: Final = ("messages", "system", "toolConfig", "modelId")
 _BILLED: Final = ("outputConfig",)
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a use."""
+"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a `toolUse`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -51,7 +54,7 @@ def stabilize_request(
         keep_thinking: Keep signed reasoning from before a cut, see `DropStaleThinking`.
 
     Raises:
-        HistoryError: It is no request with messages, or a message cannot be read.
+        HistoryError: It is not a request with messages, or a message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
     return drive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))

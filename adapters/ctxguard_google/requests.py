@@ -37,7 +37,10 @@ _SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", 
 _NOT_SENT: Final = frozenset({"http_options", "httpOptions", "automatic_function_calling"})
 """Settings of the SDK itself: headers with keys among them."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -56,7 +59,7 @@ def stabilize_request(
         window: The model's context window in tokens, where the budget is a share of it.
 
     Raises:
-        HistoryError: It is no request with contents, or a content cannot be read.
+        HistoryError: It is not a request with contents, or a content cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
     return drive(_flow(request, stabilizer, window))

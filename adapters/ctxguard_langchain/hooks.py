@@ -39,7 +39,7 @@ def pre_model_hook(
         on_report: see `ContextGuard`.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
         HistoryError: (when called) the state has no messages.
     """
     guard = ContextGuard(

@@ -65,7 +65,7 @@ class LangChainAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, or an item is no LangChain message.
+            HistoryError: it is not a list, or an item is not a LangChain message.
         """
         return _CACHE.read(require_list(native, "LangChain messages"))
 

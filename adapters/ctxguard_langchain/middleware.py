@@ -79,7 +79,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             a session, or a function from the run's `Runtime` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
             `max_result_tokens` is not a number of tokens.
     """
 

@@ -48,8 +48,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         on_report: called with each report; `report.session` is the id of the session.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is no chat model, or `on_report` is no
-            function.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report` is
+            not a function.
     """
 
     def __init__(

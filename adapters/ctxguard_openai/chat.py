@@ -54,7 +54,7 @@ class OpenAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, a message has no role, its content or calls are nothing that can be read, or
+            HistoryError: it is not a list, a message has no role, its content or calls are nothing that can be read, or
                 it is of another format.
         """
         artifacts = _CACHE.read(require_list(native, "messages"))

@@ -26,7 +26,10 @@ _BILLED: Final = ("response_format", "text", "functions", "prediction", "prompt"
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 
 recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_messages(

@@ -42,8 +42,8 @@ class ResponsesAdapter:
         """Return the artifacts of a list of input items.
 
         Raises:
-            HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
-                another format.
+            HistoryError: it is not a list, an item has neither `type` nor `role`, its content cannot be read, or it is
+                of another format.
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))

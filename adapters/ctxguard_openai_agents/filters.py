@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
 recall_tool = recall_tool_factory(function_tool)
-"""Make the recall tool, for `Agent(tools=[…])`."""
+"""Make the recall tool, for `Agent(tools=[…])`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
@@ -72,7 +75,7 @@ def call_model_input_filter(
             function from the run's `RunContextWrapper`. `with_vault` gives tools the values.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is no function.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is not a function.
         BudgetExceededError: (when called) what must stay does not fit.
     """
     adapter = ResponsesAdapter(incremental=incremental)
@@ -151,7 +154,7 @@ def with_vault(
         vault: of the session; or a function from the run's `RunContextWrapper` to the vault of that run.
 
     Raises:
-        ConfigError: `vault` is no session's, or `tools` is no list.
+        ConfigError: `vault` is not the vault of a session, or `tools` is not a list.
     """
     if not is_function(vault):
         require_vault(vault)

@@ -53,7 +53,7 @@ class PydanticAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list of `ModelRequest` and `ModelResponse`.
+            HistoryError: it is not a list of `ModelRequest` and `ModelResponse`.
         """
         return list(chain.from_iterable(_CACHE.read(require_list(native, "messages"))))
 

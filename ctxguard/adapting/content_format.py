@@ -138,7 +138,7 @@ class ContentFormat:
 
 
 def text_reader(field: str, kind: PartKind = "text") -> PartReader:
-    """Return the reader of a part that must have a text, which may be null.
+    """Return a reader for parts that must have a text, which may be null.
 
     Args:
         field: The name of the field that holds the text.
@@ -178,7 +178,7 @@ def read_image(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - 
 
 
 def read_audio(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
-    """Read a sound."""
+    """Read audio."""
     return [((), audio(_payload(part)))]
 
 

@@ -35,7 +35,7 @@ class _State:
     Attributes:
         seen: exchanges that were taken in.
         begins: number of the first exchange that stays, for each cut.
-        fixed: tokens of what is never summarised, as far as it has come.
+        fixed: tokens of what is never summarized, as far as it has come.
         authority: system and task artifacts counted in it.
         tokens: tokens of the rest from the last beginning on.
         allowance: tokens that the summary of the last cut may take; they are counted whatever it takes.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft.drivers import Ask
-from ctxguard.errors import HistoryError
+from ctxguard.errors import BudgetExceededError, HistoryError
 from ctxguard.history import History, Overflow
 from ctxguard.tokens import ArtifactCounter
 
@@ -85,6 +85,7 @@ class CallSettings:
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
         calibrate: whether what the provider reported for earlier calls corrects the counts.
+        kept_free: tokens by which `budget` is below what the caller set, each with what they are kept free for.
         overflow: since when the budget is a smaller one, because the provider refused a prompt; None where it did not.
         dry: whether this is a dry run, in which nothing may be written.
     """
@@ -93,6 +94,7 @@ class CallSettings:
     counter: ArtifactCounter
     overhead: int = 0
     regained: int = 0
+    kept_free: tuple[tuple[str, int], ...] = ()
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
@@ -204,6 +206,15 @@ class Draft:
         for remask in self.remasks:
             text = remask(text, at)
         return text
+
+    def exceeded(self, parts: Mapping[str, int]) -> BudgetExceededError:
+        """Return the error that what must stay does not fit.
+
+        Args:
+            parts: tokens of each part of it by name.
+        """
+        kept_free = dict(self.settings.kept_free)
+        return BudgetExceededError(sum(parts.values()), self.budget, parts, kept_free=kept_free)
 
     def revise(
         self,

@@ -27,7 +27,9 @@ _QUALITIES: Final = (85, 70, 50)
 
 @dataclass(frozen=True)
 class BinaryContent:
-    """Binary data to be attached to a message; in a program that uses PydanticAI, its `BinaryContent` as well.
+    """Hold binary data to be attached to a message.
+
+    In a program that has imported PydanticAI, it is an instance of PydanticAI's `BinaryContent`, too.
 
     Attributes:
         data: the bytes.

@@ -51,7 +51,7 @@ class SessionReplay:
     """Hold one session, replayed under one setting.
 
     Attributes:
-        id: of the session.
+        id: name of the session.
         path: the file it is from.
         line: the line it stands on.
         budget: tokens each call had, the reply's reserve taken off.

@@ -211,7 +211,7 @@ def _settings(chain: ChainOptions, sweep: str | None) -> tuple[Setting, ...]:
     options = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
-        **{name: getattr(chain, name) for name in ("target", "trail", "reserve", "rules")},
+        **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "reserve", "rules")},
     }
 
     def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:

@@ -22,7 +22,7 @@ def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
 
     Raises:
         ConfigError: the rules can find nothing.
-        TypeError: it is no text.
+        TypeError: `text` is not a string.
     """
     return (rules if isinstance(rules, RuleSet) else Masker(rules)).find(text)
 
@@ -32,13 +32,15 @@ def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
 
     Raises:
         ConfigError: the rules can find nothing.
-        TypeError: it is no text.
+        TypeError: `text` is not a string.
     """
     return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
-    """Tell whether no rule matches in any text that leaves with these artifacts; by a full scan, without memory.
+    """Tell whether no rule matches in any text that is sent with these artifacts.
+
+    Every text is scanned, and nothing is remembered.
 
     Args:
         artifacts: artifacts or texts, one or many.

@@ -50,7 +50,7 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
         label: label of the findings.
 
     Raises:
-        ConfigError: the file cannot be read, or a rule's expression is none that Python knows.
+        ConfigError: the file cannot be read, or a rule's expression is not valid in Python.
     """
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))

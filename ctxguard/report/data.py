@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from operator import is_not
 from typing import Final
 
 from ctxguard.artifacts import Artifact
@@ -52,7 +53,13 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold one thing that happened to an artifact on its way."""
+    """Hold one thing that happened to an artifact on its way.
+
+    Attributes:
+        action: what was done, such as `masked` or `dropped`.
+        stage: the stage that did it.
+        reason: why.
+    """
 
     action: Action
     stage: str
@@ -201,6 +208,22 @@ class ReportData:
     def counts(self) -> dict[str, int]:
         """Return how many artifacts met each action."""
         return dict(Counter(decision.action for decision in self.decisions))
+
+    def brief(self) -> dict[str, int]:
+        """Return the figures that cost little even for a long history: no decision is worked out for them.
+
+        `masked` counts the artifacts in which something was masked, `dropped` those of the history that are not sent,
+        and `cut` is 1 if this call made a cut.
+        """
+        masked = (change for change in self._draft.changes if change.action == "masked")
+        own = set(map(id, self._draft.history))
+        return {
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "masked": sum(sum(map(is_not, change.before, change.after)) for change in masked),
+            "dropped": len(own) - sum(id(artifact.root) in own for artifact in self._draft.artifacts),
+            "cut": int(self.cut is not None and self.cut.fresh),
+        }
 
     def tokens_by_kind(self) -> dict[str, tuple[int, int]]:
         """Return the tokens of each kind of artifact before and after."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
-from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, History
 from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
@@ -275,8 +275,8 @@ class _Window:
         history, count, task = self._history, draft.counter.artifact, self._ledger.task
         last_asked = history.last_asked(len(history))
         names = ("system", "task", "pinned", "last user message", "last exchange", "recent messages")
-        parts = dict.fromkeys((*names, "tools and framing"), 0)
-        parts["tools and framing"] = draft.overhead
+        parts = dict.fromkeys((*names, BESIDE), 0)
+        parts[BESIDE] = draft.overhead
         last_start = history.start(max(0, len(history) - 1))
         starts = {history.start(n): n for n in (task, last_asked) if n is not None}
         for position, artifact in zip(*self._kept(state), strict=True):
@@ -291,7 +291,7 @@ class _Window:
             else:
                 name = "last exchange" if len(history) and position >= last_start else "recent messages"
             parts[name] += count(artifact)
-        return BudgetExceededError(sum(parts.values()), draft.budget, parts)
+        return draft.exceeded(parts)
 
 
 def _share(

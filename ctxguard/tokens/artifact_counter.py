@@ -47,7 +47,7 @@ def _shared_cache(counter: TokenCounter) -> TextCache[int]:
 
 
 class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoised by text.
+    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoized by text.
 
     Args:
         counter: counts texts.
@@ -149,7 +149,7 @@ class ArtifactCounter:
             has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
 
         Raises:
-            ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
+            ConfigError: `tools` is not a list, or one of them is not a schema or cannot be written as JSON.
         """
         counted = self.count_tools(tools, choice=choice, has_system=has_system)
         return counted.schemas + counted.hidden

@@ -81,6 +81,7 @@ def serve(
     /healthz. Each request is counted as for the model that it names.
     """
     from ctxguard.report.printing import note
+    from ctxguard.report.progress import working
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.proxy import proxy_app
 
@@ -95,12 +96,13 @@ def serve(
     app = proxy_app(guard, upstream)
     host, port = listening.host, listening.port
     _require_free(host, port)
+    with working("loading"):
+        guard.warm()
+    gc.collect()
+    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
-    guard.warm()
-    gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
     logging.getLogger("uvicorn.error").addFilter(_is_a_failure)

@@ -24,7 +24,7 @@ from ctxguard.adapting.fields import place_name
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.artifacts import Field
 from ctxguard.draft import Ask, adrive, drive
-from ctxguard.errors import BudgetExceededError, CtxguardError, HistoryError, WireError
+from ctxguard.errors import BESIDE, BudgetExceededError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.settings import NotAHook, one_of
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 OnUnreadable = Literal["refuse", "pass"]
 Refused = Literal["too long", "stale thinking"]
 
-SESSION_HEADER: Final = "x-ctxguard-session"
+HEADERS: Final = "x-ctxguard"
+"""How the names of our headers begin."""
+SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not sent on."""
 _SIGNED: Final = "AWS4-"
 """How the signature of a request to Amazon begins, which covers its body."""
@@ -97,6 +99,14 @@ class Prepared:
     tokens: int = 0
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that tell the client what was done: counts, and no values. Empty where the request was not read."""
+        if self.report is None:
+            return {}
+        told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
+        return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
     def may_be_sent_again(self, status: int) -> bool:
         """Tell whether an answer may refuse the request for something that another try can mend."""
@@ -366,7 +376,7 @@ class Guard(NotAHook):
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
             stabilizer = _without_signed_thinking(stabilizer)
-        raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
+        raise BudgetExceededError(tokens, allowed, {BESIDE: overhead, "messages": tokens - overhead})
 
     def _beside(self, rest: Mapping[str, object]) -> Beside:
         """Return the texts beside the history (system prompt, tools) in which a rule matches, as artifacts to mask."""

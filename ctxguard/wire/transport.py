@@ -89,6 +89,7 @@ class Transport(_Transport):
             if again is None:
                 break
             prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
+        answer.headers.update(prepared.headers)
         if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
@@ -151,6 +152,7 @@ class AsyncTransport(_AsyncTransport):
             if again is None:
                 break
             prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
+        answer.headers.update(prepared.headers)
         if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):

@@ -50,7 +50,7 @@ class Hiding:
 
         Raises:
             DetectorError: a detector failed.
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         found = self._found.get(text)

@@ -74,7 +74,7 @@ class Vault:
             session: its name; only a hash of it is stored.
 
         Raises:
-            ConfigError: the name is no text, or empty.
+            ConfigError: the name is not a string, or empty.
         """
         opened = SessionVault(self, session)
         self._open_sessions.add(opened)
@@ -260,7 +260,7 @@ class SessionVault(GivesBack):
         return self
 
     def forget(self, value: str) -> int:
-        """Erase a value, and the parts of a name; their placeholders stay given but stand for nothing.
+        """Erase a value, and of a name its parts, too; their placeholders are not given again and stand for nothing.
 
         Returns:
             How many records were erased.
