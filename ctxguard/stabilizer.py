@@ -401,7 +401,7 @@ class Stabilizer(NotAHook):
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self.passed_on(run.history, error)
+            return self._passed_on(run.history, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -409,7 +409,7 @@ class Stabilizer(NotAHook):
             watch.ended(result.report)
         return result
 
-    def passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+    def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
         """Return a history as it is, where an error is only observed."""
         given = tuple(history)
         settings = CallSettings(budget=0, counter=self.counter)
