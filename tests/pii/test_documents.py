@@ -58,6 +58,25 @@ LABELED = [
     ("OIB stranke: {}", "99311422851"),
     ("Pas: {}", "YQ4693135"),
     ("AHV {}", "7566803758263"),
+    # a word for a number counts before a name and behind it
+    ("č. účtu {}", "129127552/0800"),
+    ("account # {}", "5261889704"),
+    ("nº de cuenta: {}", "5261889704"),
+    ("broj računa {}", "5261889704"),
+    ("Bank acct – {}", "5261889704"),
+    ("Driver's Lic. No.: {}", "Y103-8683-5221"),
+    ("**License #:** {}", "M6194524"),
+    ("DL {}", "X6359122"),
+    ("řidičák {}", "EZ 876278"),
+    ("- Passport → {}", "965293013"),
+    ("carte d'identité aussi ({})", "459775672321"),
+    ('[{{"key": "drivers_license", "val": "{}"}}]', "F453563904998"),
+    ("My PPS is {}", "1287142J"),
+    ("Fødselsnr. {}", "17129804238"),
+    ("osobna: {}", "122170637"),
+    ("patient no. {}", "4711238"),
+    ("registered in England & Wales under number {}", "06027162"),
+    ("mitt pass har nummer {}", "AA4440401"),
 ]
 WRITTEN = [
     "756.9217.0769.85",
@@ -117,6 +136,12 @@ def test_a_date_of_birth_is_found_in_many_languages(word, date):
         "changed to phone (mobile 085.076.1503)",
         "HR can be reached at 2024536830",
         "work (201) 492-5013, ext. 191",
+        "o meu número é o 916.001.207",
+        "meine neue Nummer ist 312-4455-12",
+        "T: 512 429 262 M: 512 429 263",
+        "PER*IC*BILLING*TE*2095787535*",
+        "call me: 2 0 1, 5 9 9, 2 8 9 6",
+        "my number is 201, 754, 2699",
     ],
 )
 def test_the_whole_of_a_phone_number_is_found(text):
@@ -141,6 +166,15 @@ def test_a_phone_is_found_by_a_label_or_a_verb_of_calling(text):
         ('name,phone\n"Doe, J",2015553334\n', 'name,phone\n"Doe, J",[REDACTED_PHONE]\n'),
         ("order,phone\n2015553334,\n2015553335,\n", "order,phone\n2015553334,\n2015553335,\n"),
         ("total,vat\n99999.10,12345.67\n", "total,vat\n99999.10,12345.67\n"),
+        (
+            "Order No      SSN           Owner\n219099999     219099998     A B\n219099997   536228741   C\n",
+            "Order No      SSN           Owner\n219099999     [REDACTED_SSN]     A B\n219099997   [REDACTED_SSN]   C\n",
+        ),
+        (
+            "Order No    SSN\n--------    ---\n219099999   219099998\n\n219099999   219099998\n",
+            "Order No    SSN\n--------    ---\n219099999   [REDACTED_SSN]\n\n219099999   219099998\n",
+        ),
+        ("two words  and two more\nthe order  219099999\n", "two words  and two more\nthe order  219099999\n"),
     ],
 )
 def test_the_heading_of_a_column_is_the_word_before_its_cells(table, masked):
@@ -179,6 +213,9 @@ def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
         "Der Führerschein wird am 12.05.2024 abgeholt, Rechnung 96135542",
         "Your passport expires 2026-05-12, flight 96135542",
         "etag 3cc4 1746815157000",
+        "the number of patients: 96135542",
+        "number of accounts 96135542",
+        "phones sold: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, order 96135542",
         "mv0fnr,96135542,287.84",
         "only reached on 3.10.0-3.10.12, build 96135542",
         "foo==9.8.0-rc9; sha256 96135542",

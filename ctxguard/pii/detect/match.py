@@ -248,7 +248,8 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
     # the word before a placeholder told what stood there, and tells nothing of what comes behind
-    lowered = before[before.rfind(BLANK) + 1 :].lower()
+    # quotes of JSON within JSON are quotes
+    lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
     # what a closing tag names is over
     if "</" in lowered:
         lowered = _CLOSING.sub("</b>", lowered)

@@ -7,7 +7,7 @@ from typing import Final
 
 from ctxguard.pii.detect.validate import is_code, is_example
 
-__all__ = ["bare_password", "quoted_password", "secret_value"]
+__all__ = ["bare_password", "mixed_password", "quoted_password", "secret_value"]
 
 _PLAIN_WORD: Final = re.compile(
     r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
@@ -23,6 +23,21 @@ def secret_value(value: str) -> bool:
     if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
         return True
     return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+
+
+# A sign that words do not have, or a change from small letters to capitals or digits, and back.
+_SIGN: Final = re.compile(r"[!#$%^&*+?~](?!\Z)|[0-9][!#$%^&*+~]\Z")
+_CLASSES: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
+_IDENTIFIER: Final = re.compile(r"[0-9a-fA-F-]{16,}\Z|[\d%$]+\Z")
+
+
+def mixed_password(value: str) -> int:
+    """Return how many characters of what follows a password's name and a blank are one that no word looks like."""
+    bare = _without_end(value).rstrip("?")
+    mixes = any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
+    if len(bare) < 7 or not mixes or _IDENTIFIER.match(bare) or is_example(bare):
+        return 0
+    return len(bare) if _SIGN.search(bare) or len(_CLASSES.findall(bare)) > 4 else 0
 
 
 # No digit, and no sign that stands in no word and in no expression of a program.
