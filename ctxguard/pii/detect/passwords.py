@@ -14,15 +14,21 @@ _PLAIN_WORD: Final = re.compile(
 )
 
 
-_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_VOWEL: Final = re.compile("[aeiouyAEIOUY]")
 
 
 def secret_value(value: str) -> bool:
     """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
-    # a random password may be all letters, with changes of case that no word has
-    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
-        return True
-    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+    return _are_random_letters(value) or (
+        len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+    )
+
+
+def _are_random_letters(value: str) -> bool:
+    """Tell letters in both cases, maybe with a sign among them, from words put together: half of these lack a vowel."""
+    words = _WORDS.findall(value)
+    return len(value) > 7 and len(words) > 3 and 3 * sum(not _VOWEL.search(word) for word in words) >= len(words) + 3
 
 
 # A sign that words do not have, or a change from small letters to capitals or digits, and back.
@@ -55,7 +61,7 @@ def bare_password(value: str) -> int:
     bare = value if following is None else value[: following.start()]
     bare = _without_end(bare)
     word = bare.rstrip("!?")
-    is_program = _WORDS_OF_CODE.match(word) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    is_program = (_WORDS_OF_CODE.match(word) and not _are_random_letters(word)) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
     return 0 if is_program or not secret_value(bare) else len(bare)
 
 

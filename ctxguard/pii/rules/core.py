@@ -81,7 +81,7 @@ _CARD_WORDS: Final = (
     + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
     r"|carte|karte|tarjeta|carta\b|卡"
 )
-_SOCIAL: Final = word("ssn") + r"|social.{0,3}security|(?<![a-z])(?:my|the|his|her|your) social(?![a-z])"
+_SOCIAL: Final = word("ssn") + r"|soc(?:ial|\.)?.{0,3}sec(?:urity|\.| no)|(?<![a-z])(?:my|the|his|her|your) social(?![a-z])"
 _IP_WORDS: Final = (
     r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
     r"(?: from| address| addr)?[\s:=]{1,3}\Z"

@@ -31,10 +31,10 @@ _NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
     rf"{_ENOUGH}(?=(?P<value>(?:[{_LETTERS}]{{1,8}}|[{_CAPITALS}]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,33}}"
-    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
+    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,2}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
 )
-_LICENSE: Final = rf"(?<![{GLUE}-])(?:[A-Z]{{0,2}}\d{{7,14}}|[A-Z]\d{{3}}(?:-\d{{3,5}}){{2,3}})(?![{GLUE}-])(?![.,]\d)"
+_LICENSE: Final = rf"(?<![{GLUE}-])(?:[A-Z]{{0,2}}\d{{7,14}}|[A-Z]\d{{3,4}}(?:-\d{{3,5}}){{2,3}})(?![{GLUE}-])(?![.,]\d)"
 _PASSPORT: Final = (
     rf"(?<![{GLUE}-])(?:[A-Z]{{1,3}} ?\d{{6,8}}|(?=[A-Z]{{1,8}}\d)[CFGHJK][CFGHJKLMNPRTVWXYZ0-9]{{8}})(?![{GLUE}-])"
 )
@@ -68,10 +68,11 @@ _BETWEEN: Final = (
     "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
     "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch"
-    "|card|account|val|also|auch|aussi|anche|también|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
+    "|card|account|val|durchgegeben|angegeben|mitgeteilt|provided|below|also|auch|aussi|anche|también|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
 )
 _JOIN: Final = (
-    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[^\w<{}!$%&@+^~]|[_º]"
+    # a tag, a sign, who speaks next, a word
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|\n[^\W\d_]{1,16}:|[^\w<{}!$%&@+^~]|[_º]"
     rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
 )
 # Names as people and keys write them, by language. In a blank may stand a hyphen, an underscore, or nothing; marks on
@@ -99,7 +100,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "rentenversicherung|rv nummer|ahv|avs №|versicherungsnummer|versicherungsnr|sécurité sociale|n° ss|no ss|nº ss",
         "seguridad social|segurança social|niss|sécu №|sofinumm",
         "rijksregister|insz|registre national|numéro national|matricule national|matricule|n° national",
-        "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
+        "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|serie ci|seria ci|număr ci|număr c.i|cod numeric personal",
         "fødselsnumm|fødselsnr|fnr|sosiaaliturvatunnus|identificatienumm|numer ewidencyjn|personal cod",
         "amka|αμκα|α.μ.κ.α|л. к.|л.к.|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт",
         "документ за самоличност|kimlik no|kimlik numar|kimlik|tckn|tc no|t.c. no|nüfus cüzdan",
@@ -150,7 +151,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "sygesikrings №|ασθεν* №|osiguran* osob|zdravstven* kartic|zavarovane osebe|пациент №|mbo",
     ),
     "BANK_ACCOUNT": (
-        "bank account|bank acct|account number|account no|account num|account nr|account #|acct|acc no|acc num|acc nr|a/c|savings acc|checking acc|deposit acc|beneficiary acc",
+        "bank account|bank acct|account number|account no|account num|account nr|account #|acct|acc no|acc num|acc nr|a/c|savings acc|checking acc|deposit acc|beneficiary acc|to account|from account|into account",
         "konto|bankkonto|kontonum|kontonr|kto.|kto nr|ktonr|kontonumm|bankgiro|plusgiro",
         "compte №|compte bancaire|cuenta №|cuenta bancaria|cuenta corriente|cta №|cta. cte|conta №|conta bancária|nib",
         "conto №|conto corrente|c/c|rekening №|rekeningnr|bankrekening|rek. nr|tilinro|tilin №|pankkitili|tilinum",
@@ -159,7 +160,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "cont №|cont bancar|račun* №|žiro račun|tekući račun|transakcijski račun|trr|arveldusarve|λογαριασμ",
     ),
     "COMPANY_ID": (
-        "company number|company no|company reg|registration number|registration no|registered number|registered no|reg. no|crn|business number|companies house|england under|wales under|scotland under|ireland under|england no|wales no|ireland no|charity no|charity number|duns|organisation number",
+        "company number|company no|company reg|registration number|registration no|registered number|registered no|reg. no|reg no|crn|business number|companies house|england under|wales under|scotland under|ireland under|england no|wales no|ireland no|charity no|charity number|duns|organisation number",
         "handelsregister|firmenbuch|hra|hrb|registre du commerce|d'entreprise №|entreprise №|rcs|r.c.s.|bce|hr nr|hrnr",
         "registro mercantil|registro imprese|registro delle imprese|reg. imp|rea|kamer van koophandel|ondernemings №",
         "kvk|kbo|kvk nummer|kbo nummer|cvr nummer|kvk nr|kbo nr|cvr nr|krs|regon|matrícula|conservatória|nipc|pessoa colectiva|pessoa coletiva|ičo|cégjegyzékszám",

@@ -44,12 +44,12 @@ _SCRIPTS: Final = (
 _WHICH: Final = (
     "(?:(?: |-)(?:(?:for|of|to|du|de|del|della|do|da|k|zum|für|til|para|pour|per|the|le|la|el) ){0,2}"
     "(?:wi-?fi|wlan|admin|root|login|portal|account|router|e?-?mail|konto|temporal|temporaire|provisoire|provvisoria"
-    "|provisional|provisória|temporária))?"
+    "|antigua|anterior|actual|provisional|provisória|temporária))?"
 )
 # `: `, ` = `, ` => `, `": `, and ` is `.
 _ASSIGNED: Final = (
     rf"{_WHICH}(?:\\?[\"']?\]?\s{{0,3}}(?::=|=>|[:=：→]|(?<= )[–—-](?= ))\s{{0,3}}"
-    r"|(?: (?:number|here|value))?,? (?:is|was|ist|lautet|est|es|è|é|е|jest|to|är|er|on|je|este|είναι|yra|ir)(?: now| set to)?:? |'s )"
+    r"|(?: (?:number|here|value))?,? (?:i set was|is|was|ist|war|lautet|est|c'est|était|es|era|è|é|е|jest|to|är|er|var|on|oli|je|bylo|byl|este|είναι|yra|ir)(?: now| set to)?:? |'s )"
 )
 # Letters, digits and the signs that no path, address or expression has.
 _MIXED: Final = r"(?P<value>[A-Za-z0-9][A-Za-z0-9!#$%^&*+?~_@-]{6,40})(?![A-Za-z0-9/\\.:=(\[@][A-Za-z0-9/]|[(\[=])"
@@ -99,6 +99,12 @@ PASSWORD_RULES: Final = (
         "PASSWORD",
         rf"(?i)@[a-z0-9-]{{1,62}}(?:\.[a-z0-9-]{{1,62}}){{0,4}}\.[a-z]{{2,24}}(?: ?[/|:;,→] ?| ){_MIXED}",
         validate=_HERE + "mixed_password",
+    ),
+    shipped(
+        "password-flag",
+        "PASSWORD",
+        rf"(?:sshpass|mysql(?:dump|admin)?)(?=\s)[^\n]{{0,120}}?\s-p ?[\"']?{_BARE}",
+        validate=_HERE + "bare_password",
     ),
     shipped(
         "password-option",

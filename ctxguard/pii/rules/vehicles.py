@@ -26,7 +26,7 @@ _PLATES: Final = (
     "|plaque d'immatriculation|immatriculation|placa|matrícula|targa|kenteken|nummerplaat|numer* rejestracyjn"
     "|nr rejestracyjn|nr rej|tablic* rejestracyjn|rendszám|spz|evidenčné číslo|număr* de înmatriculare|înmatriculare"
     "|registarsk* oznak|registrsk* številk|registrsk* tablic|registreringsnummer|registreringsskylt|regnummer"
-    "|nummerplade|plate|license tag|reg mark|registration mark|vehicle tag|poznávac* značk|registračn* značk|ečv|špz|rz|reg no|reg. no|reg nr|reg. nr|regnr"
+    "|nummerplade|plate|license tag|reg mark|registration mark|vehicle tag|poznávac* značk|registračn* značk|ečv|špz|rz|reg no|reg. no|reg number|registration number|rego|plaque|targato|reg nr|reg. nr|regnr"
     "|reg. nummer|registrsk* oznak|reg. oznak|рег. номер|αρ. κυκλοφορίας|immat|immatriculé|targata|nr. auto|matrícula del coche|matrícula do carro|targa del veicolo"
     "|rekisterinumer|rekisteritunnus|numurzīme|valstybin* numer|plaka no|plakası|plaka|номерний знак|держномер"
     "|регистрационен номер|πινακίδ|αριθμ* κυκλοφορίας|numberplate|registreerimismär"

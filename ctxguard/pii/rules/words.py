@@ -133,7 +133,7 @@ _NOT_BEHIND: Final = r"(?:(?<!\d\()(?<!\d \()|(?![^\W\d_]{1,20}\)))"
 # Verbs of calling, by the beginnings of their forms.
 _CALLING: Final = (
     r"erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e|ar|ame|enos|adme)"
-    r"|localizarme|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
+    r"|localizar(?:me)?|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
     r"|ligue|ligar|ligue-?me|telefonar|(?:za)?vol(?:ejte|at|ať|ajte|ej)|sun[aă]|sunați|sunati|apela(?:ți|ti)?"
     r"|hív(?:jon|ható|ja|hat|d|j)?\w{0,4}|soit(?:a|taa|akaa|ella)|обад\w{1,6}|звън\w{1,6}|дзвон\w{1,6}|подзвон\w{1,6}"
     r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
