@@ -44,8 +44,8 @@ Literals: TypeAlias = frozenset[str]
 _LONGEST: Final = 26
 # Characters of a class that are told apart.
 _WIDEST: Final = 7
-# An anchor that tells as much as three rare characters: no better one is looked for.
-_ENOUGH: Final = 3.0
+# An anchor that tells as much as four rare characters: no better one is looked for.
+_ENOUGH: Final = 4.0
 EDGE: Final = "\x00"
 """In a literal: the edge of a word. Placeholders are blanked by it, so that no text has it."""
 _EMPTY: Final[Literals] = frozenset({""})

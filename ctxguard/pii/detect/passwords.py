@@ -61,7 +61,9 @@ def bare_password(value: str) -> int:
     bare = value if following is None else value[: following.start()]
     bare = _without_end(bare)
     word = bare.rstrip("!?")
-    is_program = (_WORDS_OF_CODE.match(word) and not _are_random_letters(word)) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    is_program = (
+        (_WORDS_OF_CODE.match(word) and not _are_random_letters(word)) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    )
     return 0 if is_program or not secret_value(bare) else len(bare)
 
 

@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column holds for all of its cells."""
+"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column holds for its cells."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CELLS: Final = {
     for separator in _SEPARATORS[:-1]
 } | {_ALIGNED: re.compile(r" *((?:[^ \n]| (?![ \n]))*)(?: {2,}|(?= ?\n)|\Z)")}
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
-_ALIGNED_CELL: Final = r"[^\s\d|;,:=]++(?: [^\s\d|;,:=]++)*+"
+_ALIGNED_CELL: Final = r"[^\s\d|;,:={}<>]++(?: [^\s\d|;,:={}<>]++)*+"
 _RULE: Final = re.compile(r"[\s|:=+-]*\Z")
 _HEADINGS: Final = re.compile(
     r"^[|\t ]*[^\s\d|;,][^\n\d|\t;,]{0,39}(?:[|\t;,][^\n\d|\t;,]{0,40}){1,200}$"
-    rf"|^ *+{_ALIGNED_CELL}(?: {{2,}}+{_ALIGNED_CELL})++ *$",
+    rf"|^ {{0,8}}+(?=[^\W\d_]){_ALIGNED_CELL}(?: {{2,}}+{_ALIGNED_CELL})++ *$",
     re.MULTILINE,
 )
 """A line that may head a table: short cells without digits."""

@@ -81,13 +81,16 @@ _CARD_WORDS: Final = (
     + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
     r"|carte|karte|tarjeta|carta\b|卡"
 )
-_SOCIAL: Final = word("ssn") + r"|soc(?:ial|\.)?.{0,3}sec(?:urity|\.| no)|(?<![a-z])(?:my|the|his|her|your) social(?![a-z])"
+_SOCIAL: Final = (
+    word("ssn") + r"|soc(?:ial|\.)?.{0,3}sec(?:urity|\.| no)|(?<![a-z])(?:my|the|his|her|your) social(?![a-z])"
+)
 _IP_WORDS: Final = (
     r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
     r"(?: from| address| addr)?[\s:=]{1,3}\Z"
 )
 _HOST_WORDS: Final = (
-    r"(?:ip|ips|ipv4|(?<![a-z])(?:addr(?:ess)?|host|server|dns|resolver|gateway|client|peer|src|dst|source|dest(?:ination)?"
+    r"(?:ip|ips|ipv4|(?<![a-z])(?:addr(?:ess)?|host|server|dns|resolver|gateway|client|peer|src|dst"
+    r"|source|dest(?:ination)?"
     r"|ping|from|connect(?:ed|ing|ion)? (?:from|to)|via))[\\\"'\s:=(\[/]{1,8}\Z"
 )
 # Words and signs right before four numbers that make them a version or a chapter; Debian's may have an epoch.
@@ -106,9 +109,11 @@ _IPV6: Final = (
 _BIRTH: Final = (
     word("dob|bday|b-day|geb|gebdat|nac|nasc|nasci|naiss")
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|(?<!re)naissance|né\b|née\b|nacimiento|nascimento"
-    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|(?<![a-z])ur\.|(?<![a-z])roj\.|(?<![a-z])gim\.|(?<![a-z])ddn(?![a-z])|data ur|fødsel|fødd?|född|födelse|рожд|ражд|роден"
+    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|(?<![a-z])ur\.|(?<![a-z])roj\."
+    r"|(?<![a-z])gim\.|(?<![a-z])ddn(?![a-z])|data ur|fødsel|fødd?|född|födelse|рожд|ражд|роден"
     r"|народ|nașter|naşter|nastere|cumplea|născut|nascut"
-    r"|naroz|narod|\bnar\.|rođ|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννημ|γεννηθ|γεννήθ"
+    r"|naroz|narod|\bnar\.|rođ|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę"
+    r"|gimusi|γέννησ|γεννήσ|γεννημ|γεννηθ|γεννήθ"
     r"|doğum|dogum|twieled|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _DATE_SHAPE: Final = (

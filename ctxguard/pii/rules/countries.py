@@ -185,7 +185,7 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         shipped(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
-            rf"{_START}\d{{2}}(?P<s> ?)\d{{6}}(?P=s)[A-Z](?P=s)\d{{3}}{_END}",
+            rf"{_START}(?:\d{{8}}[A-Z]\d{{3}}|\d{{2}} \d{{6}} [A-Z] \d{{3}}){_END}",
             validate="ctxguard.pii.detect.validate:german_insurance",
             score=0.7,
         ),

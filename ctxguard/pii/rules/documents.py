@@ -34,7 +34,9 @@ _VALUE: Final = (
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,2}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
 )
-_LICENSE: Final = rf"(?<![{GLUE}-])(?:[A-Z]{{0,2}}\d{{7,14}}|[A-Z]\d{{3,4}}(?:-\d{{3,5}}){{2,3}})(?![{GLUE}-])(?![.,]\d)"
+_LICENSE: Final = (
+    rf"(?<![{GLUE}-])(?:[A-Z]{{0,2}}\d{{7,14}}|[A-Z]\d{{3,4}}(?:-\d{{3,5}}){{2,3}})(?![{GLUE}-])(?![.,]\d)"
+)
 _PASSPORT: Final = (
     rf"(?<![{GLUE}-])(?:[A-Z]{{1,3}} ?\d{{6,8}}|(?=[A-Z]{{1,8}}\d)[CFGHJK][CFGHJKLMNPRTVWXYZ0-9]{{8}})(?![{GLUE}-])"
 )
@@ -42,7 +44,8 @@ _PASSPORT: Final = (
 # `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
     r"[^\W\d_]{1,2}|nro|núm|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs"
-    "|numri|numărul|numar|numarası|numarasi|kodas|kods|kodu|subjekta|organizácie|οδήγησης|cat|numbri|broj|číslo|cislo|čísla|szám|száma|αριθμός|αριθ|номер|№|številka|uimhir"
+    "|numri|numărul|numar|numarası|numarasi|kodas|kods|kodu|subjekta|organizácie|οδήγησης|cat|numbri"
+    "|broj|číslo|cislo|čísla|szám|száma|αριθμός|αριθ|номер|№|številka|uimhir"
     "|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
@@ -68,7 +71,8 @@ _BETWEEN: Final = (
     "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
     "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch"
-    "|card|account|val|durchgegeben|angegeben|mitgeteilt|provided|below|also|auch|aussi|anche|también|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
+    "|card|account|val|durchgegeben|angegeben|mitgeteilt|provided|below|also|auch|aussi|anche|también"
+    "|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
 )
 _JOIN: Final = (
     # a tag, a sign, who speaks next, a word
@@ -80,15 +84,22 @@ _JOIN: Final = (
 # A name with `№` counts only beside a word such as `number`, before it or behind it: `account no`, `nr konta`.
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "NATIONAL_ID": (
-        "id card|identity card|identity doc|national id|national identi|national insurance|identity №|identification №|id doc №",
-        "citizen card|citizen id|ppsn|pps №|personalausweis|ausweis|perso|identitätskarte|identitäts №|personal identification",
+        "id card|identity card|identity doc|national id|national identi|national insurance|identity №",
+        "identification №|id doc №",
+        "citizen card|citizen id|ppsn|pps №|personalausweis|ausweis|perso|identitätskarte|identitäts №",
+        "personal identification",
         "carte d'identité|nationale d'identité|carte identité|pièce d'identité|identité №|cni|citizen №|personal id №",
-        "documento de identidad|nacional de identidad|documento identidad|identificación|identidad №|cédula|dni|d.n.i.",
-        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità|identità №|c.i.",
+        "documento de identidad|nacional de identidad|documento identidad|identificación|identidad №|cédula",
+        "dni|d.n.i.",
+        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità",
+        "identità №|c.i.",
         "documento №|documento di riconoscimento|dokumendi №",
-        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem|nr dowodu|numer dowodu|dow. os.",
-        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação|identificação civil",
-        "občansk* průkaz|občank|občanka|op č|rodn* čísl|rodn* č|občiansk* preukaz|průkaz totožnosti|személyi ig|személyi szám",
+        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
+        "nr dowodu|numer dowodu|dow. os.",
+        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade",
+        "documento de identificação|identificação civil",
+        "občansk* průkaz|občank|občanka|op č|rodn* čísl|rodn* č|občiansk* preukaz|průkaz totožnosti",
+        "személyi ig|személyi szám",
         "szem. ig|személyazonosító|igazolványszám|szig",
         "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort",
         "henkilötunnu|hetu|sotu|identifikationskort|legitimation №",
@@ -97,7 +108,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "личн* карт|лк номер|егн|е.г.н.|граждански номер|ταυτότητ|αδτ|α.δ.τ.",
         "osobn* iskaznic|os. iskaznic|osobne|osobna|osebn* izkaznic|osebna|emšo|karta tal-identità|uimhir psp",
         "voter id|epic no|epic number|voter card|voter no|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers",
-        "rentenversicherung|rv nummer|ahv|avs №|versicherungsnummer|versicherungsnr|sécurité sociale|n° ss|no ss|nº ss",
+        "rentenversicherung|rv nummer|ahv|avs №|versicherungsnummer|versicherungsnr|sécurité sociale|n° ss",
+        "no ss|nº ss",
         "seguridad social|segurança social|niss|sécu №|sofinumm",
         "rijksregister|insz|registre national|numéro national|matricule national|matricule|n° national",
         "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|serie ci|seria ci|număr ci|număr c.i|cod numeric personal",
@@ -114,9 +126,11 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n|passinum",
     ),
     "DRIVER_LICENSE": (
-        "driver's lic|drivers lic|driver lic|driving lic|driver permit|driving permit|license no|license num|license nr|license #|licence no|licence num|licence nr|licence #|lic №|dln|oln",
+        "driver's lic|drivers lic|driver lic|driving lic|driver permit|driving permit|license no|license num",
+        "license nr|license #|licence no|licence num|licence nr|licence #|lic №|dln|oln",
         "operator licen|d/l|dl №|d.l. №|führerschein|führerausweis|fuehrerschein|fahrerlaubnis|fs nr",
-        "permis de conduire|permis b|permis|permiso de conducir|permiso de conducción|permiso de circulación|permiso №",
+        "permis de conduire|permis b|permis|permiso de conducir|permiso de conducción|permiso de circulación",
+        "permiso №",
         "permiso conducir|licencia de conducir|licencia de conducción|licencia №|carnet de conducir|carné de conducir",
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
         "licença de condução|carnet de conducere|permis conducere|permis auto|permis* de conducere",
@@ -127,31 +141,43 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "посвідчення водія|водійськ* посвідченн",
     ),
     "TAX_ID": (
-        "tax number|tax no|tax nr|tax #|tax id|tax code|fiscal code|fiscal id|vat id|tax payer|taxpayer|tax reference|tax file|tax identification|fiscal №|vat №|vat reg|vat|tin|utr|ein №",
-        "steuer №|steuer id|steuer ident|steueridentn|steuerliche identifik|ust id|ust.-id|umsatzsteuer|mwst №|uid n|st. nr|idnr",
+        "tax number|tax no|tax nr|tax #|tax id|tax code|fiscal code|fiscal id|vat id|tax payer|taxpayer",
+        "tax reference|tax file|tax identification|fiscal №|vat №|vat reg|vat|tin|utr|ein №",
+        "steuer №|steuer id|steuer ident|steueridentn|steuerliche identifik|ust id|ust.-id|umsatzsteuer",
+        "mwst №|uid n|st. nr|idnr",
         "numéro fiscal|identifiant fiscal|référence fiscale|spi №|tva|t.v.a.|siren|siret|fiscale №",
         "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva|p.i.",
-        "fiscaal №|btw|rsin|ob nummer|omzetbelasting|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
-        "dič|ič dph|adószám|adóazonosító|adóig|adójel|cod* fiscal|identificare fiscal|cui|c.u.i.|veronum|verotunnus|alv №|alv tunnus",
-        "moms №|momsnumm|skattenumm|steuernumm|steuernr|momsreg|momsregistrering|skatte №|se nr|käibemaksu|maksukohustuslase|kmkr|pvm mok*|pvm kod|pvn",
+        "fiscaal №|btw|rsin|ob nummer|omzetbelasting|identyfikacji podatkowej|nip|n.i.p.|contribuinte",
+        "identificação fiscal",
+        "dič|ič dph|adószám|adóazonosító|adóig|adójel|cod* fiscal|identificare fiscal|cui|c.u.i.|veronum",
+        "verotunnus|alv №|alv tunnus",
+        "moms №|momsnumm|skattenumm|steuernumm|steuernr|momsreg|momsregistrering|skatte №|se nr|käibemaksu",
+        "maksukohustuslase|kmkr|pvm mok*|pvm kod|pvn",
         "mokesčių mok*|nodokļu maks*|ддс|данъчен номер|инн|αφμ|α.φ.μ.|φορολογικού μητρώου|oib|porezn* №|pdv №|pdv id",
         "davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код|ідентифікаційний номер|иін",
         "vergi №|vergi kimlik|vkn|mva №|identifikationsnummer|steuerid|daňov* identifik",
     ),
     "MEDICAL_ID": (
-        "medical record №|mrn|patient №|patient id|patienten №|patienten id|patienta №|hospital number|hospital no|chart number|chart no|health insurance №|health card",
-        "medicare №|medicare card|medicare beneficiary|mbi|medicaid №|npi|hicn|insurance id|insurance no|insurance number",
+        "medical record №|mrn|patient №|patient id|patienten №|patienten id|patienta №|hospital number",
+        "hospital no|chart number|chart no|health insurance №|health card",
+        "medicare №|medicare card|medicare beneficiary|mbi|medicaid №|npi|hicn|insurance id|insurance no",
+        "insurance number",
         "insurance member|health plan id|health plan member|insurance policy holder id|nhs №",
-        "versicherten №|versichertenkarte|krankenversicherungs №|krankenversichertennummer|krankenkassen №|kv nummer|kvnr",
-        "pat. nr|dossier médical|dossier patient|assuré №|carte d'assuré|mutuelle №|rpps|adeli|carte vitale|numéro vitale|nss",
+        "versicherten №|versichertenkarte|krankenversicherungs №|krankenversichertennummer|krankenkassen №",
+        "kv nummer|kvnr",
+        "pat. nr|dossier médical|dossier patient|assuré №|carte d'assuré|mutuelle №|rpps|adeli|carte vitale",
+        "numéro vitale|nss",
         "nhc|historia №|historia clínica|nass|nuss|cipa|tarjeta sanitaria|colegiad №|núm. col|nº col|ehic|ekuz",
-        "número de afiliación|número de asegurado|tessera sanitaria|libretto sanitario|cartella clinica|paziente №|codice paziente",
+        "número de afiliación|número de asegurado|tessera sanitaria|libretto sanitario|cartella clinica",
+        "paziente №|codice paziente",
         "polisnummer zorg|zorgpas|patiënt №|patiënt id|taj szám|taj|betegazonosító|εκαα|utente №|sns №|adhérent",
-        "pacjenta №|ubezpieczeni* zdrowotn|pojištěnce №|poistenca №|pacienta №|pacient №|cod pacient|potilas №|pacijenta №|potilastunnus|journalnr|journalnumm",
+        "pacjenta №|ubezpieczeni* zdrowotn|pojištěnce №|poistenca №|pacienta №|pacient №|cod pacient",
+        "potilas №|pacijenta №|potilastunnus|journalnr|journalnumm",
         "sygesikrings №|ασθεν* №|osiguran* osob|zdravstven* kartic|zavarovane osebe|пациент №|mbo",
     ),
     "BANK_ACCOUNT": (
-        "bank account|bank acct|account number|account no|account num|account nr|account #|acct|acc no|acc num|acc nr|a/c|savings acc|checking acc|deposit acc|beneficiary acc|to account|from account|into account",
+        "bank account|bank acct|account number|account no|account num|account nr|account #|acct|acc no",
+        "acc num|acc nr|a/c|savings acc|checking acc|deposit acc|beneficiary acc|to account|from account|into account",
         "konto|bankkonto|kontonum|kontonr|kto.|kto nr|ktonr|kontonumm|bankgiro|plusgiro",
         "compte №|compte bancaire|cuenta №|cuenta bancaria|cuenta corriente|cta №|cta. cte|conta №|conta bancária|nib",
         "conto №|conto corrente|c/c|rekening №|rekeningnr|bankrekening|rek. nr|tilinro|tilin №|pankkitili|tilinum",
@@ -160,12 +186,19 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "cont №|cont bancar|račun* №|žiro račun|tekući račun|transakcijski račun|trr|arveldusarve|λογαριασμ",
     ),
     "COMPANY_ID": (
-        "company number|company no|company reg|registration number|registration no|registered number|registered no|reg. no|reg no|crn|business number|companies house|england under|wales under|scotland under|ireland under|england no|wales no|ireland no|charity no|charity number|duns|organisation number",
-        "handelsregister|firmenbuch|hra|hrb|registre du commerce|d'entreprise №|entreprise №|rcs|r.c.s.|bce|hr nr|hrnr",
+        "company number|company no|company reg|registration number|registration no|registered number",
+        "registered no|reg. no|reg no|crn|business number|companies house|england under|wales under",
+        "scotland under|ireland under|england no|wales no|ireland no|charity no|charity number|duns",
+        "organisation number",
+        "handelsregister|firmenbuch|hra|hrb|registre du commerce|d'entreprise №|entreprise №|rcs|r.c.s.|bce",
+        "hr nr|hrnr",
         "registro mercantil|registro imprese|registro delle imprese|reg. imp|rea|kamer van koophandel|ondernemings №",
-        "kvk|kbo|kvk nummer|kbo nummer|cvr nummer|kvk nr|kbo nr|cvr nr|krs|regon|matrícula|conservatória|nipc|pessoa colectiva|pessoa coletiva|ičo|cégjegyzékszám",
-        "nr. reg. com|reg. com|registrul comerțului|y-tunnu|ytunnus|y tunnus|yritystunnus|identifika* číslo|identifikačné číslo",
-        "organisations №|organisasjons №|org. nr|org nr|orgnr|org nummer|foretaksregisteret|foretaks №|bolags №|cvr|virksomheds №",
+        "kvk|kbo|kvk nummer|kbo nummer|cvr nummer|kvk nr|kbo nr|cvr nr|krs|regon|matrícula|conservatória",
+        "nipc|pessoa colectiva|pessoa coletiva|ičo|cégjegyzékszám",
+        "nr. reg. com|reg. com|registrul comerțului|y-tunnu|ytunnus|y tunnus|yritystunnus|identifika* číslo",
+        "identifikačné číslo",
+        "organisations №|organisasjons №|org. nr|org nr|orgnr|org nummer|foretaksregisteret|foretaks №",
+        "bolags №|cvr|virksomheds №",
         "registrikood|reg. kood|įmonės kod|įm. kod|fn nr|mat. št|ič|mersis|єдрпоу|едрпоу|registernumm",
         "reg nr|reg. nr|regnr|ticaret sicil|número de registro|registro №",
         "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* št|matičn* številk|mbs",
@@ -191,7 +224,8 @@ _AT_ONCE: Final = 60
 # Marks a name that counts only beside one of these.
 _MARK: Final = " №"
 _NUMBER: Final = (
-    "number|numbers|no|nr|num|núm|numero|numéro|número|nummer|nro|numer[ua]?|nº|n|č|c|číslo|cislo|čísla|broj|br|št|številka|stevilka"
+    "number|numbers|no|nr|num|núm|numero|numéro|número|nummer|nro|numer[ua]?|nº|n|č|c|číslo|cislo|čísla"
+    "|broj|br|št|številka|stevilka"
     "|szám|száma|αρ|αριθμός|αριθμ|номер|№|numeris|numurs|număr|număru?l|numar|numarası|#"
 )
 _OF: Final = "de|del|della|dell|di|do|da|du|van|het|la|le|el|d|на"
@@ -242,12 +276,9 @@ def _one(name: str) -> str:
 
 def _numbered(names: str) -> str:
     """Return an expression for names with a word such as `number` beside them; before them they stand as they are."""
-    names = f"(?:{_any_of(names)})"
-    number = rf"{_NO_LETTER_BEFORE}(?:{_NUMBER})"
-    return (
-        rf"{number}[\W_]{{1,3}}(?:(?:{_OF})[\W_]{{1,2}}){{0,2}}{names}{_NO_LETTER_AFTER}"
-        rf"|{names}\w{{0,4}}[\W_]{{0,3}}(?:{_NUMBER}){_NO_LETTER_AFTER}"
-    )
+    number = rf"(?:{_NUMBER}){_NO_LETTER_AFTER}"
+    before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{_OF})[\W_]{{1,2}}){{0,2}}"
+    return rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
 
 
 def _batched(lines: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -34,6 +34,8 @@ _WORDS: Final = (
         )
     ),
 )
+# Words that begin many others are named as context, too: no text with `passenger` alone is searched for them.
+_WHOLE: Final = {"pass": r"(?<![^\W\d_])pass(?:phrase|code)?(?![^\W\d_])"}
 # Words with letters beyond ASCII: what is left of `hasło` without them (`has`) stands in every text.
 _SCRIPTS: Final = (
     r"şifre|sifre|hasło|hasłem|lösen(?:ord(?:et)?)?|jelsz[óa]\w{0,4}|salasõna|slaptažodis|šifra|пароль|парола(?:та)?"
@@ -42,14 +44,14 @@ _SCRIPTS: Final = (
 )
 # What a password is for, or of which kind it is.
 _WHICH: Final = (
-    "(?:(?: |-)(?:(?:for|of|to|du|de|del|della|do|da|k|zum|für|til|para|pour|per|the|le|la|el) ){0,2}"
-    "(?:wi-?fi|wlan|admin|root|login|portal|account|router|e?-?mail|konto|temporal|temporaire|provisoire|provvisoria"
-    "|antigua|anterior|actual|provisional|provisória|temporária))?"
+    r"(?:[ -](?:[^\W\d_]{1,4} ){0,2}(?:wi-?fi|wlan|admin|root|login|portal|account|e?-?mail|konto|antigua|actual"
+    "|tempor[^\\W\\d_]{1,6}|provis[^\\W\\d_]{1,6}|provvisoria))?"
 )
 # `: `, ` = `, ` => `, `": `, and ` is `.
 _ASSIGNED: Final = (
     rf"{_WHICH}(?:\\?[\"']?\]?\s{{0,3}}(?::=|=>|[:=：→]|(?<= )[–—-](?= ))\s{{0,3}}"
-    r"|(?: (?:number|here|value))?,? (?:i set was|is|was|ist|war|lautet|est|c'est|était|es|era|è|é|е|jest|to|är|er|var|on|oli|je|bylo|byl|este|είναι|yra|ir)(?: now| set to)?:? |'s )"
+    r"|(?: (?:number|here|value))?,? (?:i set was|is|was|ist|war|lautet|est|c'est|était|es|era|è|é|е|jest"
+    r"|to|är|er|var|on|oli|je|bylo|byl|este|είναι|yra|ir)(?: now| set to)?:? |'s )"
 )
 # Letters, digits and the signs that no path, address or expression has.
 _MIXED: Final = r"(?P<value>[A-Za-z0-9][A-Za-z0-9!#$%^&*+?~_@-]{6,40})(?![A-Za-z0-9/\\.:=(\[@][A-Za-z0-9/]|[(\[=])"
@@ -60,27 +62,28 @@ _SPACED: Final = (
 )
 # A quote within a password is followed by more of it.
 _BARE: Final = r"(?P<value>[^\s\"'`<>\x00\\](?:[^\s\"'`<>\x00]|(?<=[A-Za-z0-9!?]{2})[\"'`](?=[A-Za-z0-9])){5,199})"
+# An alternative for each kind of quotes, bare and escaped: with a reference to a group, texts could not be searched in
+# one go.
 _QUOTES: Final = "\"'`"
-# An alternative for each kind of quotes: with a reference to a group, texts could not be searched in one go.
-_IN_QUOTES: Final = "|".join(
-    rf"(?<={quote})(?:[^{quote}\n\x00\\]|\\[^\n\x00]){{6,200}}(?={quote})" for quote in _QUOTES
+_INSIDE: Final = "|".join(
+    rf"(?<=\\{quote})(?:(?!\\?{quote})[^\n\x00]){{6,200}}(?=\\{quote})"
+    rf"|(?<={quote})(?<!\\{quote})(?:[^{quote}\n\x00\\]|\\[^\n\x00]){{6,200}}(?={quote})"
+    for quote in _QUOTES
 )
-_IN_ESCAPED: Final = "|".join(rf"(?<={quote})(?:(?!\\?{quote})[^\n\x00]){{6,200}}(?=\\{quote})" for quote in _QUOTES)
-_QUOTED: Final = rf"[bBrRfFuU]{{0,2}}[{_QUOTES}](?P<value>{_IN_QUOTES})"
-_ESCAPED: Final = rf"\\[{_QUOTES}](?P<value>{_IN_ESCAPED})"
+_QUOTED: Final = rf"(?:[bBrRfFuU]{{0,2}}|\\)[{_QUOTES}](?P<value>{_INSIDE})"
 
 
 def _rules(name: str, words: str, context: str = "") -> tuple[Rule, ...]:
-    bare, quoted = _HERE + "bare_password", _HERE + "quoted_password"
-    return (
-        shipped(f"{name}-quoted", "PASSWORD", rf"(?i){words}{_ASSIGNED}{_QUOTED}", validate=quoted, context=context),
-        shipped(f"{name}-escaped", "PASSWORD", rf"(?i){words}{_ASSIGNED}{_ESCAPED}", validate=quoted, context=context),
-        shipped(f"{name}-bare", "PASSWORD", rf"(?i){words}{_ASSIGNED}{_BARE}", validate=bare, context=context),
+    return tuple(
+        shipped(
+            f"{name}-{kind}", "PASSWORD", rf"(?i){words}{_ASSIGNED}{value}", validate=_HERE + judge, context=context
+        )
+        for kind, value, judge in (("quoted", _QUOTED, "quoted_password"), ("bare", _BARE, "bare_password"))
     )
 
 
 PASSWORD_RULES: Final = (
-    *(rule for name, words in _WORDS for rule in _rules(f"password-{name}", words)),
+    *(rule for name, words in _WORDS for rule in _rules(f"password-{name}", words, _WHOLE.get(name, ""))),
     # the words are named as context, too: no text in ASCII alone is searched for them
     *_rules("password-scripts", f"(?:{_SCRIPTS})", _SCRIPTS),
     # nothing but a blank before it: a value that cannot be a word
