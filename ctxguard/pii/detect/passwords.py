@@ -14,6 +14,7 @@ _PLAIN_WORD: Final = re.compile(
 )
 
 
+_LETTERS: Final = re.compile(r"[A-Za-z!#$%^&*+?~]{8,}\Z")
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _VOWEL: Final = re.compile("[aeiouyAEIOUY]")
 
@@ -28,7 +29,11 @@ def secret_value(value: str) -> bool:
 def _are_random_letters(value: str) -> bool:
     """Tell letters in both cases, maybe with a sign among them, from words put together: half of these lack a vowel."""
     words = _WORDS.findall(value)
-    return len(value) > 7 and len(words) > 3 and 3 * sum(not _VOWEL.search(word) for word in words) >= len(words) + 3
+    return (
+        _LETTERS.match(value) is not None
+        and len(words) > 3
+        and 3 * sum(not _VOWEL.search(word) for word in words) >= len(words) + 3
+    )
 
 
 # A sign that words do not have, or a change from small letters to capitals or digits, and back.

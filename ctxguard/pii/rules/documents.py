@@ -30,6 +30,7 @@ _NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
+    r"(?!(?:19|20)\d\d-(?:19|20)?\d\d(?!\d))"
     rf"{_ENOUGH}(?=(?P<value>(?:[{_LETTERS}]{{1,8}}|[{_CAPITALS}]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,33}}"
     r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,2}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
@@ -75,9 +76,9 @@ _BETWEEN: Final = (
     "|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
 )
 _JOIN: Final = (
-    # a tag, a sign, who speaks next, a word
-    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|\n[^\W\d_]{1,16}:|[^\w<{}!$%&@+^~]|[_º]"
-    rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
+    # a tag, a sign but that of money or a paragraph, a word; who speaks next
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[^\w<{}!$%&@+^~\xa9\xa7\u20ac\xa3\xa5]|[_\xba]"
+    rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}(?:\n[^\W\d_]{{1,16}}: )?\Z"
 )
 # Names as people and keys write them, by language. In a blank may stand a hyphen, an underscore, or nothing; marks on
 # letters may be missing. The last word may go on with an ending, and so may one with `*`; a short name ends a word.
