@@ -277,8 +277,10 @@ CORE_RULES: Final = (
             f"mac-{name}",
             "MAC",
             rf"(?<![{GLUE}])(?<![{GLUE}]-){_NO_GROUP_BEFORE}"
-            rf"[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![{GLUE}])(?![:-][{GLUE}])",
+            rf"[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![{GLUE}])(?![:-]\s{{0,24}}[0-9A-Fa-f]{{2}}[:-])(?![:-][{GLUE}])",
             validate=_HERE + "mac",
+            # bytes of a key go on in the next line
+            quiet=r"(?:[:-][0-9a-f]{2}){2}[:-]\s+",
         )
         for name, sign in (("colons", ":"), ("hyphens", "-"))
     ),

@@ -138,7 +138,14 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
     "PT": (_letters("pt-citizen", "NATIONAL_ID", r"\d{8}[ -]?\d[ -]?[A-Z]{2}\d", "pt.cc"),),
     "TR": (_digits("tr-identity", "NATIONAL_ID", r"\d{11}", "tr.tckimlik", r"kimlik|tckn|\bt\.?c\b"),),
     "CA": (
-        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", _NO_PHONE),
+        _written(
+            "ca-sin",
+            "CA_SIN",
+            # no row of a table: no other three digits stand beside it
+            r"(?<!(?<!\d)\d{3}[ -])\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}(?![ -]\d{3}(?!\d))",
+            "ca.sin",
+            _NO_PHONE,
+        ),
         _digits(
             "ca-sin-named",
             "CA_SIN",
