@@ -134,7 +134,7 @@ class ToolCall:
         id: what the result refers to; None where the recording has none.
 
     Raises:
-        ConfigError: `arguments` is no text.
+        ConfigError: `arguments` is not a string.
     """
 
     name: str

@@ -169,7 +169,7 @@ class StabilizerConfig(_Settings):
     @field_validator("budget", mode="before")
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
-        text = str(given).strip()  # the environment has texts alone
+        text = str(given).strip()  # environment variables are always texts
         try:
             return None if given is None else valid_budget(int(text) if text.isdecimal() else text)
         except ConfigError:
@@ -185,6 +185,8 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 
 class ContextConfig(_Settings):
     """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
+
+    `docs/configuration.md` lists the default of each.
 
     Attributes:
         max_tokens_per_file: tokens the view of one file may have.

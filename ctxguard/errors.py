@@ -76,15 +76,17 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
     return error
 
 
+BESIDE: Final = "tools and instructions"
+"""What errors call the tokens that are sent beside the messages."""
+_BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
     "pinned": "unpin something",
-    "task": "shorten the first user message, set keep_task=False, or have it bounded: on_overflow='bound'",
-    "last user message": "shorten the last user message, or have it bounded: on_overflow='bound'",
-    "user": "shorten the last user message, or have it bounded: on_overflow='bound'",
-    "recent messages": "lower keep_recent",
-    "tools and framing": "send fewer or shorter tool schemas",
-    "overhead": "send fewer or shorter tool schemas",
+    "task": f"shorten the first user message, set keep_task=False, or {_BOUNDED}",
+    "last user message": f"shorten the last user message, or {_BOUNDED}",
+    "user": f"shorten the last user message, or {_BOUNDED}",
+    "recent messages": "shorten the latest messages, or lower keep_recent",
+    BESIDE: "shorten the instructions, or send fewer or shorter tool schemas",
 }
 """The remedy, by the largest component of the budget."""
 
@@ -94,21 +96,32 @@ class BudgetExceededError(CtxguardError):
 
     Attributes:
         needed: tokens that the parts which must stay take together.
-        budget: tokens there are.
-        parts: tokens of each part by name (`system`, `task`, `pinned`, `last user message`, `last exchange`,
-            `recent messages`, `tools`, `overhead`); they add up to `needed`.
+        budget: tokens there are, after what is kept free.
+        parts: tokens of each part by name, such as `system`, `task`, `pinned`, `last user message`, `last exchange`,
+            `recent messages`, and `tools and instructions`; they add up to `needed`.
+        kept_free: tokens of the budget as it was set that are kept free, by what for: `reserve`, `margin`, or a
+            `refused prompt`, where the provider had refused one as too long.
     """
 
-    def __init__(self, needed: int, budget: int, parts: Mapping[str, int]) -> None:
+    def __init__(
+        self, needed: int, budget: int, parts: Mapping[str, int], *, kept_free: Mapping[str, int] | None = None
+    ) -> None:
         self.needed = needed
         self.budget = budget
         self.parts = dict(parts)
-        listed = ", ".join(f"{name} {tokens}" for name, tokens in self.parts.items() if tokens)
+        self.kept_free = {name: tokens for name, tokens in (kept_free or {}).items() if tokens}
         largest = max(self.parts, key=lambda name: self.parts[name], default="")
+        given = budget + sum(self.kept_free.values())
+        there_is = f"the budget of {given} leaves {budget} (kept free: {_listed(self.kept_free)})"
         super().__init__(
-            f"what must stay needs {needed} tokens and the budget is {budget} ({listed}); "
+            f"what must stay needs {needed} tokens ({_listed(self.parts)}) and "
+            f"{there_is if self.kept_free else f'the budget is {budget}'}; "
             f"raise the budget or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
+
+
+def _listed(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
 
 
 class HistoryError(CtxguardError):
@@ -153,7 +166,7 @@ class SessionFileError(CtxguardError):
 
 
 class ConfigError(CtxguardError, ValueError):
-    """Signal that a setting cannot be used.
+    """Signal that a setting cannot be used. It is a `ValueError`, too.
 
     Attributes:
         setting: dotted name of the setting, or None where more than one is at fault.
@@ -218,7 +231,7 @@ class StoreError(CtxguardError):
 
 
 class PromptError(CtxguardError, ValueError):
-    """Signal that a prompt template cannot be used.
+    """Signal that a prompt template cannot be used. It is a `ValueError`, too.
 
     Attributes:
         template: the file at fault.
@@ -236,7 +249,7 @@ class PromptError(CtxguardError, ValueError):
 
 
 class PromptNotFoundError(PromptError, FileNotFoundError):
-    """Signal that a prompt template, or one that it includes, is not there."""
+    """Signal that a prompt template, or one that it includes, is not there. It is a `FileNotFoundError`, too."""
 
 
 class SummarizerError(CtxguardError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
+from ctxguard.settings import nearest
 from ctxguard.stages import (
     BoundToolOutput,
     DropVerboseOutput,
@@ -233,7 +234,8 @@ def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
     if policy not in windowed:
         known = ", ".join(windowed)
         raise ConfigError(
-            f"no policy {policy!r} with a window (known are {known}); Stabilizer.from_policy knows the others",
+            f"no policy {policy!r} with a window (known are {known}){nearest(policy, windowed)}; "
+            "Stabilizer.from_policy knows the others",
             setting="policy",
         )
     return POLICIES[policy](**window)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
+from itertools import compress, count
+from operator import is_, is_not
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -249,30 +250,30 @@ def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
     return replace(draft, changes=draft.changes[:begin] + changes)
 
 
+def _first(flags: Iterable[bool], default: int) -> int:
+    """Return the position of the first flag that is set."""
+    return next(compress(count(), flags), default)
+
+
 def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
     """Return how many leading artifacts are the very same objects."""
-    if all(map(is_, ones, others)):
-        return min(len(ones), len(others))
-    return next(n for n, (one, other) in enumerate(zip(ones, others, strict=False)) if one is not other)
+    most = min(len(ones), len(others))
+    # nearly always all of them are: told at half the cost
+    return most if all(map(is_, ones, others)) else _first(map(is_not, ones, others), most)
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
     """Return how many leading artifacts are equal."""
     most = min(len(ones), len(others))
     # as a rule they are the very same objects, which tuples tell at once
-    if ones[:most] == others[:most]:
-        return most
-    same = 0
-    for one, other in zip(ones, others, strict=False):
-        if one is not other and one != other and not _is_same_summary(one, other):
-            return same
-        same += 1
-    return same
+    return most if ones[:most] == others[:most] else _first(map(_differ, ones, others), most)
 
 
-def _is_same_summary(one: Artifact, other: Artifact) -> bool:
-    """Tell by their ids whether two summaries stand for the same exchanges: one that is not stored is not made anew."""
-    return one.id is not None and one.id == other.id and one.source is None and is_synthetic(one)
+def _differ(one: Artifact, other: Artifact) -> bool:
+    """Tell artifacts apart. Summaries of the same exchanges, by their ids, are one: it need not be stored."""
+    if one is other or one == other:
+        return False
+    return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
 
 
 class Runs:
@@ -316,14 +317,6 @@ class Runs:
             size = sum(len(run.given) for run in self._kept)
             while len(self._kept) > 1 and (size > _MOST_ARTIFACTS or len(self._kept) > _MOST_RUNS):
                 size -= len(self._kept.pop(0).given)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._kept.clear()
 
 
 def _is_same(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
@@ -418,7 +411,9 @@ class Session:
 
     def _begin(self, messages: list[object]) -> Run:
         if messages and self.adapter is None and not isinstance(messages[0], Artifact):
-            self.adapter = _adapter_of(messages)
+            from ctxguard.adapting.registry import require_adapter
+
+            self.adapter = cast("NativeAdapter", require_adapter(messages))
         stages = self._stages
         if self.adapter is not None:
             from ctxguard.adapting.protocol import chain_for
@@ -443,9 +438,3 @@ class Session:
         if self.adapter is None:
             return Context(result.artifacts, result.artifacts, result.report)
         return Context(result.artifacts, self.adapter.write(self._messages, result.artifacts), result.report)
-
-
-def _adapter_of(messages: list[object]) -> NativeAdapter:
-    from ctxguard.adapting.registry import require_adapter
-
-    return cast("NativeAdapter", require_adapter(messages))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast, get_args
 
 from ctxguard.errors import ConfigError, CtxguardError, MisplacedError, StoreError
 
@@ -17,6 +17,8 @@ __all__ = [
     "callables",
     "install_command",
     "instance",
+    "nearest",
+    "one_of",
     "opened",
     "valid_budget",
     "whole_number",
@@ -97,6 +99,18 @@ class NotAHook:
             """Refuse to be called."""
             raise MisplacedError(_named(type(self)))
 
+        def __or__(self, _: object) -> NoReturn:
+            """Refuse to begin a chain of LangChain, which would fail as late as in its first call."""
+            raise MisplacedError(_named(type(self)))
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return what an error says behind an unknown name: the known one that it is close to, if there is one."""
+    from difflib import get_close_matches  # only ever needed for an error
+
+    found = get_close_matches(str(name).lower(), known, n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
     """Return a whole number that is not below the least one allowed.
@@ -142,6 +156,18 @@ def valid_budget(budget: object) -> int | str:
             f"a budget is a number of tokens or a share such as '80%', not {_shown(budget)}", setting="budget"
         )
     return share
+
+
+def one_of(value: T, known: object, setting: str) -> T:
+    """Return a word that is one of a `Literal`'s.
+
+    Raises:
+        ConfigError: it is another; all that are known are named.
+    """
+    words = get_args(known)
+    if value not in words:
+        raise ConfigError(f"{setting} is {' or '.join(map(repr, words))}, not {value!r}", setting=setting)
+    return value
 
 
 def instance(given: object, wanted: type[T], setting: str) -> T:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Never
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
-from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
+from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history import Overflows
 from ctxguard.policies import (
     POLICIES,
@@ -28,7 +28,7 @@ from ctxguard.policies import (
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import NotAHook, callables, valid_budget, whole_number
+from ctxguard.settings import NotAHook, callables, nearest, one_of, valid_budget, whole_number
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import kept_free, valid_margin
 from ctxguard.tokens.provider_counter import ProviderCounter
@@ -71,7 +71,7 @@ class Stabilizer(NotAHook):
             want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
             messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model, to choose the vocabulary.
+        model: name of the model; its vocabulary, framing, and margin are used for counting.
         reserve: tokens of the budget to leave for the reply.
         margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
             counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
@@ -84,10 +84,11 @@ class Stabilizer(NotAHook):
             than this history does. The report's details state the error. It depends on the history alone.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
-            something would have been refused. Every door keeps to it.
+            something would have been refused. Adapters, guards, and the proxy keep to it.
+        others: none; `from_policy` takes the settings of a policy, such as `rules`.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: a setting is out of range, or there is none of this name.
         TokenizerError: the counter that is named is not on this machine.
     """
 
@@ -113,14 +114,16 @@ class Stabilizer(NotAHook):
         calibrate: bool = True,
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
+        **others: Never,
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
+        if others:
+            raise ConfigError(_untaken(next(iter(others))), setting=next(iter(others)))
+
         self.budget: int | str = valid_budget(budget)
-        if on_failure not in ("report", "raise"):
-            raise ConfigError(f"on_failure is 'report' or 'raise', not {on_failure!r}", setting="on_failure")
-        if mode not in ("enforce", "observe"):
-            raise ConfigError(f"mode is 'enforce' or 'observe', not {mode!r}", setting="mode")
+        self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
+        self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
         wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
@@ -134,14 +137,12 @@ class Stabilizer(NotAHook):
         self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
         self.margin = valid_margin(margin)
         self.calibrate = calibrate
-        self.on_failure: OnFailure = on_failure
-        self.mode: Mode = mode
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._runs = Runs()
         self._overflows = Overflows()
 
     @classmethod
-    def from_policy(cls, policy: str, *, budget: int | str, **settings: object) -> Stabilizer:
+    def from_policy(cls, policy: str, budget: int | str, **settings: object) -> Stabilizer:
         """Return a stabilizer of a named policy.
 
         Args:
@@ -153,13 +154,17 @@ class Stabilizer(NotAHook):
             ConfigError: no such policy or setting.
         """
         if policy not in POLICIES:
-            raise ConfigError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}", setting="policy")
+            known = ", ".join(POLICIES)
+            raise ConfigError(
+                f"unknown policy {policy!r}{nearest(policy, POLICIES)}; known are {known}", setting="policy"
+            )
         own = policy_settings(policy)
-        general = set(inspect.signature(cls).parameters) - {"budget", "stages", "policy"}
+        general = _settings_of(cls) - {"stages", "policy"}
         unknown = sorted(set(settings) - own - general)
         if unknown:
             raise ConfigError(
-                f"policy {policy!r} takes no setting {unknown[0]!r}; it takes {', '.join(sorted(own | general))}",
+                f"policy {policy!r} takes no setting {unknown[0]!r}{nearest(unknown[0], own | general)}; "
+                f"it takes {', '.join(sorted(own | general))}",
                 setting=unknown[0],
             )
         chain = POLICIES[policy](**{n: value for n, value in settings.items() if n in own and value is not None})
@@ -214,7 +219,7 @@ class Stabilizer(NotAHook):
             HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
-        return drive(self._flow(artifacts, tools, overhead, window))
+        return drive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
 
     async def astabilize(
         self,
@@ -225,7 +230,35 @@ class Stabilizer(NotAHook):
         window: int | None = None,
     ) -> Stabilized:
         """Do what `stabilize` does, with summarizers or stores that may be async."""
-        return await adrive(self._flow(artifacts, tools, overhead, window))
+        return await adrive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
+
+    def flow(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        overhead: int = 0,
+        window: int | None = None,
+    ) -> Generator[Ask, object, Stabilized]:
+        """Do what `stabilize` does as a generator that yields an `Ask` for whatever needs I/O.
+
+        What is both sync and async builds on it; `drive` and `adrive` of `ctxguard.draft` run it.
+        """
+        history = tuple(_require_iterable(artifacts))
+        yield from self._ask_provider((), tools)
+        call = self._settings(tools, overhead, window, history)
+        try:
+            return (yield from self._stabilized(history, call))
+        except BudgetExceededError:
+            overflow = call.overflow
+            if overflow is None:
+                raise
+            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+                self._overflows.forget(history)
+                raise
+        # the smaller budget was a guess, and what came since does not fit into it: let the provider judge the whole one
+        self._overflows.note(history, self.budget_for(window), before=call.budget)
+        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
 
     def plan(
         self,
@@ -272,7 +305,8 @@ class Stabilizer(NotAHook):
         """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
 
         The next `stabilize` of the history and of all that continues it keeps within it. Signed thinking in the history
-        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). It is held in this process.
+        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). Other processes do not know of
+        it.
 
         Args:
             artifacts: the history whose prompt was refused.
@@ -309,29 +343,6 @@ class Stabilizer(NotAHook):
         tokens -= self.reserve
         return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
 
-    def _flow(
-        self,
-        artifacts: Iterable[Artifact],
-        tools: Sequence[Mapping[str, object]] | None,
-        overhead: int,
-        window: int | None,
-    ) -> Generator[Ask, object, Stabilized]:
-        history = tuple(_require_iterable(artifacts))
-        yield from self._ask_provider((), tools)
-        call = self._settings(tools, overhead, window, history)
-        try:
-            return (yield from self._stabilized(history, call))
-        except BudgetExceededError:
-            overflow = call.overflow
-            if overflow is None:
-                raise
-            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
-                self._overflows.forget(history)
-                raise
-        # what came since does not fit into the smaller budget, which was a guess: the provider judges the whole one
-        self._overflows.note(history, self.budget_for(window), before=call.budget)
-        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
-
     def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
@@ -349,8 +360,10 @@ class Stabilizer(NotAHook):
     ) -> CallSettings:
         full, kept, regained = self._share_out(window)
         overflow = self._overflows.of(history)
+        budget = full - kept if overflow is None else min(full - kept, overflow.budget)
         return CallSettings(
-            budget=full - kept if overflow is None else min(full - kept, overflow.budget),
+            budget=budget,
+            kept_free=(("reserve", self.reserve), ("margin", kept), ("refused prompt", full - kept - budget)),
             regained=regained if overflow is None else 0,
             overflow=overflow,
             counter=self.counter,
@@ -412,13 +425,29 @@ class Stabilizer(NotAHook):
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
         tokens = draft.tokens
         if tokens > draft.budget:
-            raise _exceeded(draft, tokens)
+            raise _exceeded(draft)
         results = tuple(_verdict(check, draft) for check in self.checks)
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         own = [a if a.origin is None else _counted(a, a.origin, self.counter) for a in draft.artifacts]
         return Stabilized(own, report)
+
+
+def _settings_of(kind: type[Stabilizer]) -> set[str]:
+    """Return the names of the settings beside the budget."""
+    parameters = inspect.signature(kind).parameters.values()
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+def _untaken(setting: str) -> str:
+    """Return what is wrong with a setting that `Stabilizer` does not take, and what to write instead."""
+    policy = next((each for each in ("agent", *POLICIES) if setting in policy_settings(each)), None)
+    if policy is None:
+        remedy = nearest(setting, _settings_of(Stabilizer))
+    else:
+        remedy = f"; policies do: write Stabilizer.from_policy({policy!r}, budget=…, {setting}=…)"
+    return f"Stabilizer takes no setting {setting!r}{remedy}"
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
@@ -461,9 +490,9 @@ def _counted(artifact: Artifact, origin: Artifact, counter: ArtifactCounter) -> 
     return replace(artifact, token_count=counter.artifact(artifact))
 
 
-def _exceeded(draft: Draft, tokens: int) -> BudgetExceededError:
-    parts: dict[str, int] = {"overhead": draft.overhead}
+def _exceeded(draft: Draft) -> BudgetExceededError:
+    parts: dict[str, int] = {BESIDE: draft.overhead}
     for artifact in draft.artifacts:
         name = "pinned" if artifact.pinned and artifact.kind not in (Kind.SYSTEM, Kind.TASK) else artifact.kind.value
         parts[name] = parts.get(name, 0) + draft.counter.artifact(artifact)
-    return BudgetExceededError(tokens, draft.budget, parts)
+    return draft.exceeded(parts)

@@ -206,7 +206,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_identity_without_edits_the_same_objects_come_back(self, history: list[Artifact]) -> None:
-        """Law 7: no edits, the same objects."""
+        """Without edits, the same objects come back."""
         native = self.native(history)
         written = self.adapter.write(native, self.adapter.read(native))
         before, after = self.items(native), self.items(written)
@@ -216,7 +216,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_parity_the_artifacts_are_those_of_the_history(self, history: list[Artifact]) -> None:
-        """Law 8: the artifacts do not depend on the framework."""
+        """The artifacts do not depend on the framework."""
         read = self.adapter.read(self.native(history))
         assert [a.kind for a in read] == [a.kind for a in history]
         assert [a.text for a in read] == [a.text for a in history]
@@ -228,7 +228,7 @@ class AdapterConformance:
     def test_locality_an_edit_changes_its_message_and_nothing_else(
         self, history: list[Artifact], data: st.DataObject
     ) -> None:
-        """Law 7: one edited text, one changed message."""
+        """One edited text changes one message."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         read = self.adapter.read(native)
@@ -249,7 +249,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories(), budget=st.integers(120, 1_500))
     def test_laws_hold_and_the_result_is_stable(self, history: list[Artifact], budget: int) -> None:
-        """Laws 1 to 4 and 6 hold, and stabilising the result changes nothing."""
+        """The result keeps budget, pairs, order, and the latest messages; stabilizing it again changes nothing."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         stabilizer = Stabilizer(budget, counter="estimate")
@@ -264,13 +264,13 @@ class AdapterConformance:
         assert not _pair_findings(read)
         assert _counted(stabilizer, read, report) == report.tokens_after, "counted is what is written"
         twice, _ = stabilize_native(stabilizer, self.adapter, once)
-        assert self.items(twice) == self.items(once), "stabilising the result again changed it"
+        assert self.items(twice) == self.items(once), "stabilizing the result again changed it"
         assert self.items(native) == self.items(untouched), "the input was changed"
 
     @_SETTINGS
     @given(history=broken_histories())
     def test_broken_histories_come_out_paired(self, history: list[Artifact]) -> None:
-        """Law 2: what a provider would refuse is mended."""
+        """Calls and results that a provider would refuse are paired."""
         native = self.native(history)
         stabilizer = Stabilizer(100_000, counter="estimate")
         once, report = stabilize_native(stabilizer, self.adapter, native)
@@ -282,7 +282,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_unknown_kinds_pass_through_untouched(self, history: list[Artifact]) -> None:
-        """Law 7: what nobody knows is left alone."""
+        """Messages of unknown kinds are left alone."""
         unknown = self.unknown()
         if unknown is None:
             return

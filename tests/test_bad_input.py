@@ -74,6 +74,26 @@ def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
 
 
 @pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Stabilizer.from_policy("agnet", 100), "unknown policy 'agnet' (did you mean 'agent'?); known are"),
+        (lambda: Stabilizer(100, policy="chta"), "(did you mean 'chat'?)"),
+        (lambda: Stabilizer.from_policy("agent", 100, tarhet=1), "no setting 'tarhet' (did you mean 'target'?)"),
+        (lambda: Stabilizer(100, tarhet=1), "Stabilizer takes no setting 'tarhet' (did you mean 'target'?)"),
+        (lambda: Stabilizer(100, rules=()), "policies do: write Stabilizer.from_policy('agent', budget=…, rules=…)"),
+        (lambda: Stabilizer(100, level="low"), "write Stabilizer.from_policy('browser', budget=…, level=…)"),
+        (lambda: Stabilizer.from_config(budget=100, rules=["standrad"]), "'standrad' (did you mean 'standard'?)"),
+        (lambda: Stabilizer.from_policy("agent", 100, rules="peple"), "such as ctxguard.pii.PEOPLE, not 'peple'"),
+    ],
+)
+def test_a_name_that_is_not_known_is_refused_with_what_to_write(make, told):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: BoundToolOutput(share=0),

@@ -359,6 +359,18 @@ def test_target_and_trail_are_those_of_the_window(session):
         assert "--target is a setting of the window, and policy 'long_session' has none; leave it out" in run.stderr
 
 
+def test_what_people_said_is_bounded_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps([{"role": "user", "content": "one more line of a long log\n" * 400}]), encoding="utf-8")
+    for command in ("stabilize", "replay"):
+        words = (command, path, "-b", 500, "--on-overflow")
+        assert "on_overflow='bound'" not in cli(*words, "bound").stderr
+        assert cli(*words, "never").returncode == 2
+    assert "have it bounded: on_overflow='bound'" in cli("stabilize", path, "-b", 500).stderr
+    refused = cli("stabilize", path, "-b", 500, "--policy", "pattern", "--on-overflow", "bound").stderr
+    assert "--on-overflow is a setting of the window, and policy 'pattern' has none; leave it out" in refused
+
+
 def test_the_model_says_how_is_counted(session, tmp_path):
     report = cli("stabilize", session, "-b", 2_000, "--model", "claude-sonnet-4-5", "-r", "text").stdout
     assert "claude" in report

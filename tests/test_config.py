@@ -185,7 +185,7 @@ def test_ctxguard_yaml_comes_before_config_yaml(tmp_path):
     assert (config.max_lines, config.stabilizer.budget) == (8, 9000)
 
 
-def test_section_of_a_shared_file_is_used_and_its_neighbours_are_left_alone(tmp_path):
+def test_section_of_a_shared_file_is_used_and_its_neighbors_are_left_alone(tmp_path):
     (tmp_path / "config.yaml").write_text("database: {host: x}\nctxguard:\n  max_lines: 9\n")
     assert load_context_config().max_lines == 9
 

@@ -15,6 +15,7 @@ from browser import BROWSER, title_of
 from builders import chat_call
 from markdown_pages import ROOT, Reader, blocks_of
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from ctxguard import Stabilizer
 from ctxguard.cli import app
@@ -113,6 +114,7 @@ def test_the_reference_shows_a_function_and_not_the_module_of_its_name(site):
     [
         ("ctxguard serve --budget 8k", 'ctxguard serve <span class="option">--budget</span> 8k'),
         ("short_name", "short_name"),
+        ("test_a_page_is_read", "test_<wbr>a_<wbr>page_<wbr>is_<wbr>read"),
         ("test_laws.py::test_it_holds", "test_<wbr>laws.<wbr>py::<wbr>test_<wbr>it_<wbr>holds"),
     ],
 )
@@ -120,6 +122,26 @@ def test_code_in_a_sentence_breaks_between_words_alone(code, shown):
     on_page_content = run_path(str(DOCS / "scripts" / "reference.py"))["on_page_content"]
     assert on_page_content(f"<p><code>{code}</code></p>") == f"<p><code>{shown}</code></p>"
     assert on_page_content(block := f"<pre><span></span><code>{code}</code></pre>") == block
+
+
+def test_the_command_line_lists_each_option_with_what_it_does():
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    page = script["cli_page"]()
+    for words in script["leaves"](get_command(app)):
+        told = CliRunner().invoke(app, [*words, "--help"], env={"NO_COLOR": "1"}, prog_name="ctxguard").output
+        options = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", told, re.MULTILINE))
+        part = page.partition(f"## ctxguard {' '.join(words)}\n")[2].partition("\n## ")[0]
+        assert options == set(re.findall(r"^\* `(?:-\w, )?(--[a-z-]+)[^`]*` – \S", part, re.MULTILINE)), words
+    assert "pseudonymize: &lt;EMAIL_1>, one per value" in page, "what looks like a tag is none"
+
+
+def test_a_page_of_the_reference_begins_with_what_a_package_is_and_where_it_is_shown():
+    script = run_path(str(DOCS / "scripts" / "reference.py"))
+    page = script["module_page"]("ctxguard.errors")
+    assert "├── HistoryError" in page
+    assert "How to use it: [Watch it in production](../../production.md)." in page
+    assert "| module |" not in script["module_page"]("ctxguard.wire"), "its modules are private"
+    assert script["guides_to"]("ctxguard_langchain") == "How to use it: [LangChain and LangGraph](../../langchain.md)."
 
 
 def test_every_package_with_public_names_is_in_the_reference():

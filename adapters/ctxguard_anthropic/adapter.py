@@ -14,8 +14,8 @@ from ctxguard.adapting.fields import (
     arguments_as_object,
     get,
     is_list,
+    messages_of,
     require_field,
-    require_list,
     text_of,
     walk_content,
 )
@@ -24,10 +24,7 @@ from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import HistoryError
 from ctxguard_anthropic.blocks import BLOCKS, THINKING, as_blocks, kind_of, left_of, place_call
-
-__all__ = ["AnthropicAdapter", "Message", "Native"]
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict, or an object of the SDK with the same fields."""
@@ -62,18 +59,18 @@ class AnthropicAdapter:
             HistoryError: it is neither, a message has no role, a content is nothing that can be read, or it is of
                 another format.
         """
-        return list(chain.from_iterable([*_CACHE.read(_prompt(native)), *_CACHE.read(_messages(native))]))
+        return list(chain.from_iterable([*_CACHE.read(_prompt(native)), *_CACHE.read(messages_of(native))]))
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
         prompts = list(map(id, _prompt(native)))
-        neighbours = set(pairwise(map(id, _messages(native))))
+        neighbors = set(pairwise(map(id, messages_of(native))))
         system: dict[str, object] = {}
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             if isinstance(artifact.source, Fragment) and id(artifact.source.message) in prompts:
                 system["system"] = _message([artifact])["content"]
-            elif groups and _belongs(artifact, groups[-1][-1], neighbours):
+            elif groups and _belongs(artifact, groups[-1][-1], neighbors):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
@@ -89,14 +86,6 @@ class AnthropicAdapter:
             return True
         blocks = [block for message in messages for block in as_blocks(get(message, "content"))]
         return all(get(m, "role") in _KINDS for m in messages) and any(kind_of(b) in _OWN_BLOCKS for b in blocks)
-
-
-def _messages(native: Native) -> Sequence[Message]:
-    if isinstance(native, Mapping) and "messages" not in native:
-        raise HistoryError("the request has no 'messages'; write {'messages': […]}")
-    return require_list(
-        cast("Sequence[Message]", native["messages"] if isinstance(native, Mapping) else native), "messages"
-    )
 
 
 def _prompt(native: Native) -> list[Message]:
@@ -124,9 +113,8 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     own = [blocks[number] for number in fragment.indexes]
     parts = [placed for path, block in own for placed in BLOCKS.read_part(block, path)]
     fields = [placed for path, block in own for placed in BLOCKS.part_fields(block, path, own=_READ)]
-    if (
-        0 in fragment.indexes or not fragment.indexes
-    ):  # what belongs to the message as a whole goes with its first block
+    # what belongs to the message as a whole goes with its first block
+    if 0 in fragment.indexes or not fragment.indexes:
         fields += extra_fields(fragment.message, own=_OWN)
     if role == "user" and own and kind_of(own[0][1]) == "tool_result":
         path, block = own[0]
@@ -144,14 +132,14 @@ def _view(fragment: Fragment, blocks: Sequence[tuple[Path, object]]) -> MessageV
     )
 
 
-def _belongs(artifact: Artifact, last: Artifact, neighbours: AbstractSet[tuple[int, int]]) -> bool:
+def _belongs(artifact: Artifact, last: Artifact, neighbors: AbstractSet[tuple[int, int]]) -> bool:
     """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
     fragment, before = artifact.source, last.source
     if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
         return artifact.kind is last.kind is Kind.TOOL
     if before.occurrence is fragment.occurrence:
         return True
-    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbours
+    return artifact.kind is last.kind is Kind.TOOL and (id(before.message), id(fragment.message)) not in neighbors
 
 
 def _message(group: list[Artifact]) -> Message:

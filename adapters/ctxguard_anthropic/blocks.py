@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from ctxguard.adapting.content_format import (
-    ContentFormat,
-    encrypted_tokens,
-    read_file,
-    read_image,
-    text_reader,
-    with_titles,
-)
+from ctxguard.adapting.content_format import ContentFormat, read_file, read_image, text_reader, with_titles
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.fields import (
     Path,
@@ -30,8 +23,7 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
-
-__all__ = ["BLOCKS", "THINKING", "as_blocks", "kind_of", "left_of", "place_call"]
+from ctxguard.tokens.media import encrypted_tokens
 
 THINKING: Final = ("thinking", "redacted_thinking")
 _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {

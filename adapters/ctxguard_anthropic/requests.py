@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting import adapter as core
+from ctxguard.adapting.adapter import request_flow, stabilize_native
 from ctxguard.adapting.editing import are_same_objects
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, settings_of
 from ctxguard.adapting.tools import recall_tool_factory
-from ctxguard.errors import HistoryError
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_anthropic.adapter import AnthropicAdapter, Message, Native
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
 
 _RECALL: Final = {
     "name": RECALL_SCHEMA["name"],
@@ -28,7 +26,10 @@ _TAKEN: Final = ("messages", "system", "tools")
 _BILLED: Final = ("output_config", "output_format", "mcp_servers")
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -51,33 +52,10 @@ def stabilize_request(
             models before 2026; see `DropStaleThinking`.
 
     Raises:
-        HistoryError: it is no request with messages, or a message cannot be read.
+        HistoryError: it is not a request with messages, or a message cannot be read.
         BudgetExceededError: what must stay does not fit.
     """
-    done, report = core.stabilize_request(
-        stabilizer, AnthropicAdapter(), _request(request), window=window, keep_thinking=keep_thinking
-    )
-    return _written(request, done), report
-
-
-def _request(request: Mapping[str, object]) -> Request[Native]:
-    """Return what has to be a request, taken apart."""
-    if not isinstance(request, Mapping):
-        raise HistoryError(
-            f"expected a request, a dict with 'messages', got {type(request).__name__}; "
-            "a list of messages goes to stabilize_messages"
-        )
-    rest = {key: value for key, value in request.items() if key not in _TAKEN and value is not None}
-    schemas: list[Mapping[str, object]] = [{key: rest.pop(key)} for key in _BILLED if key in rest]
-    tools = cast("Sequence[Mapping[str, object]]", request.get("tools") or ())
-    return Request(cast("Native", request), tools=tools, schemas=schemas, settings=rest)
-
-
-def _written(request: Mapping[str, object], done: Request[Native]) -> dict[str, object]:
-    """Return the stabilized request, with the very tools it had where none was changed."""
-    written = dict(cast("Mapping[str, object]", done.messages))
-    is_same = not done.tools or are_same_objects(done.tools, cast("Sequence[object]", request["tools"]))
-    return written if is_same else {**written, "tools": list(done.tools)}
+    return drive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))
 
 
 async def astabilize_request(
@@ -86,12 +64,23 @@ async def astabilize_request(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    done, report = await core.astabilize_request(
-        stabilizer, AnthropicAdapter(), _request(request), window=window, keep_thinking=keep_thinking
+    return await adrive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))
+
+
+def _flow(
+    request: Mapping[str, object], stabilizer: Stabilizer, window: int | None, *, keep_thinking: bool
+) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
+    rest, schemas = settings_of(request, history="messages", taken=_TAKEN, billed=_BILLED)
+    tools = cast("Sequence[Mapping[str, object]]", request.get("tools") or ())
+    asked = Request(cast("Native", request), tools=tools, schemas=schemas, settings=rest)
+    done, report = yield from request_flow(
+        stabilizer, AnthropicAdapter(), asked, window=window, keep_thinking=keep_thinking
     )
-    return _written(request, done), report
+    written = dict(cast("Mapping[str, object]", done.messages))
+    # the very tools it had where none was changed
+    return written if are_same_objects(done.tools, tools) else {**written, "tools": list(done.tools)}, report
 
 
 def stabilize_messages(
@@ -110,7 +99,7 @@ def stabilize_messages(
     request: dict[str, object] = {"messages": messages}
     if system is not None:
         request["system"] = system
-    native, report = core.stabilize_native(
+    native, report = stabilize_native(
         stabilizer,
         AnthropicAdapter(),
         cast("Native", request),

@@ -14,8 +14,8 @@ from ctxguard.adapting.fields import (
     arguments_as_object,
     get,
     is_list,
+    messages_of,
     require_field,
-    require_list,
     text_of,
     unreadable,
     walk_content,
@@ -25,7 +25,6 @@ from ctxguard.adapting.message_view import MessageView
 from ctxguard.adapting.provider_formats import BEDROCK, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import HistoryError
 from ctxguard.history import is_record
 from ctxguard_bedrock.blocks import (
     BLOCKS,
@@ -36,8 +35,6 @@ from ctxguard_bedrock.blocks import (
     tool_result,
     tool_use,
 )
-
-__all__ = ["BedrockAdapter", "Message", "Native"]
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict with `role` and `content`, as boto3 takes and returns it."""
@@ -70,7 +67,7 @@ class BedrockAdapter:
         Raises:
             HistoryError: It is neither, or a message cannot be read or is of another format.
         """
-        return list(chain.from_iterable([*_CACHE.read(_prompt(native)), *_CACHE.read(_messages(native))]))
+        return list(chain.from_iterable([*_CACHE.read(_prompt(native)), *_CACHE.read(messages_of(native))]))
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
         """Return the request or the list of these artifacts: the same messages where nothing was changed."""
@@ -98,14 +95,6 @@ class BedrockAdapter:
 def _blocks(message: object) -> list[object]:
     content = get(message, "content")
     return list(content) if isinstance(content, (list, tuple)) else []
-
-
-def _messages(native: Native) -> Sequence[Message]:
-    if isinstance(native, Mapping) and "messages" not in native:
-        raise HistoryError("the request has no 'messages'; write {'messages': […]}")
-    return require_list(
-        cast("Sequence[Message]", native["messages"] if isinstance(native, Mapping) else native), "messages"
-    )
 
 
 def _prompt(native: Native) -> list[Message]:

@@ -10,16 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import (
-    ContentFormat,
-    as_base64,
-    audio,
-    encrypted_tokens,
-    file,
-    image,
-    opaque,
-    video,
-)
+from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, video
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import (
@@ -40,17 +31,7 @@ from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import BEDROCK, refuse_foreign_part
 from ctxguard.artifacts import Part, ToolCall
 from ctxguard.errors import HistoryError
-
-__all__ = [
-    "BLOCKS",
-    "block_changes",
-    "block_fields",
-    "is_reasoning",
-    "left_of",
-    "place_call",
-    "tool_result",
-    "tool_use",
-]
+from ctxguard.tokens.media import encrypted_tokens
 
 _Reader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 _DATA: Final = frozenset({"bytes"})
@@ -141,10 +122,6 @@ def _document(holder: object, path: Path) -> list[PlacedPart]:
     return [*read, *([((*path, "context"), Part("text", context))] if context else [])]
 
 
-def _json(holder: object, path: Path) -> list[PlacedPart]:
-    return [(path, Part("text", arguments_as_text(holder)))]
-
-
 def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
@@ -154,15 +131,11 @@ def _result(holder: object, path: Path) -> list[PlacedPart]:
     return BLOCKS.read(content, (*path, "content"))
 
 
-def _nothing(_holder: object, _path: Path) -> list[PlacedPart]:
-    return []
-
-
 _READERS: Final[Mapping[str, _Reader]] = {
-    "toolUse": _nothing,
+    "toolUse": lambda _holder, _path: [],
     "toolResult": _result,
     "reasoningContent": _reasoning,
-    "cachePoint": _nothing,
+    "cachePoint": lambda _holder, _path: [],
     "image": _medium(image_of),
     "audio": _medium(lambda data, _: audio(data)),
     "video": _medium(lambda data, _: video(data)),
@@ -170,7 +143,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "guardContent": _guarded,
     "citationsContent": _texts("content"),
     "searchResult": _search_result,
-    "json": _json,
+    "json": lambda holder, path: [(path, Part("text", arguments_as_text(holder)))],
 }
 
 
@@ -203,7 +176,7 @@ def block_fields(block: object, path: Path) -> Iterator[PlacedField]:
         return
     read = BLOCKS.read_part(block, path)
     if any(part.kind == "opaque" for _, part in read):
-        # counted as a whole already; what is found in it has to be named all the same
+        # its tokens are counted as a whole already; its texts still have to be searched
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", block, path))
         return
     taken = {at for at, _ in read if at}

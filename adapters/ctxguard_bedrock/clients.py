@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.wire.guard import Guard, GuardSettings, Prepared
 
-__all__ = ["GuardedClient", "guarded"]
-
 _BLOBS: Final = ("bytes", "redactedContent")
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting import adapter as core
+from ctxguard.adapting.adapter import request_flow, stabilize_native
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import get
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, settings_of
 from ctxguard.adapting.tools import recall_tool_factory
-from ctxguard.errors import HistoryError
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_bedrock.adapter import BedrockAdapter, Message, Native
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
 
 _RECALL: Final = {
     "toolSpec": {
@@ -31,7 +29,10 @@ _TAKEN: Final = ("messages", "system", "toolConfig", "modelId")
 _BILLED: Final = ("outputConfig",)
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a use."""
+"""Make the recall tool: its schema, for `toolConfig["tools"]`, and the function to call with the input of a `toolUse`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -53,13 +54,10 @@ def stabilize_request(
         keep_thinking: Keep signed reasoning from before a cut, see `DropStaleThinking`.
 
     Raises:
-        HistoryError: It is no request with messages, or a message cannot be read.
+        HistoryError: It is not a request with messages, or a message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    done, report = core.stabilize_request(
-        stabilizer, BedrockAdapter(), _request(request), window=window, keep_thinking=keep_thinking
-    )
-    return _written(request, done), report
+    return drive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))
 
 
 async def astabilize_request(
@@ -68,12 +66,27 @@ async def astabilize_request(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    done, report = await core.astabilize_request(
-        stabilizer, BedrockAdapter(), _request(request), window=window, keep_thinking=keep_thinking
+    return await adrive(_flow(request, stabilizer, window, keep_thinking=keep_thinking))
+
+
+def _flow(
+    request: Mapping[str, object], stabilizer: Stabilizer, window: int | None, *, keep_thinking: bool
+) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
+    rest, schemas = settings_of(request, history="messages", taken=_TAKEN, billed=_BILLED)
+    config = request.get("toolConfig")
+    choice, listed = get(config, "toolChoice"), get(config, "tools")
+    settings = rest if choice is None else {**rest, "toolChoice": choice}
+    tools: list[Mapping[str, object]] = list(listed) if isinstance(listed, (list, tuple)) else []
+    asked = Request(cast("Native", request), tools=tools, schemas=schemas, settings=settings)
+    done, report = yield from request_flow(
+        stabilizer, BedrockAdapter(), asked, window=window, keep_thinking=keep_thinking
     )
-    return _written(request, done), report
+    written = dict(cast("Mapping[str, object]", done.messages))
+    if not are_same_objects(done.tools, tools):
+        written = copy_with(written, {("toolConfig", "tools"): list(done.tools)})
+    return written, report
 
 
 def stabilize_messages(
@@ -92,7 +105,7 @@ def stabilize_messages(
     request: dict[str, object] = {"messages": messages}
     if system is not None:
         request["system"] = system
-    native, report = core.stabilize_native(
+    native, report = stabilize_native(
         stabilizer,
         BedrockAdapter(),
         cast("Native", request),
@@ -103,29 +116,3 @@ def stabilize_messages(
     done = cast("Mapping[str, object]", native)
     prompt = cast("list[Mapping[str, object]] | None", done.get("system"))
     return prompt, cast("list[Message]", done["messages"]), report
-
-
-def _tools(request: Mapping[str, object]) -> list[Mapping[str, object]]:
-    tools = get(request.get("toolConfig"), "tools")
-    return list(tools) if isinstance(tools, (list, tuple)) else []
-
-
-def _request(request: Mapping[str, object]) -> Request[Native]:
-    """Return what has to be a request, taken apart."""
-    if not isinstance(request, Mapping):
-        raise HistoryError(
-            f"expected a request, a dict with 'messages', got {type(request).__name__}; "
-            "a list of messages goes to stabilize_messages"
-        )
-    rest = {key: value for key, value in request.items() if key not in _TAKEN and value is not None}
-    schemas: list[Mapping[str, object]] = [{key: rest.pop(key)} for key in _BILLED if key in rest]
-    choice = get(request.get("toolConfig"), "toolChoice")
-    settings = rest if choice is None else {**rest, "toolChoice": choice}
-    return Request(cast("Native", request), tools=_tools(request), schemas=schemas, settings=settings)
-
-
-def _written(request: Mapping[str, object], done: Request[Native]) -> dict[str, object]:
-    """Return the stabilized request, with the very tools it had where none was changed."""
-    written = dict(cast("Mapping[str, object]", done.messages))
-    is_same = are_same_objects(done.tools, _tools(request))
-    return written if is_same else copy_with(written, {("toolConfig", "tools"): list(done.tools)})

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import UnmaskStream
     from ctxguard.wire.replies import Reply
 
-__all__ = ["GuardedStream"]
-
 Event = Mapping[str, Any]
 
 _TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")

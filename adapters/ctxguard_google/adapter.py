@@ -32,8 +32,6 @@ from ctxguard_google.parts import (
     tool_response,
 )
 
-__all__ = ["Content", "GoogleAdapter", "Native", "prompt_place"]
-
 Content: TypeAlias = object
 """A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK makes one of: a text, parts."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Content]"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.wire.guard import Guard, GuardSettings
 
-__all__ = ["guarded"]
-
 Client = TypeVar("Client")
 
 _LAZY: Final = "google.genai._gaos"

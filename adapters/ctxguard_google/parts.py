@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ctxguard.adapting.content_format import (
-    ContentFormat,
-    as_base64,
-    audio,
-    encrypted_tokens,
-    file,
-    image,
-    opaque,
-    video,
-)
+from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, video
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
     Path,
@@ -37,20 +28,7 @@ from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
 from ctxguard.artifacts import Media, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
-
-__all__ = [
-    "NO_ID",
-    "PARTS",
-    "function_call",
-    "function_response",
-    "is_part",
-    "part_fields",
-    "place_call",
-    "response_changes",
-    "response_parts",
-    "set_field",
-    "tool_response",
-]
+from ctxguard.tokens.media import encrypted_tokens
 
 NO_ID: Final = "no id: "
 """How ids begin that stand for missing ones. They are never written: Vertex AI refuses ids."""
@@ -99,10 +77,6 @@ def is_part(value: object) -> bool:
     if isinstance(value, str) or any(set_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
         return True
     return text_of(value, "uri") is not None  # what `client.files.upload` returned
-
-
-def _read_part(part: object, path: Path) -> list[PlacedPart]:
-    return [*_said(part, path), *_signature(part)]
 
 
 def _said(part: object, path: Path) -> list[PlacedPart]:
@@ -157,7 +131,7 @@ def _medium(blob: object) -> Part:
     return video(data) if mime.startswith("video/") else file(data)
 
 
-PARTS: Final = ContentFormat({None: _read_part}, unknown=_unknown)
+PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_signature(part)]}, unknown=_unknown)
 
 
 def part_fields(part: object, path: Path) -> Iterator[PlacedField]:

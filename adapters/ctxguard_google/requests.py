@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting import adapter as core
+from ctxguard.adapting.adapter import request_flow, stabilize_native
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import Path, fields_of, get
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, settings_of
 from ctxguard.adapting.tools import recall_tool_factory
-from ctxguard.errors import HistoryError
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_google.adapter import Content, GoogleAdapter, Native
 
 if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["astabilize_request", "recall_tool", "stabilize_messages", "stabilize_request"]
 
 Schema = Mapping[str, object]
 
@@ -39,7 +37,10 @@ _SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", 
 _NOT_SENT: Final = frozenset({"http_options", "httpOptions", "automatic_function_calling"})
 """Settings of the SDK itself: headers with keys among them."""
 recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_request(
@@ -58,18 +59,23 @@ def stabilize_request(
         window: The model's context window in tokens, where the budget is a share of it.
 
     Raises:
-        HistoryError: It is no request with contents, or a content cannot be read.
+        HistoryError: It is not a request with contents, or a content cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    done, report = core.stabilize_request(stabilizer, GoogleAdapter(), _request(request), window=window)
-    return _written(request, done), report
+    return drive(_flow(request, stabilizer, window))
 
 
 async def astabilize_request(
     request: Mapping[str, object], stabilizer: Stabilizer, *, window: int | None = None
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    done, report = await core.astabilize_request(stabilizer, GoogleAdapter(), _request(request), window=window)
+    return await adrive(_flow(request, stabilizer, window))
+
+
+def _flow(
+    request: Mapping[str, object], stabilizer: Stabilizer, window: int | None
+) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
+    done, report = yield from request_flow(stabilizer, GoogleAdapter(), _request(request), window=window)
     return _written(request, done), report
 
 
@@ -88,22 +94,15 @@ def stabilize_messages(
     request: dict[str, object] = {"contents": contents}
     if system_instruction is not None:
         request["system_instruction"] = system_instruction
-    native, report = core.stabilize_native(
-        stabilizer, GoogleAdapter(), cast("Native", request), tools=tools, window=window
-    )
+    native, report = stabilize_native(stabilizer, GoogleAdapter(), cast("Native", request), tools=tools, window=window)
     done = cast("Mapping[str, object]", native)
     return done.get("system_instruction"), cast("list[Content]", done["contents"]), report
 
 
 def _request(request: Mapping[str, object]) -> Request[Native]:
     """Return what has to be a request, taken apart."""
-    if not isinstance(request, Mapping):
-        raise HistoryError(
-            f"expected a request, a dict with 'contents', got {type(request).__name__}; "
-            "a list of contents goes to stabilize_messages"
-        )
-    settings = {key: value for key, value in request.items() if key not in {"contents", "tools", *_PROMPTS, *_HOLDERS}}
-    schemas: list[Schema] = []
+    taken = {"contents", "tools", *_PROMPTS, *_HOLDERS}
+    settings, schemas = settings_of(request, history="contents", taken=taken, billed=())
     for holder in _HOLDERS:
         for key, value in _set_fields(request.get(holder)):
             if key in _SCHEMAS:
@@ -116,7 +115,7 @@ def _request(request: Mapping[str, object]) -> Request[Native]:
         cast("Native", request),
         tools=cast("Sequence[Schema]", [tool for tool in tools if not callable(tool)]),
         schemas=schemas,
-        settings={key: value for key, value in settings.items() if value is not None},
+        settings=settings,
     )
 
 

@@ -9,8 +9,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.runnables import ContextGuard
 
-__all__ = ["ContextManagedAgent"]
-
 _NODES = ("agent", "model", "tools")
 """Nodes whose messages are new: `create_react_agent` calls its model node `agent`, `create_agent` calls it `model`."""
 

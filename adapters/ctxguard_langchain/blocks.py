@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 
 from ctxguard.adapting.content_format import (
     ContentFormat,
-    encrypted_tokens,
     opaque,
     read_audio,
     read_file,
@@ -19,8 +18,7 @@ from ctxguard.adapting.editing import REMOVED
 from ctxguard.adapting.fields import Path, get
 from ctxguard.adapting.message_view import TITLE_FIELDS, PlacedPart
 from ctxguard.artifacts import Part
-
-__all__ = ["BLOCKS", "CALL_FIELDS", "Block", "block_changes"]
+from ctxguard.tokens.media import encrypted_tokens
 
 Block: TypeAlias = "str | Mapping[str, Any]"
 

@@ -13,8 +13,6 @@ from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import AdapterError
 from ctxguard_langchain.blocks import CALL_FIELDS
 
-__all__ = ["call_changes", "calls_of", "native_call"]
-
 
 def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], str, str]]:
     """Walk all that stands for a call: its list, its number there, itself, the fields of its id and its arguments."""

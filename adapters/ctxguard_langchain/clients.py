@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.wire.guard import Guard, GuardSettings
 
-__all__ = ["guarded"]
-
 Model = TypeVar("Model", bound="Runnable[Any, Any]")
 _MOST_LAYERS: Final = 32
 

@@ -13,8 +13,6 @@ from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
 from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 
-__all__ = ["pre_model_hook", "replacing"]
-
 
 def pre_model_hook(
     stabilizer: StabilizerChoice,
@@ -41,7 +39,7 @@ def pre_model_hook(
         on_report: see `ContextGuard`.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is no chat model.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
         HistoryError: (when called) the state has no messages.
     """
     guard = ContextGuard(

@@ -31,8 +31,6 @@ from ctxguard.errors import HistoryError
 from ctxguard_langchain.blocks import BLOCKS, block_changes
 from ctxguard_langchain.calls import call_changes, calls_of, native_call
 
-__all__ = ["LangChainAdapter"]
-
 _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "human", "assistant", "ai", "model")}
 """What the role of a `ChatMessage` may be."""
 _TYPES: Final = {**_ROLES, "tool": Kind.TOOL, "function": Kind.TOOL}
@@ -67,7 +65,7 @@ class LangChainAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, or an item is no LangChain message.
+            HistoryError: it is not a list, or an item is not a LangChain message.
         """
         return _CACHE.read(require_list(native, "LangChain messages"))
 

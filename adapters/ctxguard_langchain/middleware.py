@@ -16,22 +16,18 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
-from ctxguard.adapting.adapter import (
-    astabilize_native,
-    astabilize_request,
-    stabilize_native,
-    stabilize_request,
-)
+from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell, valid_listener
 from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
 from ctxguard.adapting.tools import tool_exchange, tool_output_stabilizer, unmask_arguments
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -46,8 +42,6 @@ if TYPE_CHECKING:
     _Middleware = AgentMiddleware[Any, Any, Any]
 else:  # in langchain 1.0 it takes two parameters
     _Middleware = AgentMiddleware
-
-__all__ = ["FULL_OUTPUT", "ContextGuardMiddleware"]
 
 _OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
 """What packages of providers raise where a prompt exceeds the model's window; old versions of the core have none."""
@@ -85,7 +79,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             a session, or a function from the run's `Runtime` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
             `max_result_tokens` is not a number of tokens.
     """
 
@@ -136,9 +130,9 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         self._order.look(handler, self.name)
         stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
-            return handler(self._stabilized(stabilizer, request))
+            return handler(drive(self._stabilized(stabilizer, request)))
         except _OVERFLOWS:
-            return handler(self._stabilized(stabilizer, request, overflowed=True))
+            return handler(drive(self._stabilized(stabilizer, request, overflowed=True)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -147,27 +141,14 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
         self._order.look(handler, self.name)
         stabilizer = self.per_run.of(request.runtime).stabilizer
         try:
-            return await handler(await self._astabilized(stabilizer, request))
+            return await handler(await adrive(self._stabilized(stabilizer, request)))
         except _OVERFLOWS:
-            return await handler(await self._astabilized(stabilizer, request, overflowed=True))
+            return await handler(await adrive(self._stabilized(stabilizer, request, overflowed=True)))
 
     def _stabilized(
         self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
-    ) -> ModelRequest[Any]:
-        sent, report = stabilize_request(
-            stabilizer,
-            ADAPTER,
-            _sent(request),
-            window=self._window(stabilizer, request),
-            keep_thinking=self.keep_thinking,
-            overflowed=overflowed,
-        )
-        return self._overridden(request, sent, report)
-
-    async def _astabilized(
-        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
-    ) -> ModelRequest[Any]:
-        sent, report = await astabilize_request(
+    ) -> Generator[Ask, object, ModelRequest[Any]]:
+        sent, report = yield from request_flow(
             stabilizer,
             ADAPTER,
             _sent(request),
@@ -244,19 +225,18 @@ class _PersistingMiddleware(ContextGuardMiddleware):
 
     def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Put the stabilized messages in the place of the state's."""
-        stabilizer = self.per_run.of(runtime).stabilizer
-        messages, _ = stabilize_native(
-            stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
-        )
-        return replacing(state["messages"], list(messages))
+        return drive(self._replacing(state, runtime))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
         """Do what `before_model` does in async runs."""
-        stabilizer = self.per_run.of(runtime).stabilizer
-        messages, _ = await astabilize_native(
-            stabilizer, ADAPTER, state["messages"], window=self.window, keep_thinking=self.keep_thinking
+        return await adrive(self._replacing(state, runtime))
+
+    def _replacing(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
+        stabilizer, request = self.per_run.of(runtime).stabilizer, Request(state["messages"])
+        done, _ = yield from request_flow(
+            stabilizer, ADAPTER, request, window=self.window, keep_thinking=self.keep_thinking, is_editable=False
         )
-        return replacing(state["messages"], list(messages))
+        return replacing(request.messages, list(done.messages))
 
 
 def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:

@@ -11,10 +11,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.tools import recall_tool_factory
 
-__all__ = ["bound_tools", "layers", "model_window", "recall_tool", "tool_schemas"]
-
 recall_tool = recall_tool_factory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
-"""Make the recall tool, for `bind_tools`, agents and graphs."""
+"""Make the recall tool, for `bind_tools`, agents and graphs.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def model_window(model: object) -> int | None:

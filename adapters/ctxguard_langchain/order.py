@@ -9,8 +9,6 @@ from typing import Final
 
 from langchain.agents.middleware import AgentMiddleware
 
-__all__ = ["OrderWatch", "middleware_behind"]
-
 _PASSES_ON: Final = frozenset(
     {"AnthropicPromptCachingMiddleware", "ModelCallLimitMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"}
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,9 +11,10 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.per_run import OnReport, require_choice, tell, valid_listener
-from ctxguard.adapting.request import require_clean_schemas
+from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
@@ -23,10 +24,6 @@ from ctxguard_langchain.models import bound_tools, layers, model_window, tool_sc
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
-
-    from ctxguard.report import Report
-
-__all__ = ["ContextGuard", "StabilizerChoice", "as_messages", "with_message_history"]
 
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 """A stabilizer for every session, or a function that gives the one of a session by its id."""
@@ -51,8 +48,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         on_report: called with each report; `report.session` is the id of the session.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is no chat model, or `on_report` is no
-            function.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report` is
+            not a function.
     """
 
     def __init__(
@@ -101,36 +98,25 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
-        session = _session(config)
-        messages, report = stabilize_native(
-            self._stabilizer(session),
-            ADAPTER,
-            as_messages(given),
-            tools=self.tools,
-            window=self.window,
-            keep_thinking=self.keep_thinking,
-        )
-        return self._told(messages, report, session)
+        return drive(self._flow(given, config))
 
     async def _aguarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
+        return await adrive(self._flow(given, config))
+
+    def _flow(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
         session = _session(config)
-        messages, report = await astabilize_native(
-            self._stabilizer(session),
+        chosen = self.stabilizer if isinstance(self.stabilizer, Stabilizer) else self.stabilizer(session)
+        done, report = yield from request_flow(
+            chosen,
             ADAPTER,
-            as_messages(given),
-            tools=self.tools,
+            Request(as_messages(given), tools=self.tools),
             window=self.window,
             keep_thinking=self.keep_thinking,
+            is_editable=False,
         )
-        return self._told(messages, report, session)
-
-    def _stabilizer(self, session: str | None) -> Stabilizer:
-        return self.stabilizer if isinstance(self.stabilizer, Stabilizer) else self.stabilizer(session)
-
-    def _told(self, messages: Sequence[BaseMessage], report: Report, session: str | None) -> list[BaseMessage]:
         tell(self.on_report, report, session)
         require_clean_schemas(report)  # the tools are bound to the model behind this step
-        return list(messages)
+        return list(done.messages)
 
 
 def _session(config: RunnableConfig) -> str | None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import Prepared
     from ctxguard.wire.replies import Reply
 
-__all__ = ["restored_answer", "restored_stream"]
-
 
 def restored_answer(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of LiteLLM's types
     """Return an answer with the values back; the very same one where there is nothing to give back."""

@@ -9,11 +9,11 @@ from litellm.integrations.custom_guardrail import CustomGuardrail
 from litellm.types.guardrails import GuardrailEventHooks
 
 from ctxguard import wire
+from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.guard import Prepared
 from ctxguard.wire.refusals import ERROR_HEADER, status_of
-from ctxguard.wire.sessions import Recent
 from ctxguard_litellm.answers import restored_answer, restored_stream
 from ctxguard_litellm.requests import asked, changed_data
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import Vault
     from ctxguard.pii.mask.strategies import Strategies
     from ctxguard.wire.guard import OnUnreadable
-
-__all__ = ["Guard"]
 
 _ANSWERS: Final = 16_384
 """Requests whose answers have not come yet."""

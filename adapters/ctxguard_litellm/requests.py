@@ -11,8 +11,6 @@ from litellm.types.utils import all_litellm_params
 from ctxguard.errors import WireError
 from ctxguard.wire.guard import WireRequest
 
-__all__ = ["asked", "changed_data"]
-
 _PATHS: Final[Mapping[str, str]] = {
     "completion": "/v1/chat/completions",
     "acompletion": "/v1/chat/completions",

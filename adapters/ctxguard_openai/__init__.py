@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ctxguard.wire.clients import guarded
 from ctxguard_openai.chat import OpenAIAdapter
-from ctxguard_openai.clients import guarded
 from ctxguard_openai.requests import (
     astabilize_input,
     astabilize_messages,

@@ -10,8 +10,6 @@ from ctxguard.adapting.message_view import PlacedCall
 from ctxguard.artifacts import BY_POSITION, ToolCall
 from ctxguard.errors import HistoryError
 
-__all__ = ["Message", "calls_of"]
-
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict, or an object of the SDK with the same fields."""
 _OTHERS: Final = ("system", "developer", "user", "tool", "function")

@@ -23,8 +23,6 @@ from ctxguard_openai.contents import PARTS
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
 
-__all__ = ["Message", "OpenAIAdapter"]
-
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The part of a message that says nothing."""
@@ -56,12 +54,13 @@ class OpenAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list, a message has no role, its content or calls are nothing that can be read, or
+            HistoryError: it is not a list, a message has no role, its content or calls are nothing that can be read, or
                 it is of another format.
         """
         artifacts = _CACHE.read(require_list(native, "messages"))
         if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # the older calls are answered in the role `function` alone: a tool's result without an id is none of theirs
+            # calls of the legacy form (`function_call`) are answered by messages of role `function` alone, so a `tool`
+            # message without an id answers none of them
             return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
         return artifacts
 
@@ -119,11 +118,9 @@ def _content(message: Message, role: str) -> object:
     return require_field(message, "content", unless=_INSTEAD if is_optional else ())
 
 
-def _artifact(message: Message) -> Artifact:
-    return _view(message).artifact(message)
-
-
-_CACHE: Final = ReadCache(_artifact, exact=frozenset({"arguments", "input"}))
+_CACHE: Final[ReadCache[Message, Artifact]] = ReadCache(
+    lambda message: _view(message).artifact(message), exact=frozenset({"arguments", "input"})
+)
 
 
 def _written(artifact: Artifact) -> Message:

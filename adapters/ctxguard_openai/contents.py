@@ -9,8 +9,6 @@ from ctxguard.adapting.content_format import ContentFormat, read_audio, read_fil
 from ctxguard.adapting.fields import Path, get
 from ctxguard.adapting.message_view import PlacedPart
 
-__all__ = ["PARTS"]
-
 
 def _untyped(part: object, path: Path) -> list[PlacedPart]:
     return read_unknown(part, path) if get(part, "text") is None else text_reader("text")(part, path)

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import encrypted_tokens, read_unknown
+from ctxguard.adapting.content_format import read_unknown
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
 from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested, nested_fields
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.tokens.media import encrypted_tokens
 from ctxguard_openai.contents import PARTS
 
 Item: TypeAlias = Mapping[str, object]
@@ -134,7 +135,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
         name=text_of(first, "name") if answers or role else None,
         role=None if role in _ROLES else role,
         pinned=_stays(items),
-        fields=[placed for number, item in enumerate(items) for placed in nested_fields(number, _fields(item))],
+        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))],
     )
 
 
@@ -143,7 +144,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
     if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
-        # counted as a whole already; what is found in it has to be named all the same
+        # its tokens are counted as a whole already; its texts still have to be searched
         yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
         return
     held = _CONTENT.get(kind, "")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from ctxguard.adapting import adapter as core
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import astabilize_native, request_flow, stabilize_native
 from ctxguard.adapting.editing import are_same_objects
 from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, settings_of
 from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import HistoryError
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard_openai.chat import OpenAIAdapter
@@ -20,23 +20,16 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = [
-    "astabilize_input",
-    "astabilize_messages",
-    "astabilize_request",
-    "recall_tool",
-    "stabilize_input",
-    "stabilize_messages",
-    "stabilize_request",
-]
-
 MessageT = TypeVar("MessageT")
 """What comes back is of the type that was given: dicts, the SDK's typed dicts, or its objects."""
 _BILLED: Final = ("response_format", "text", "functions", "prediction", "prompt")
 """Settings that the model is shown, and that cannot be changed without changing what comes back."""
 
 recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call."""
+"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 
 def stabilize_messages(
@@ -157,9 +150,7 @@ def stabilize_request(
         HistoryError: It has neither `messages` nor `input`, or a message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    key, adapter, taken_apart = _request(request, incremental=incremental)
-    done, report = core.stabilize_request(stabilizer, adapter, taken_apart, window=window)
-    return _written(request, key, done), report
+    return drive(_flow(request, stabilizer, window, incremental=incremental))
 
 
 async def astabilize_request(
@@ -168,48 +159,30 @@ async def astabilize_request(
     *,
     incremental: bool = False,
     window: int | None = None,
-) -> tuple[dict[str, object], Report]:
+) -> tuple[dict[str, Any], Report]:
     """Do what `stabilize_request` does where summarizers or stores are async."""
-    key, adapter, taken_apart = _request(request, incremental=incremental)
-    done, report = await core.astabilize_request(stabilizer, adapter, taken_apart, window=window)
-    return _written(request, key, done), report
+    return await adrive(_flow(request, stabilizer, window, incremental=incremental))
 
 
-def _request(
-    request: Mapping[str, object], *, incremental: bool
-) -> tuple[str, Adapter[Any], Request[Sequence[Mapping[str, object]]]]:
-    """Return under which key a request holds its history, what reads that, and the request taken apart."""
+def _flow(
+    request: Mapping[str, object], stabilizer: Stabilizer, window: int | None, *, incremental: bool
+) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
     key = next((key for key in ("messages", "input") if isinstance(request, Mapping) and key in request), None)
     if key is None:
         raise HistoryError(
             "expected a request, a dict with 'messages' or 'input'; a list of messages goes to stabilize_messages"
         )
     adapter: Adapter[Any] = OpenAIAdapter() if key == "messages" else ResponsesAdapter(incremental=incremental)
-    history = request[key]
-    native = [{"role": "user", "content": history}] if isinstance(history, str) else history
     taken = (key, "tools", "instructions")
-    rest = {name: value for name, value in request.items() if name not in taken and value is not None}
-    schemas: list[Mapping[str, object]] = [{name: rest.pop(name)} for name in _BILLED if name in rest]
-    return (
-        key,
-        adapter,
-        Request(
-            cast("Sequence[Mapping[str, object]]", native),
-            cast("str | None", request.get("instructions")),
-            cast("Sequence[Mapping[str, object]]", request.get("tools") or ()),
-            schemas,
-            rest,
-        ),
-    )
-
-
-def _written(
-    request: Mapping[str, object], key: str, done: Request[Sequence[Mapping[str, object]]]
-) -> dict[str, object]:
-    """Return the stabilized request, with the very tools it had where none was changed."""
+    settings, schemas = settings_of(request, history=key, taken=taken, billed=_BILLED)
+    history = request[key]
+    native: Any = [{"role": "user", "content": history}] if isinstance(history, str) else history
+    tools = cast("Sequence[Mapping[str, object]]", request.get("tools") or ())
+    asked = Request(native, cast("str | None", request.get("instructions")), tools, schemas, settings)
+    done, report = yield from request_flow(stabilizer, adapter, asked, window=window)
     written = {**request, key: list(done.messages)}
     if done.instructions is not None:
         written["instructions"] = done.instructions
-    if done.tools and not are_same_objects(done.tools, cast("Sequence[object]", request["tools"])):
+    if not are_same_objects(done.tools, tools):
         written["tools"] = list(done.tools)
-    return written
+    return written, report

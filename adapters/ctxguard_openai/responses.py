@@ -19,15 +19,13 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
 
-__all__ = ["Item", "ResponsesAdapter"]
-
 
 class ResponsesAdapter:
     """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.
 
     Reasoning is kept and dropped with what follows it, as the API demands. What does not survive: an edited item loses
     its `id` (the server would use its stored copy), an edited assistant message its `status` and `annotations`; the
-    reasoning that led to an edited item goes, and its neighbours lose their ids with it. Items of unknown kind,
+    reasoning that led to an edited item goes, and its neighbors lose their ids with it. Items of unknown kind,
     references, compactions and settings are kept as they are.
 
     Args:
@@ -44,8 +42,8 @@ class ResponsesAdapter:
         """Return the artifacts of a list of input items.
 
         Raises:
-            HistoryError: it is no list, an item has neither `type` nor `role`, its content cannot be read, or it is of
-                another format.
+            HistoryError: it is not a list, an item has neither `type` nor `role`, its content cannot be read, or it is
+                of another format.
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
@@ -101,13 +99,9 @@ def _fault(item: object) -> str:
     return f"expected a dict with 'type' or 'role', got {type(item).__name__}"
 
 
-def _identities(items: tuple[Item, ...]) -> tuple[int, ...]:
-    return tuple(map(id, items))
-
-
 _CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
     lambda items: view(items).artifact(items),
-    key=_identities,
+    key=lambda items: tuple(map(id, items)),
     exact=frozenset({"arguments", "input", "action", "operation", "output"}),
 )
 
@@ -139,11 +133,11 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
         called.update(call.id for call in artifact.calls)
         orphaned.append((artifact.kind is Kind.TOOL and artifact.answers not in called, artifact))
     for are_orphans, group in groupby(orphaned, itemgetter(0)):
-        walk_content = [artifact for _, artifact in group]
+        members = [artifact for _, artifact in group]
         if are_orphans:
-            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in walk_content)
+            calls = tuple(ToolCall(a.name or "", "", a.answers) for a in members)
             yield Artifact(Kind.ASSISTANT, "", 0, calls=calls, pinned=True, source=())
-        yield from walk_content
+        yield from members
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:

@@ -6,7 +6,7 @@ It is request-only: session items and `result.to_input_list()` stay as they are 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxguard.settings import install_command
@@ -36,13 +36,15 @@ from ctxguard_openai_agents.retries import Sent, remember
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
+    from ctxguard.adapting.protocol import Adapter
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["call_model_input_filter", "recall_tool", "with_vault"]
-
 recall_tool = recall_tool_factory(function_tool)
-"""Make the recall tool, for `Agent(tools=[…])`."""
+"""Make the recall tool, for `Agent(tools=[…])`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
@@ -73,34 +75,48 @@ def call_model_input_filter(
             function from the run's `RunContextWrapper`. `with_vault` gives tools the values.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is no function.
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is not a function.
         BudgetExceededError: (when called) what must stay does not fit.
     """
-    per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault)
-    listener = valid_listener(on_report)
     adapter = ResponsesAdapter(incremental=incremental)
+    return _Filter(PerRun(stabilizer, vault), adapter, window, keep_thinking, valid_listener(on_report))
 
-    async def stabilized(data: CallModelData[Any]) -> ModelInputData:
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """Prepare the input of each model call; see `call_model_input_filter`, which documents what it holds."""
+
+    per_run: PerRun[RunContextWrapper[Any]]
+    adapter: ResponsesAdapter
+    window: int | None
+    keep_thinking: bool
+    listener: OnReport | None
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         if not isinstance(data, CallModelData):
             raise MisplacedError("ctxguard_openai_agents.call_model_input_filter")
-        chosen = per_run.of(RunContextWrapper(data.context)).stabilizer
-        schemas = await _schemas(data)
-
-        async def prepared(*, overflowed: bool = False) -> ModelInputData:
-            given = data.model_data
-            request = Request(cast("list[Mapping[str, object]]", given.input), given.instructions, schemas=schemas)
-            done, report = await astabilize_request(
-                chosen, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed
-            )
-            tell(listener, report)
-            require_clean_schemas(report)
-            return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
-
-        first = await prepared()
-        remember(Sent(replace(first), lambda: prepared(overflowed=True)))
+        stabilizer = self.per_run.of(RunContextWrapper(data.context)).stabilizer
+        given = data.model_data
+        items = cast("list[Mapping[str, object]]", given.input)
+        request = Request(items, given.instructions, schemas=await _schemas(data))
+        first = await self._prepared(request, stabilizer)
+        remember(Sent(replace(first), lambda: self._prepared(request, stabilizer, overflowed=True)))
         return first
 
-    return stabilized
+    async def _prepared(
+        self, request: Request[list[Mapping[str, object]]], stabilizer: Stabilizer, *, overflowed: bool = False
+    ) -> ModelInputData:
+        done, report = await astabilize_request(
+            stabilizer,
+            cast("Adapter[list[Mapping[str, object]]]", self.adapter),
+            request,
+            window=self.window,
+            keep_thinking=self.keep_thinking,
+            overflowed=overflowed,
+        )
+        tell(self.listener, report)
+        require_clean_schemas(report)
+        return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
 
 async def _schemas(data: CallModelData[Any]) -> list[Mapping[str, object]]:
@@ -138,7 +154,7 @@ def with_vault(
         vault: of the session; or a function from the run's `RunContextWrapper` to the vault of that run.
 
     Raises:
-        ConfigError: `vault` is no session's, or `tools` is no list.
+        ConfigError: `vault` is not the vault of a session, or `tools` is not a list.
     """
     if not is_function(vault):
         require_vault(vault)

@@ -18,8 +18,6 @@ from agents.run import ModelInputData
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.wire.limits import smaller_budget
 
-__all__ = ["Sent", "remember", "with_overflow_retry"]
-
 Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 

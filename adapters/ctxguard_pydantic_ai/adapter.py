@@ -28,8 +28,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
 from ctxguard_pydantic_ai.parts import edited_part, is_fixed, part_fields, place_call, read_part
 
-__all__ = ["PydanticAIAdapter"]
-
 _KINDS: Final = {
     "system-prompt": Kind.SYSTEM,
     **dict.fromkeys(("user-prompt", "speech", "retry-feedback"), Kind.USER),
@@ -55,7 +53,7 @@ class PydanticAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is no list of `ModelRequest` and `ModelResponse`.
+            HistoryError: it is not a list of `ModelRequest` and `ModelResponse`.
         """
         return list(chain.from_iterable(_CACHE.read(require_list(native, "messages"))))
 
@@ -166,13 +164,13 @@ def _unstored(part: Any) -> Any:  # noqa: ANN401 - duck-typed
     return copy_with(part, {("id",): REMOVED}) if is_stored else part
 
 
-def _created(walk_content: list[Artifact], timestamp: datetime) -> ModelMessage:
+def _created(artifacts: list[Artifact], timestamp: datetime) -> ModelMessage:
     """Return the message of artifacts that no message stood for; its time is that of the one before it."""
-    if walk_content[0].kind is Kind.ASSISTANT:
-        texts: list[Any] = [TextPart(a.text) for a in walk_content if a.text or not a.calls]
-        calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in walk_content for c in a.calls]
+    if artifacts[0].kind is Kind.ASSISTANT:
+        texts: list[Any] = [TextPart(a.text) for a in artifacts if a.text or not a.calls]
+        calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in artifacts for c in a.calls]
         return ModelResponse(parts=texts + calls, timestamp=timestamp)
-    return ModelRequest(parts=[_created_part(artifact, timestamp) for artifact in walk_content])
+    return ModelRequest(parts=[_created_part(artifact, timestamp) for artifact in artifacts])
 
 
 def _created_part(artifact: Artifact, timestamp: datetime) -> SystemPromptPart | ToolReturnPart | UserPromptPart:

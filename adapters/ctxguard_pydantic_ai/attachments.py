@@ -6,8 +6,6 @@ from pydantic_ai import BinaryContent as NativeContent
 
 from ctxguard.files import BinaryContent
 
-__all__ = ["Attachment"]
-
 
 class Attachment(NativeContent, BinaryContent):
     """Be the `BinaryContent` of both libraries: put it into a prompt, or return it from a tool.

@@ -13,8 +13,6 @@ from ctxguard.adapting.request import Request, plain_settings
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
-__all__ = ["latest_instructions", "sent_beside", "with_sent"]
-
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
 """Fields of the provider's own tools that are meant for their servers, or are not sent."""
 

@@ -22,7 +22,7 @@ from ctxguard.adapting.tools import (
     unmask_arguments,
 )
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import HistoryError
+from ctxguard.errors import HistoryError, MisplacedError
 from ctxguard.settings import NotAHook, whole_number
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["FULL_RESULT", "ContextGuard", "history_processor", "recall_tool"]
-
 recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
-"""Make the recall tool, for `Agent(tools=[…])`."""
+"""Make the recall tool, for `Agent(tools=[…])`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` under which the whole of a bounded result stands, unmasked; no model is sent it."""
@@ -65,14 +66,16 @@ def history_processor(
         on_report: called with the report on each request; `report.session` is the conversation's id.
 
     Raises:
-        ConfigError: `stabilizer` is neither, or `on_report` is no function; or (when called) the budget is a share and
-            the window is not known.
+        ConfigError: `stabilizer` is neither, or `on_report` is not a function; or (when called) the budget is a share
+            and the window is not known.
         BudgetExceededError: (when called) what must stay does not fit.
     """
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer)
     listener = valid_listener(on_report)
 
-    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
+    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
+        if messages is None:  # PydanticAI takes a function among the capabilities for one that returns a capability
+            raise MisplacedError("what ctxguard_pydantic_ai.history_processor returns")
         chosen, instructions = per_run.of(ctx).stabilizer, latest_instructions(messages)
         room = _window(chosen, window, ctx)
         view, report = await astabilize_native(
@@ -111,7 +114,7 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
             the vault of a session, or a function from the run's `RunContext` to the vault of that run.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is no function, or
+        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
             `max_result_tokens` is not a number of tokens; or (when called) the budget is a share and the window is not
             known.
         BudgetExceededError: (when called) what must stay does not fit.

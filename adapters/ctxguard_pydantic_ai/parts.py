@@ -16,14 +16,13 @@ from typing import Any, Final
 from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ctxguard.adapting.content_format import audio, encrypted_tokens, file, image, opaque
+from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload
 from ctxguard.adapting.fields import Path, parse_json
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
-
-__all__ = ["edited_part", "is_fixed", "part_fields", "place_call", "read_part", "rendered"]
+from ctxguard.tokens.media import encrypted_tokens
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
@@ -58,7 +57,7 @@ def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
     for key in ("id", "tool_name", "signature", "provider_details"):
         value = getattr(part, key, None)
         if value and not (key == "tool_name" and part.part_kind == "tool-call"):
-            # what stands beside a text costs nothing that the part did not count
+            # its tokens are counted with the part already
             yield from ((at, replace(field, tokens=0)) for at, field in fixed_field(key, value, ("parts", number, key)))
     content = getattr(part, "content", None)
     for index, item in enumerate(content if isinstance(content, (list, tuple)) else [content]):
@@ -197,7 +196,7 @@ def _arguments(part: NativePart) -> str:
 
 
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
-    """Return a copy with these values; `GONE` where it may not be changed and has to go instead (signed thinking).
+    """Return a copy with these values; `REMOVED` where it may not be changed and has to go instead (signed thinking).
 
     What was bound to the old text goes: ids and citations, the sound of a speech.
     """

@@ -1,4 +1,4 @@
-"""What adapters are made of. `adapters/README.md` teaches it: how to write one for messages of your own.
+"""What adapters are made of. `adapters/README.md` in the repository shows how to write one for messages of your own.
 
 | module | what it holds |
 |---|---|

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
-from ctxguard.artifacts import Artifact
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.report import Report
-from ctxguard.stabilizer import Stabilized, Stabilizer
-
-__all__ = [
-    "astabilize_native",
-    "astabilize_request",
-    "require_stabilizer",
-    "stabilize_native",
-    "stabilize_request",
-    "with_adapter_stages",
-]
+from ctxguard.stabilizer import Stabilizer
 
 Native = TypeVar("Native")
 
@@ -52,11 +43,9 @@ def stabilize_request(
         HistoryError: A message cannot be read.
         BudgetExceededError: What must stay does not fit.
     """
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
-    if overflowed:
-        stabilizer.tighten(call.artifacts, window=window)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
-    return call.written(result), result.report
+    return drive(
+        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    )
 
 
 async def astabilize_request(
@@ -69,13 +58,9 @@ async def astabilize_request(
     overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
     """Do what `stabilize_request` does, where summarizers or stores are async."""
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking)
-    if overflowed:
-        stabilizer.tighten(call.artifacts, window=window)
-    result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
+    return await adrive(
+        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
     )
-    return call.written(result), result.report
 
 
 def stabilize_native(
@@ -107,9 +92,9 @@ def stabilize_native(
         BudgetExceededError: What must stay does not fit.
     """
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
-    result = call.chain.stabilize(call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window)
-    return call.written(result).messages, result.report
+    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = drive(flow)
+    return done.messages, report
 
 
 async def astabilize_native(
@@ -124,61 +109,50 @@ async def astabilize_native(
 ) -> tuple[Native, Report]:
     """Do what `stabilize_native` does, where summarizers or stores are async."""
     request = Request(native, instructions, tools or ())
-    call = _Call.of(stabilizer, adapter, request, keep_thinking=keep_thinking, is_editable=False)
-    result = await call.chain.astabilize(
-        call.artifacts, tools=call.schemas, overhead=call.texts.overhead, window=window
-    )
-    return call.written(result).messages, result.report
+    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
+    done, report = await adrive(flow)
+    return done.messages, report
 
 
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[Native]):
-    """Hold what the sync and the async path have in common: what goes into the stabilizer, and what comes of it."""
+def request_flow(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Native],
+    request: Request[Native],
+    *,
+    window: int | None = None,
+    keep_thinking: bool = False,
+    overflowed: bool = False,
+    is_editable: bool = True,
+) -> Generator[Ask, object, tuple[Request[Native], Report]]:
+    """Do what `stabilize_request` does as a generator that yields an `Ask` for whatever needs I/O.
 
-    adapter: Adapter[Native]
-    request: Request[Native]
-    chain: Stabilizer
-    artifacts: Sequence[Artifact]
-    texts: RequestTexts
-    unread: HistoryError | None
-
-    @classmethod
-    def of(
-        cls,
-        stabilizer: Stabilizer,
-        adapter: Adapter[Native],
-        request: Request[Native],
-        *,
-        keep_thinking: bool,
-        is_editable: bool = True,
-    ) -> _Call[Native]:
-        require_stabilizer(stabilizer)
-        texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
-        unread: HistoryError | None = None
-        try:
-            read = adapter.read(request.messages)
-        except HistoryError as error:
-            # Who only observes must not break a program that ran before; the report says what would have been raised.
-            if stabilizer.mode == "enforce":
-                raise
-            read, unread = [], error
-        artifacts = texts.beside.joined(read)
-        chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-        return cls(adapter, request, chain, artifacts, texts, unread)
-
-    @property
-    def schemas(self) -> Sequence[Mapping[str, object]]:
-        """All schemas, to be counted; a wrong type is refused by the counter."""
-        return [*self.request.tools, *self.request.schemas] if self.request.schemas else self.request.tools
-
-    def written(self, result: Stabilized) -> Request[Native]:
-        # Observed: the caller's own request goes out, whatever the chain made of it.
-        if result.report.observed:
-            if self.unread is not None:
-                result.report.details = {**result.report.details, "would_have_raised": type(self.unread).__name__}
-            return self.request
-        request, artifacts = self.texts.restored(self.request, result.artifacts)
-        return replace(request, messages=self.adapter.write(self.request.messages, artifacts))
+    Where `is_editable` is False, the caller sends instructions and tools of its own and not what this call makes of
+    them: a rule that matches in them fails the check `NoPII`.
+    """
+    require_stabilizer(stabilizer)
+    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable)
+    unread: HistoryError | None = None
+    try:
+        read = adapter.read(request.messages)
+    except HistoryError as error:
+        # Who only observes must not break a program that ran before; the report says what would have been raised.
+        if stabilizer.mode == "enforce":
+            raise
+        read, unread = [], error
+    artifacts = texts.beside.joined(read)
+    if overflowed:
+        stabilizer.tighten(artifacts, window=window)
+    # tools of a wrong type are left as they are, for the counter to refuse
+    tools = [*request.tools, *request.schemas] if request.schemas else request.tools
+    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
+    result = yield from chain.flow(artifacts, tools=tools, overhead=texts.overhead, window=window)
+    report = result.report
+    if report.observed:  # the caller's own request goes out, whatever the chain made of it
+        if unread is not None:
+            report.details = {**report.details, "would_have_raised": type(unread).__name__}
+        return request, report
+    changed, history = texts.restored(request, result.artifacts)
+    return replace(changed, messages=adapter.write(request.messages, history)), report
 
 
 def require_stabilizer(given: object) -> Stabilizer:

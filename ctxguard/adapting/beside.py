@@ -16,8 +16,6 @@ from ctxguard.adapting.fields import Path
 from ctxguard.artifacts import Artifact, Field, Kind
 from ctxguard.errors import CheckFailedError
 
-__all__ = ["Beside", "Restored"]
-
 _BESIDE: Final = object()
 """The source of the artifact that stands for these texts."""
 _MASK_TOKENS: Final = 8

@@ -24,30 +24,11 @@ from ctxguard.tokens import EstimateCounter
 from ctxguard.tokens.media import (
     audio_media,
     audio_tokens,
-    encrypted_tokens,
     file_media,
     file_tokens,
     image_media,
     image_tokens,
 )
-
-__all__ = [
-    "ContentFormat",
-    "PartReader",
-    "as_base64",
-    "audio",
-    "encrypted_tokens",
-    "file",
-    "image",
-    "opaque",
-    "read_audio",
-    "read_file",
-    "read_image",
-    "read_unknown",
-    "text_reader",
-    "video",
-    "with_titles",
-]
 
 PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 """Reads a native part, given the part and its place."""
@@ -148,7 +129,7 @@ class ContentFormat:
             return
         read = self.read_part(part, path)
         if any(one.kind == "opaque" and one.tokens for _, one in read):
-            # counted as a whole already; what is found in it has to be named all the same
+            # its tokens are counted as a whole already; its texts still have to be searched
             yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", part, path))
         else:
             is_media = any(one.kind in _MEDIA for _, one in read)
@@ -157,7 +138,7 @@ class ContentFormat:
 
 
 def text_reader(field: str, kind: PartKind = "text") -> PartReader:
-    """Return the reader of a part that must have a text, which may be null.
+    """Return a reader for parts that must have a text, which may be null.
 
     Args:
         field: The name of the field that holds the text.
@@ -197,7 +178,7 @@ def read_image(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - 
 
 
 def read_audio(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
-    """Read a sound."""
+    """Read audio."""
     return [((), audio(_payload(part)))]
 
 

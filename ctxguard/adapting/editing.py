@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 
 from ctxguard.adapting.fields import Path, fields_of, get
 
-__all__ = ["REMOVED", "are_same_objects", "by_index", "copy_with"]
-
 Value = TypeVar("Value")
 
 REMOVED: Final = object()
@@ -18,7 +16,7 @@ REMOVED: Final = object()
 
 
 def copy_with(value: Value, changes: Mapping[Path, object]) -> Value:
-    """Return a copy with new values in some places, sharing everything that lies beside them.
+    """Return a copy with new values in some places, sharing everything else.
 
     Dicts and lists become new dicts and lists. Objects are copied by their own operator (`model_copy`,
     `dataclasses.replace`), which keeps fields that a constructor would lose; a pydantic object of which a field is
@@ -29,7 +27,7 @@ def copy_with(value: Value, changes: Mapping[Path, object]) -> Value:
         changes: The new values, or `REMOVED`, by their places in it.
 
     Returns:
-        The copy, or the very value where there are no changes.
+        The copy, or the value itself if there are no changes.
     """
     return _copy(value, changes) if changes else value  # type: ignore[return-value]  # of the same kind
 

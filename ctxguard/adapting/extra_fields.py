@@ -18,8 +18,6 @@ from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
 from ctxguard.tokens.media import encrypted_tokens
 
-__all__ = ["EDITABLE_IN_SCHEMAS", "PlacedField", "extra_fields", "fixed_field", "is_payload"]
-
 PlacedField: TypeAlias = tuple[Path, Field]
 """A field and the place of its text; the place is `()` for a text that is never changed."""
 
@@ -149,12 +147,19 @@ def _links(value: object, path: Path, own: AbstractSet[str]) -> Iterator[PlacedF
                 yield from _links(member, (*path, key), own)
 
 
-def is_payload(value: object) -> bool:
-    """Tell base64 data and `data:` URLs, which are counted as media and mean nothing as text."""
-    if not isinstance(value, str) or len(value) < _FRAMING:
-        return isinstance(value, str) and value.startswith("data:")
+def is_payload(value: object, *, least: int = _FRAMING) -> bool:
+    """Tell base64 data and `data:` URLs, which mean nothing as text.
+
+    Args:
+        value: A value of any kind.
+        least: Characters from which on a text may be base64 data.
+    """
+    if not isinstance(value, str):
+        return False
     if value.startswith("data:"):
         return True
+    if len(value) < least:
+        return False
     # a word of a thousand small letters is a text: base64 mixes cases and digits
     head = value[:1_000]
     mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()

@@ -7,29 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, TypeGuard, TypeVar
+from typing import Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from ctxguard.errors import HistoryError
-
-__all__ = [
-    "Path",
-    "arguments_as_object",
-    "arguments_as_text",
-    "fields_of",
-    "get",
-    "is_list",
-    "is_record",
-    "member_at",
-    "optional_field",
-    "parse_json",
-    "place_name",
-    "require_field",
-    "require_list",
-    "require_text",
-    "text_of",
-    "unreadable",
-    "walk_content",
-]
 
 Path: TypeAlias = tuple[str | int, ...]
 """The place of a value in a message: keys of dicts, names of fields, indexes of lists."""
@@ -92,6 +72,19 @@ def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
     if not is_list(native):
         raise HistoryError(f"expected a list of {of}, got {type(native).__name__}")
     return native
+
+
+def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Value]:
+    """Return the messages of a request, or of a list of messages.
+
+    Raises:
+        HistoryError: The request has none, or they are no list.
+    """
+    if not isinstance(native, Mapping):
+        return require_list(native, "messages")
+    if "messages" not in native:
+        raise HistoryError("the request has no 'messages'; write {'messages': […]}")
+    return require_list(cast("Sequence[Value]", native["messages"]), "messages")
 
 
 def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:

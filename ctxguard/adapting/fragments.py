@@ -16,8 +16,6 @@ from ctxguard.artifacts import Artifact, Kind
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
 
-__all__ = ["LEFT_OUT", "Fragment", "fill_emptied", "join_fragments", "split_message"]
-
 LEFT_OUT: Final = "…"
 """Stands where nothing is left of a message: APIs refuse empty ones."""
 

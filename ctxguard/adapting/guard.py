@@ -12,8 +12,6 @@ from ctxguard.artifacts import Artifact
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Guarded", "guard"]
-
 Message = TypeVar("Message")
 
 

@@ -14,11 +14,10 @@ from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import Path
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 
-__all__ = ["TITLE_FIELDS", "MessageView", "PlacedCall", "PlacedPart", "nested", "nested_fields", "write_each"]
-
 PlacedPart: TypeAlias = tuple[Path, Part]
 """A part of a content and the place of its text; the place is `()` for a part without a text to change."""
 Message = TypeVar("Message")
+Placed = TypeVar("Placed")
 
 TITLE_FIELDS: Final = ("title", "source", "context", "filename")
 """Fields whose texts name a document, a search result or a file."""
@@ -143,16 +142,10 @@ def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:
         yield part if part.text is None else replace(part, text=next(coming, ""))
 
 
-def nested(index: int, parts: Iterable[PlacedPart]) -> Iterator[PlacedPart]:
-    """Walk the parts of a member of a list, with their places in the list."""
-    for path, part in parts:
-        yield ((index, *path) if path else path), part
-
-
-def nested_fields(index: int, fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
-    """Walk the fields of a member of a list, with their places in the list."""
-    for path, field in fields:
-        yield ((index, *path) if path else path), field
+def nested(index: int, members: Iterable[tuple[Path, Placed]]) -> Iterator[tuple[Path, Placed]]:
+    """Walk the parts or fields of a member of a list, with their places in the list."""
+    for path, member in members:
+        yield ((index, *path) if path else path), member
 
 
 def write_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Message]) -> list[Message]:

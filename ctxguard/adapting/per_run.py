@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.tools import require_vault
 from ctxguard.errors import ConfigError
 from ctxguard.settings import NotAHook
@@ -24,8 +23,6 @@ from ctxguard.stages import MaskPII
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
-
-__all__ = ["ForRun", "OnReport", "PerRun", "is_function", "require_choice", "tell", "valid_listener"]
 
 Context = TypeVar("Context")
 OnReport: TypeAlias = "Callable[[Report], object]"
@@ -70,8 +67,7 @@ class PerRun(Generic[Context]):
     ) -> None:
         self._stabilizer = require_choice(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
-        self._known: OrderedDict[tuple[int, int], tuple[Stabilizer, ForRun]] = OrderedDict()
-        self._lock = Lock()
+        self._known: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
     @property
     def depends_on_run(self) -> bool:
@@ -95,16 +91,11 @@ class PerRun(Generic[Context]):
         return self._remembered(chosen, cast("SessionVault | None", vault))
 
     def _remembered(self, chosen: Stabilizer, vault: SessionVault | None) -> ForRun:
-        key = id(chosen), id(vault)
-        with self._lock:
-            if key not in self._known:  # both are kept alive, so that an id means one object
-                stabilizer = chosen if vault is None else _masking_into(chosen, vault)
-                self._known[key] = chosen, ForRun(stabilizer, vault)
-            self._known.move_to_end(key)
-            found = self._known[key][1]
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return found
+        def made() -> tuple[Stabilizer, ForRun]:
+            return chosen, ForRun(chosen if vault is None else _masking_into(chosen, vault), vault)
+
+        # both are kept alive, so that an id means one object
+        return self._known.get_or_put((id(chosen), id(vault)), made)[1]
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:

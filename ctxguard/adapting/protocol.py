@@ -8,8 +8,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Stage
 
-__all__ = ["Adapter", "chain_for"]
-
 Native = TypeVar("Native")
 
 

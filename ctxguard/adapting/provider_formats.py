@@ -12,19 +12,6 @@ from typing import Final, TypeAlias
 from ctxguard.adapting.fields import Path, get, is_list, place_name
 from ctxguard.errors import HistoryError
 
-__all__ = [
-    "ANTHROPIC",
-    "BEDROCK",
-    "CHAT",
-    "GEMINI",
-    "RESPONSES",
-    "ProviderFormat",
-    "is_converse",
-    "refuse_foreign",
-    "refuse_foreign_part",
-    "require_role",
-]
-
 ProviderFormat: TypeAlias = str
 """Whose format it is and what reads it, as errors say it."""
 CHAT: Final[ProviderFormat] = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"

@@ -14,8 +14,6 @@ from uuid import UUID
 
 from ctxguard.errors import HistoryError
 
-__all__ = ["ReadCache", "read_at"]
-
 Message = TypeVar("Message")
 Read = TypeVar("Read")
 

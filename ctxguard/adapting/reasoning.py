@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapting.content_format import encrypted_tokens
 from ctxguard.adapting.editing import REMOVED
 from ctxguard.adapting.fields import Path, get, is_record, text_of, unreadable
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.artifacts import Part, PartKind
-
-__all__ = ["REASONING_FIELDS", "reasoning_changes", "reasoning_parts"]
+from ctxguard.tokens.media import encrypted_tokens
 
 _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning_content": "reasoning",

@@ -14,8 +14,6 @@ from ctxguard.adapting.fields import is_list
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.errors import AdapterError
 
-__all__ = ["OBJECT_ADAPTERS", "adapter_names", "detect_adapter", "find_adapter", "require_adapter"]
-
 OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
 """Adapters whose messages are objects of a framework, not dicts: no file holds them."""
 

@@ -7,7 +7,7 @@ nothing matches, they are only counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -15,16 +15,15 @@ from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
 from ctxguard.adapting.fields import Path, fields_of, place_name
+from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Field
 from ctxguard.checks.no_pii import NoPII
-from ctxguard.errors import CheckFailedError, ConfigError
+from ctxguard.errors import CheckFailedError, ConfigError, HistoryError
 from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-
-__all__ = ["Request", "RequestTexts", "plain_settings", "require_clean_schemas"]
 
 Native = TypeVar("Native")
 Schema = Mapping[str, object]
@@ -36,8 +35,7 @@ _FRAMING: Final = 128
 _UNSENT: Final = frozenset({"authorization", "extra_headers", "headers", "http_client", "timeout"})
 """Settings of clients: credentials and the like, which no model is shown."""
 # schemas and instructions are the same at every call of an agent
-_VERDICTS: Final[dict[tuple[int, str], tuple[Detector, bool]]] = {}
-_MOST_VERDICTS: Final = 4_096
+_VERDICTS: Final[Recent[tuple[int, str], tuple[Detector, bool]]] = Recent(4_096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,30 @@ class Request(Generic[Native]):
     settings: Schema = field(default_factory=dict)
 
 
+def settings_of(
+    request: Mapping[str, object], *, history: str, taken: Iterable[str], billed: Iterable[str]
+) -> tuple[dict[str, object], list[Schema]]:
+    """Return the settings of a request's body, and those of them that the model is shown as schemas.
+
+    Args:
+        request: The body, or the arguments of a client's method.
+        history: The key of its history.
+        taken: Keys that are read elsewhere.
+        billed: Keys of settings that the model is shown.
+
+    Raises:
+        HistoryError: It is no dict.
+    """
+    if not isinstance(request, Mapping):
+        raise HistoryError(
+            f"expected a request, a dict with {history!r}, got {type(request).__name__}; "
+            f"a list of {history} goes to stabilize_messages"
+        )
+    rest = {key: value for key, value in request.items() if key not in taken and value is not None}
+    schemas: list[Schema] = [{key: rest.pop(key)} for key in billed if key in rest]
+    return rest, schemas
+
+
 def plain_settings(settings: object) -> Schema:
     """Return the settings of a framework's call as plain JSON, to be searched.
 
@@ -71,13 +93,14 @@ def plain_settings(settings: object) -> Schema:
     """
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
-        plain: Schema = json.loads(json.dumps(given, default=_plain))
+        plain: Schema = json.loads(json.dumps(given, default=plain_object))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"settings of the model cannot be read: {error}", setting="model_settings") from None
     return plain
 
 
-def _plain(value: object) -> object:
+def plain_object(value: object) -> object:
+    """Return an object as JSON can hold it: its fields, or a text. The `default` of `json.dumps`."""
     return fields_of(value) or str(value)
 
 
@@ -186,11 +209,11 @@ def _matches(detectors: Sequence[Detector], given: Field) -> bool:
 
 
 def _found(detector: Detector, text: str) -> bool:
-    known = _VERDICTS.get((id(detector), text))
-    if known is None or known[0] is not detector:  # the id of a detector that is gone may be another one's now
-        if len(_VERDICTS) >= _MOST_VERDICTS:
-            _VERDICTS.clear()
-        known = _VERDICTS[id(detector), text] = (detector, bool(detector.find(text)))
+    key = id(detector), text
+    known = _VERDICTS.get(key)
+    if known is None:
+        known = detector, bool(detector.find(text))  # held with its verdict, so that its id stays its own
+        _VERDICTS.put(key, known)
     return known[1]
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stores import Store
 
-__all__ = ["recall_tool_factory", "require_vault", "tool_exchange", "tool_output_stabilizer", "unmask_arguments"]
-
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
 Tool_co = TypeVar("Tool_co", covariant=True)

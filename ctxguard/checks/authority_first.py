@@ -10,8 +10,6 @@ from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
-__all__ = ["AuthorityFirst"]
-
 
 class AuthorityFirst:
     """Hold if system artifacts stand before task artifacts, and both before all others.

@@ -10,8 +10,6 @@ from ctxguard.draft import Draft
 from ctxguard.history import pair, whole_until
 from ctxguard.report import Finding
 
-__all__ = ["CallsArePaired"]
-
 
 class CallsArePaired:
     """Hold if every result directly follows its call, and every call outside of an open last exchange has one.

@@ -13,8 +13,6 @@ from ctxguard.tokens.text_cache import TextCache
 if TYPE_CHECKING:
     from ctxguard.pii import RuleSet, Span
 
-__all__ = ["KnownNames"]
-
 
 class KnownNames:
     """Find the names that a history made known in what is sent of it.

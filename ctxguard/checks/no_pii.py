@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.pii import Detector, Span
 
-__all__ = ["NoPII"]
-
 # What has no form of its own: rules find it only where the text says what it is.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 

@@ -11,15 +11,13 @@ from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.report import Finding
 
-__all__ = ["PROVIDERS", "ProviderProfile", "provider_profile"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProviderProfile:
     """Hold if the roles are in an order that the provider accepts.
 
     Attributes:
-        name: of the check, `ProviderProfile(openai)` and so on.
+        name: name of the check, such as `ProviderProfile(openai)`.
         starts_with_user: the first message after the system prompt must be the user's. Anthropic's and Gemini's rule;
             Bedrock and strict chat templates have it too.
         alternates: user and assistant take turns (strict templates of local models; the others merge or accept runs).

@@ -10,8 +10,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
-__all__ = ["RecentKept"]
-
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{13}\]\n")
 """First line of what stages write in the user's role. The line alone does not tell that from a user's own message that

@@ -9,8 +9,6 @@ from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
 from ctxguard.report import Finding
 
-__all__ = ["SystemIntact"]
-
 
 class SystemIntact:
     """Hold if every system and task artifact of the history is in the result, in order, changed only by masking.

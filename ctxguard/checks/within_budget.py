@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
-__all__ = ["WithinBudget"]
-
 
 class WithinBudget:
     """Hold if everything that is sent fits the budget, by the counter in use.

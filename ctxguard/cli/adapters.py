@@ -5,8 +5,6 @@ from __future__ import annotations
 from ctxguard.report.printing import fitted, out
 from ctxguard.report.progress import working
 
-__all__ = ["adapters"]
-
 
 def adapters() -> None:
     """List the installed adapters, whether each can be used here, and which of them read files."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.report import CheckResult
 
-__all__ = ["check"]
-
 
 class CheckFormat(StrEnum):
     """Name the forms in which findings are printed."""

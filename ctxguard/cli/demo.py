@@ -16,8 +16,6 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["demo"]
-
 
 @spread(
     budget="that of --config, or of the documentation",

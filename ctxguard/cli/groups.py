@@ -8,9 +8,6 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group", "command_group"]
-
-
 _DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
 """A default in words, which typer puts in parentheses."""
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.tokens import TokenCounter
-
-__all__ = [
-    "AdapterName",
-    "ChainOptions",
-    "Config",
-    "CountingOptions",
-    "Processes",
-    "SessionFile",
-    "TextCounting",
-    "rule_names",
-    "settings_of",
-    "spread",
-]
 
 DEFAULT_BUDGET: Final = 8_000
 F = TypeVar("F", bound=Callable[..., None])
@@ -202,7 +189,14 @@ class ChainOptions(CountingOptions):
             show_default="that of the configuration, or of the policy",
         ),
     ] = None
-
+    on_overflow: Annotated[
+        Literal["raise", "bound"] | None,
+        typer.Option(
+            "--on-overflow",
+            help="What happens if what must stay does not fit: raise an error, or bound the user's long texts, too.",
+            show_default="that of the configuration, or raise",
+        ),
+    ] = None
     rules: Annotated[
         str | None,
         typer.Option(
@@ -270,10 +264,12 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
     """
     from ctxguard.policies import POLICIES, policy_settings
 
-    idle = sorted({"target", "trail"} & given.keys() - policy_settings(policy)) if policy in POLICIES else []
+    of_window = {"on_overflow", "target", "trail"}
+    idle = sorted(of_window & given.keys() - policy_settings(policy)) if policy in POLICIES else []
     if idle:
+        option = idle[0].replace("_", "-")
         raise ConfigError(
-            f"--{idle[0]} is a setting of the window, and policy {policy!r} has none; leave it out", setting=idle[0]
+            f"--{option} is a setting of the window, and policy {policy!r} has none; leave it out", setting=idle[0]
         )
 
 

@@ -14,8 +14,6 @@ from ctxguard.cli.groups import Command, Group, command_group
 from ctxguard.errors import CtxguardError, reason_of
 from ctxguard.report.printing import note, out, speak_utf8
 
-__all__ = ["app", "main"]
-
 
 class Place(NamedTuple):
     """Say where a command is, and what it does in one line."""
@@ -32,7 +30,7 @@ COMMANDS: Final = {
     "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
     "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
     "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),
-    "tokens": Place("ctxguard.harness.cli:tokens", "Count the tokens of a request, a session, or a text."),
+    "tokens": Place("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
     "prompts": Place("ctxguard.prompts.cli:app", "Check prompt templates."),
     "store": Place("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
     "adapters": Place("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),

@@ -11,8 +11,6 @@ from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
 if TYPE_CHECKING:
     from ctxguard.harness import Session
 
-__all__ = ["naming", "sessions_of"]
-
 
 def sessions_of(path: str, adapter: str | None) -> list[Session]:
     """Return the sessions of a file; all are read before the first is judged, so that no part of a damaged file is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +14,11 @@ from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
 from ctxguard.report.progress import working
 
-__all__ = ["stabilize"]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """Hold what is printed, and where."""
 
-@spread()
-def stabilize(
-    session: SessionFile,
-    chain: ChainOptions,
-    adapter: AdapterName = None,
     report: Annotated[
         ReportFormat | None,
         typer.Option(
@@ -29,7 +27,7 @@ def stabilize(
             help="Print the report instead of the context; of several sessions json is one a line, in their order.",
             show_default="text with --output, else the context",
         ),
-    ] = None,
+    ] = None
     output: Annotated[
         Path | None,
         typer.Option(
@@ -39,14 +37,25 @@ def stabilize(
             help="Write the stabilized context to this file, gzipped if its name ends in .gz, and print the report.",
             show_default="standard output",
         ),
-    ] = None,
+    ] = None
+
+
+@spread()
+def stabilize(
+    session: SessionFile,
+    chain: ChainOptions,
+    *,
+    adapter: AdapterName = None,
+    printing: Printing,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
 
     With --output the context goes to the file and the report is printed.
     """
     from ctxguard.adapting import Request, stabilize_request
+    from ctxguard.adapting.request import plain_object
 
+    output, report = printing.output, printing.report
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
     contexts, reports = [], []
@@ -56,7 +65,7 @@ def stabilize(
             with naming(session, one):
                 request = Request(one.native, one.instructions, one.tools or ())
                 done, made = stabilize_request(stabilizer, one.adapter, request)
-            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=_plain))
+            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=plain_object))
             reports.append(made)
     if output is not None:
         out("\n".join(contexts), output)
@@ -67,8 +76,3 @@ def stabilize(
         out(fitted(shown) if report in (None, ReportFormat.TEXT) else shown)
     if not all(made.ok for made in reports):
         raise typer.Exit(1)
-
-
-def _plain(value: object) -> object:
-    dump = getattr(value, "model_dump", None)
-    return dump(exclude_unset=True) if dump is not None else str(value)

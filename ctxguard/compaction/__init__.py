@@ -1,4 +1,4 @@
-"""Summarise what a long history no longer has room for."""
+"""Summarize what a long history no longer has room for."""
 
 from __future__ import annotations
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
-__all__ = ["SUMMARY", "CompactionResult", "HistoryCompactor"]
-
 _UNLIMITED: Final = 1 << 40
 _log = logging.getLogger("ctxguard.compaction")
 
@@ -83,7 +81,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
     """Put a summary in place of old exchanges when a history grows too long. It works as a stage and on its own.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
-    summarised. A cut summarises what left since the last one together with the last summary. Summaries are kept in the
+    summarized. A cut summarizes what left since the last one together with the last summary. Summaries are kept in the
     store under the content they stand for: no call, restart or other worker pays for the same one twice. If none
     can be made, the head and the tail of the transcript stand in, with a marker that counts the tokens removed.
 
@@ -98,8 +96,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         rules: what is masked for the summarizer where no masking stage came before; None means
             `ctxguard.pii.STANDARD`.
         timeout: seconds that one request may take; None means no limit.
-        max_input: tokens that the summarizer can take at once; more is summarised part by part.
-        max_failures: failures in a row after which it is left alone for a while.
+        max_input: tokens that the summarizer can take at once; more is summarized part by part.
+        max_failures: failures in a row after which the summarizer is not asked for the next 10 times it would be.
         keep_recent: latest messages that stay, when used on its own.
         counter: as for `ctxguard.tokens.find_counter`, when used on its own.
 
@@ -161,7 +159,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
     async def compact(self, messages: Native) -> Native:
         """Return the history compacted where it needs to be, in its own format. The input is not changed.
 
-        Messages that stay are the same objects, unmasked; what was summarised has been masked.
+        Messages that stay are the same objects, unmasked; what was summarized has been masked.
 
         Raises:
             AdapterError: no installed adapter knows the format.

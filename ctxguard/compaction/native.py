@@ -9,8 +9,6 @@ from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact
 
-__all__ = ["read_native", "write_native"]
-
 
 def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, list[Artifact]]:
     """Return the adapter that knows these messages (None for artifacts) and the artifacts.

@@ -15,8 +15,6 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-__all__ = ["CompactionPlan"]
-
 _SUMMARY_SHARE: Final = 3
 _LEAST_SUMMARY: Final = 400
 _MOST_SUMMARY: Final = 4_000
@@ -37,7 +35,7 @@ class _State:
     Attributes:
         seen: exchanges that were taken in.
         begins: number of the first exchange that stays, for each cut.
-        fixed: tokens of what is never summarised, as far as it has come.
+        fixed: tokens of what is never summarized, as far as it has come.
         authority: system and task artifacts counted in it.
         tokens: tokens of the rest from the last beginning on.
         allowance: tokens that the summary of the last cut may take; they are counted whatever it takes.

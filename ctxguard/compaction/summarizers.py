@@ -11,8 +11,6 @@ from typing import Protocol, cast
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.settings import install_command
 
-__all__ = ["langchain_summarizer", "model_summarizer", "openai_summarizer", "pydantic_ai_summarizer"]
-
 
 class _Agent(Protocol):
     async def run(self, prompt: str, /) -> object: ...

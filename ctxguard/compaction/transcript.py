@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxguard.artifacts import Artifact
 
-__all__ = ["chunked", "head_and_tail", "transcript"]
-
 
 def transcript(artifacts: Iterable[Artifact]) -> str:
     """Return artifacts as a text to read: who said what, how each tool was called, and what it returned."""

@@ -134,7 +134,7 @@ class ContextMetrics:
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
         self._lock = Lock()
-        self._export = _export(meter)
+        self._exports = _exports(meter)
         self.total_input_tokens = 0
         self.total_output_tokens = 0
         self._runs: deque[RunEvent] = deque(maxlen=EVENTS_KEPT)
@@ -177,16 +177,14 @@ class ContextMetrics:
         tokens = self._tokens(messages)
         with self._lock:
             self.total_input_tokens += tokens
-        if self._export is not None:
-            self._export.input(tokens)
+        self._export("input.tokens", tokens)
 
     def record_output_size(self, messages: Size) -> None:
         """Record what went out, see `record_input_size`."""
         tokens = self._tokens(messages)
         with self._lock:
             self.total_output_tokens += tokens
-        if self._export is not None:
-            self._export.output(tokens)
+        self._export("output.tokens", tokens)
 
     def record_run(
         self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
@@ -215,8 +213,10 @@ class ContextMetrics:
             self._compressed_from += before
             self._compressed_to += after
             self._reductions += reduction
-        if self._export is not None:
-            self._export.compression(event)
+        attributes = {"ctxguard.strategy": strategy}
+        self._export("compressions", 1, attributes)
+        if before:
+            self._export("compression.ratio", after / before, attributes)
 
     def record_checkpoint(self, phase: str = "") -> None:
         """Record that the checkpoint of a phase was made."""
@@ -224,8 +224,7 @@ class ContextMetrics:
         with self._lock:
             self._checkpoints.append(event)
             self._checkpoint_count += 1
-        if self._export is not None:
-            self._export.checkpoint(event)
+        self._export("checkpoints", 1, {"ctxguard.phase": phase})
 
     def get_summary(self) -> MetricsSummary | EmptySummary:
         """Sum up the compressions and count the checkpoints; a status alone where nothing was compressed."""
@@ -240,6 +239,10 @@ class ContextMetrics:
                 "average_reduction": self._reductions / self._compression_count,
                 "checkpoint_count": self._checkpoint_count,
             }
+
+    def _export(self, name: str, amount: float, attributes: Mapping[str, str] | None = None) -> None:
+        if name in self._exports:
+            self._exports[name](amount, attributes)
 
     def _tokens(self, messages: Size) -> int:
         if isinstance(messages, int):
@@ -257,37 +260,20 @@ def _reduction(before: int, after: int) -> float:
     return (1 - after / before) * 100 if before else 0.0
 
 
-class _Export:
-    """Hand every event to OpenTelemetry; its own SDK aggregates and sends."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._input = meter.create_counter("ctxguard.input.tokens", "{token}", "Tokens that came in.")
-        self._output = meter.create_counter("ctxguard.output.tokens", "{token}", "Tokens that went out.")
-        self._compressions = meter.create_counter("ctxguard.compressions", "{compression}", "Contexts made smaller.")
-        self._checkpoints = meter.create_counter("ctxguard.checkpoints", "{checkpoint}", "Checkpoints made.")
-        self._ratio = meter.create_histogram("ctxguard.compression.ratio", "1", "Tokens after to tokens before.")
-
-    def input(self, tokens: int) -> None:
-        self._input.add(tokens)
-
-    def output(self, tokens: int) -> None:
-        self._output.add(tokens)
-
-    def compression(self, event: CompressionEvent) -> None:
-        attributes = {"ctxguard.strategy": event.strategy}
-        self._compressions.add(1, attributes)
-        if event.input_tokens:
-            self._ratio.record(event.output_tokens / event.input_tokens, attributes)
-
-    def checkpoint(self, event: CheckpointEvent) -> None:
-        self._checkpoints.add(1, {"ctxguard.phase": event.phase})
-
-
-def _export(meter: Meter | None) -> _Export | None:
-    if meter is not None:
-        return _Export(meter)
-    try:
-        from opentelemetry.metrics import get_meter
-    except ImportError:  # optional by design: the numbers are then kept here alone
-        return None
-    return _Export(get_meter("ctxguard"))
+def _exports(meter: Meter | None) -> dict[str, Callable[..., None]]:
+    """Return what hands figures to OpenTelemetry, by name; nothing where there is none: the numbers are kept here."""
+    if meter is None:
+        try:
+            from opentelemetry.metrics import get_meter
+        except ImportError:
+            return {}
+        meter = get_meter("ctxguard")
+    counters = {
+        "input.tokens": ("{token}", "Tokens that came in."),
+        "output.tokens": ("{token}", "Tokens that went out."),
+        "compressions": ("{compression}", "Contexts made smaller."),
+        "checkpoints": ("{checkpoint}", "Checkpoints made."),
+    }
+    ratio = meter.create_histogram("ctxguard.compression.ratio", "1", "Tokens after to tokens before.")
+    adding = {name: meter.create_counter(f"ctxguard.{name}", *told).add for name, told in counters.items()}
+    return {**adding, "compression.ratio": ratio.record}

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from ctxguard.artifacts import Artifact
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["stabilize_context"]
-
 
 def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact]:
     """Return the stabilized context of a history, as the context stabilizer pattern describes it.

@@ -9,8 +9,6 @@ from ctxguard.errors import HistoryError, TokenizerError
 from ctxguard.settings import whole_number
 from ctxguard.tokens import TokenCounter, encoding_of, find_counter
 
-__all__ = ["estimate_tokens", "truncate_messages"]
-
 MESSAGE_TOKENS = 4
 CONVERSATION_TOKENS = 2
 CHARS_PER_TOKEN = 4

@@ -23,8 +23,6 @@ from ctxguard.content.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["bound", "show"]
-
 _AMPLE: Final = 4
 """Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
 _PROCESSORS: Final = {

@@ -10,8 +10,6 @@ from ctxguard.content.views import FileType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["detect"]
-
 _LOOK = 16_384
 _STAMP = re.compile(
     r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"

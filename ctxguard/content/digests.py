@@ -9,13 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import Labeled, ends_of, fitting_names, labeled, labeled_names, names_in
+from ctxguard.content.names import Labeled, ends_of, fitting_names, labeled, labeled_names, names_in, walk
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 
 if TYPE_CHECKING:
     from ctxguard.content.processors.tree import Tree
-
-__all__ = ["clipped", "digest", "digest_arguments", "outcome", "telling_view"]
 
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
@@ -191,15 +189,9 @@ def _of_json(text: str) -> Iterator[str]:
 
 
 def _pairs(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Walk the plain values of a tree with their keys, in order, without recursion; long values are left out."""
-    stack: list[tuple[str, Tree]] = [("", tree)]
-    while stack:
-        key, node = stack.pop()
-        if isinstance(node, dict):
-            stack.extend(reversed(node.items()))
-        elif isinstance(node, list):
-            stack.extend((key, item) for item in reversed(node))
-        elif node not in (None, "") and not isinstance(node, bool) and len(str(node)) <= _SHORT:
+    """Walk the plain values of a tree with their keys, in order; long values are left out."""
+    for key, node in walk(tree):
+        if not isinstance(node, (dict, list, bool)) and node not in (None, "") and len(str(node)) <= _SHORT:
             yield key, str(node)
 
 

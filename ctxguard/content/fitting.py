@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from ctxguard.content.views import Count, Processor, TruncationInfo, View
 
-__all__ = ["Measured", "fit", "measure"]
-
 _STEPS = 7
 _FULL_ENOUGH = 0.93
 

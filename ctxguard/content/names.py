@@ -9,8 +9,6 @@ from typing import Final
 
 from ctxguard.content.views import Count
 
-__all__ = ["Labeled", "fitting_names", "labeled", "labeled_names", "names_in", "names_under", "walk"]
-
 Labeled = tuple[str, str]
 """A name behind what it is the value of; the label is empty where the text gives none."""
 

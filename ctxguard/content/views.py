@@ -7,19 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-__all__ = [
-    "NO_LIMITS",
-    "Bounded",
-    "Count",
-    "FileType",
-    "Limits",
-    "Processor",
-    "Source",
-    "TruncationInfo",
-    "View",
-    "note",
-]
-
 Count = Callable[[str], int]
 """Count the tokens of a text."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,19 +18,15 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.files.reader import FileExtractionResult
 
-__all__ = ["read"]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewing:
+    """Hold what of a file is shown, and how much."""
 
-@spread()
-def read(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to show: text, table, document, image, archive.")
-    ],
-    counting: TextCounting,
-    lines: Annotated[str | None, typer.Option("--lines", metavar="A:B", help="Show lines A to B, from 1.")] = None,
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="A:B", help="Show rows A to B of a table, from 1.")
-    ] = None,
+    lines: Annotated[str | None, typer.Option("--lines", metavar="A:B", help="Show lines A to B, from 1.")] = None
+    rows: Annotated[str | None, typer.Option("--rows", metavar="A:B", help="Show rows A to B of a table, from 1.")] = (
+        None
+    )
     max_tokens: Annotated[
         int | None,
         typer.Option(
@@ -41,14 +37,27 @@ def read(
             help="Tokens the view may have.",
             show_default="5000, or that of the configuration",
         ),
-    ] = None,
+    ] = None
     root: Annotated[
         Path | None,
         typer.Option("--root", metavar="DIR", help="Read nothing outside of this folder; without it any file."),
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")
-    ] = False,
+    ] = None
+    exact: Annotated[bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        if self.lines is not None and self.rows is not None:
+            raise ConfigError("--lines and --rows exclude each other; name the one to show", setting="lines")
+
+
+@spread()
+def read(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to show: text, table, document, image, archive.")
+    ],
+    counting: TextCounting,
+    viewing: Viewing,
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
 ) -> None:
@@ -56,18 +65,16 @@ def read(
     from ctxguard.config import load_context_config
     from ctxguard.files.reader import read_file
 
-    if lines is not None and rows is not None:
-        raise ConfigError("--lines and --rows exclude each other; name the one to show", setting="lines")
     with working(f"reading {file}"):
         result = read_file(
             file,
             load_context_config(config),
-            root=root,
-            lines=_range(lines, "--lines"),
-            rows=_range(rows, "--rows"),
-            max_tokens=max_tokens,
+            root=viewing.root,
+            lines=_range(viewing.lines, "--lines"),
+            rows=_range(viewing.rows, "--rows"),
+            max_tokens=viewing.max_tokens,
             counter=counting.found(),
-            exact_totals=exact,
+            exact_totals=viewing.exact,
         )
     if as_json:
         out(_as_json(result))

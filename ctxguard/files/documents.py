@@ -16,8 +16,6 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     import io
 
-__all__ = ["cached_at", "converted", "default_cache_dir"]
-
 TIMEOUT: Final = 60
 _VERSION: Final = "2"
 _MAX_SIZE: Final = 200_000_000

@@ -11,8 +11,6 @@ import codecs
 import re
 from typing import Final
 
-__all__ = ["decode", "find_encoding"]
-
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),

@@ -11,8 +11,6 @@ from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
 from ctxguard.files.encodings import decode, find_encoding
 
-__all__ = ["detect_file"]
-
 
 def _each(file_type: FileType, names: str) -> Iterable[tuple[str, FileType]]:
     return ((f".{name}", file_type) for name in names.split())

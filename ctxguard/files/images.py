@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-__all__ = ["BinaryContent", "fit_image"]
-
 MAX_PIXELS: Final = 40_000_000
 _MAX_FILE: Final = 100_000_000
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
@@ -29,7 +27,9 @@ _QUALITIES: Final = (85, 70, 50)
 
 @dataclass(frozen=True)
 class BinaryContent:
-    """Binary data to be attached to a message; in a program that uses PydanticAI, its `BinaryContent` as well.
+    """Hold binary data to be attached to a message.
+
+    In a program that has imported PydanticAI, it is an instance of PydanticAI's `BinaryContent`, too.
 
     Attributes:
         data: the bytes.

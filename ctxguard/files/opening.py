@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["FileMetadata", "RefusedError", "RegularFile", "open_file"]
-
 
 class RefusedError(Exception):
     """Say why a file is not read; the reader turns it into a result with `success=False`."""

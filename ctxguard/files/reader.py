@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["FileExtractionResult", "file_limits", "read_file", "read_file_as_string"]
-
 _HEAD: Final = 65_536
 _WINDOW: Final = 262_144
 _MAX_ROWS: Final = 100_000
@@ -105,7 +103,6 @@ def read_file(
     _require_readable(path, lines, rows, max_tokens)
     settings = config or load_context_config()
     requested = max_tokens or settings.max_tokens_per_file
-    cache = None if cache_dir is None else Path(cache_dir)
     request = _Request(
         settings,
         find_counter(counter).count,
@@ -113,18 +110,24 @@ def read_file(
         lines,
         rows,
         exact_totals,
-        default_cache_dir() if cache == _DEFAULT_CACHE else cache,
+        _cache_folder(cache_dir),
     )
-    try:
-        file, metadata = open_file(Path(path), None if root is None else Path(root))
-    except RefusedError as error:
-        return FileExtractionResult(None, success=False, error=str(error))
-    with file:
-        result = _read_open(file, Path(path), metadata, request)
-    if requested > request.max_tokens and result.truncation_info is not None and result.truncation_info.truncated:
-        info = replace(result.truncation_info, total_output_limit_reached=True)
-        return replace(result, truncation_info=info)
-    return result
+    result = _read_file(Path(path), None if root is None else Path(root), request)
+    return _at_the_total(result) if requested > request.max_tokens else result
+
+
+def _cache_folder(given: str | os.PathLike[str] | None) -> Path | None:
+    if given is None:
+        return None
+    return default_cache_dir() if Path(given) == _DEFAULT_CACHE else Path(given)
+
+
+def _at_the_total(result: FileExtractionResult) -> FileExtractionResult:
+    """Return a result that says, where it was cut, that the limit of all views together cut it."""
+    info = result.truncation_info
+    if info is None or not info.truncated:
+        return result
+    return replace(result, truncation_info=replace(info, total_output_limit_reached=True))
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
@@ -179,6 +182,15 @@ def _is_number(value: object) -> bool:
 
 def _is_range(span: object) -> bool:
     return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
+
+
+def _read_file(path: Path, root: Path | None, request: _Request) -> FileExtractionResult:
+    try:
+        file, metadata = open_file(path, root)
+    except RefusedError as error:
+        return FileExtractionResult(None, success=False, error=str(error))
+    with file:
+        return _read_open(file, path, metadata, request)
 
 
 def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:

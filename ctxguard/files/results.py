@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["RECALL_SCHEMA", "context_result", "handle_of", "preview_limits", "recall", "recall_tool"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -15,8 +15,6 @@ from ctxguard.files.text_files import describe_range
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SheetsProcessor", "read_sheets"]
-
 _TITLE = 40
 
 

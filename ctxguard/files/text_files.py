@@ -10,8 +10,6 @@ from ctxguard.content.views import Source
 from ctxguard.files.encodings import decode
 from ctxguard.files.opening import RefusedError
 
-__all__ = ["WHOLE", "count_lines", "describe_range", "pick_lines", "read_lines", "read_source"]
-
 WHOLE: Final = 4_000_000
 """Bytes up to which a text file is read whole."""
 _CHUNK: Final = 1 << 20

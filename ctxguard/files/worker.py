@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 
-__all__ = ["main"]
-
 MEMORY: Final = 3 << 30
 MAX_TEXT: Final = 8_000_000
 MAX_UNPACKED: Final = 512_000_000
@@ -151,7 +149,7 @@ def _new_workbook(file: BinaryIO) -> Workbook:
 
 
 def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
-    # With a last row of our own, what the sheet claims of its size is not believed.
+    # A last row is given, so that openpyxl does not trust the size that the sheet claims to have.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
     return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 

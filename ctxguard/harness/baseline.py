@@ -13,8 +13,6 @@ from ctxguard.errors import ConfigError, reason_of
 from ctxguard.harness.document import FiguresModel, ReplayReport
 from ctxguard.report.printing import counted
 
-__all__ = ["TOLERANCES", "Comparison", "compare", "load_baseline", "parse_tolerances"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:

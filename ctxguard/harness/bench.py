@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Kind
 from ctxguard.errors import CtxguardError
 from ctxguard.harness.fidelity import Fidelity
+from ctxguard.harness.identity import ByIdentity
 from ctxguard.harness.peers.course import Course, GaveUpError, Message, plain_messages
 from ctxguard.harness.peers.registry import BASELINE, PEERS, Peer
 from ctxguard.harness.pricing import PriceModel, common_prefix
@@ -35,8 +36,6 @@ from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.harness.fidelity import Need
-
-__all__ = ["FAULTS", "BenchCall", "Totals", "contestants", "fault_of", "fixed_summary", "play"]
 
 FAULTS: Final = ("pairs", "system prompt", "last message", "failed")
 """What makes a request useless: broken pairs, a lost system prompt, a lost last message, an exception."""
@@ -272,7 +271,7 @@ class _Run:
     def __init__(self, track: _Track, course: Course, peer: Peer, pressed: frozenset[int]) -> None:
         self.track, self.course, self.peer, self.pressed = track, course, peer, pressed
         self.previous: list[str] | None = None
-        self.reader = _Dumps()
+        self.dumped: ByIdentity[Message, str] = ByIdentity(partial(json.dumps, sort_keys=True))
 
     def calls(self) -> Iterator[BenchCall]:
         contestant = self.peer.load()(self.course)
@@ -300,7 +299,7 @@ class _Run:
         track, course = self.track, self.course
         read = track.adapter.read(chat)
         tokens = course.beside + track.count.artifacts(read)
-        dumps = [self.reader.text(message) for message in chat]
+        dumps = list(map(self.dumped, chat))
         shared, extends = 0, None
         if self.previous is not None:
             same = common_prefix(self.previous, dumps)
@@ -325,19 +324,6 @@ class _Run:
 
 def _opener(messages: Sequence[Message]) -> object:
     return next((m["role"] for m in messages if m["role"] not in ("system", "developer")), None)
-
-
-class _Dumps:
-    """Write messages as canonical JSON; one that was written is remembered."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Message, str]] = {}
-
-    def text(self, message: Message) -> str:
-        known = self._known.get(id(message))
-        if known is None:
-            known = self._known[id(message)] = (message, json.dumps(message, sort_keys=True))
-        return known[1]
 
 
 def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:

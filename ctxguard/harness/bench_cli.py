@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from ctxguard import __version__
-from ctxguard.cli.options import Processes
+from ctxguard.cli.options import Processes, spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import Totals, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
@@ -26,8 +27,6 @@ from ctxguard.report.progress import working
 from ctxguard.tokens import find_counter
 from ctxguard.tokens.counters import COUNTERS
 
-__all__ = ["bench"]
-
 MOST_NOTES: Final = 20
 
 
@@ -39,7 +38,34 @@ class BenchFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparing:
+    """Hold what is compared."""
+
+    budgets: Annotated[str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")] = (
+        "8k"
+    )
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Compare only this one; may be repeated.", show_default="all"),
+    ] = None
+    counter: Annotated[str, typer.Option("--counter", metavar="NAME", help=COUNTERS)] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """Hold what is printed, and where."""
+
+    report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
+    ] = None
+
+
+@spread()
 def bench(
+    comparing: Comparing,
+    printing: Printing,
     sessions: Annotated[
         list[str] | None,
         typer.Argument(
@@ -48,30 +74,17 @@ def bench(
             show_default="a few invented ones",
         ),
     ] = None,
-    budgets: Annotated[
-        str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")
-    ] = "8k",
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Compare only this one; may be repeated.", show_default="all"),
-    ] = None,
-    counter: Annotated[str, typer.Option("--counter", metavar="NAME", help=COUNTERS)] = "auto",
-    report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
-    ] = None,
     processes: Processes = None,
 ) -> None:
     """Compare ctxguard with the other libraries that are installed: same sessions, same budget, same counter, one run.
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
-    if output is not None:
-        refuse_overwriting(output, sessions or [])
-    tokens = _budgets(budgets)
-    name = find_counter(counter).name
-    able, absent = contestants(only or [])
-    totals, played, skipped = _played(sessions, able, tokens, counter, processes)
+    refuse_overwriting(printing.output, sessions or [])
+    tokens = _budgets(comparing.budgets)
+    name = find_counter(comparing.counter).name
+    able, absent = contestants(comparing.only or [])
+    totals, played, skipped = _played(sessions, able, tokens, comparing.counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -92,8 +105,8 @@ def bench(
         smallest = f"no call exceeds {min(tokens):,} tokens; give a smaller budget, or longer sessions"
         note(f"nothing was compared: {smallest if played else 'no session could be played'}")
         raise typer.Exit(2)
-    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(report)
-    out(made.model_dump_json(indent=1) if shown is None else shown(made), output)
+    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(printing.report)
+    out(made.model_dump_json(indent=1) if shown is None else shown(made), printing.output)
 
 
 def _played(

@@ -12,8 +12,6 @@ from ctxguard.harness.bench import Totals
 from ctxguard.harness.peers.registry import BASELINE, Peer
 from ctxguard.report.printing import counted
 
-__all__ = ["BenchReport", "BenchRow", "bench_row", "markdown", "table"]
-
 NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
     "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",

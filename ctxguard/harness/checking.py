@@ -15,8 +15,6 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
-__all__ = ["check_session", "judge_session", "told"]
-
 
 def judge_session(
     session: Session,

@@ -24,8 +24,6 @@ from ctxguard.harness.judging import Verdict
 from ctxguard.harness.recordings import Recording, Skipped, Source
 from ctxguard.harness.replay import Call, SessionReplay
 
-__all__ = ["Checkpoint"]
-
 EVERY: Final = 5.0
 """Seconds between two writes."""
 _ADDED: Final = tuple(f.name for f in fields(Figures) if f.name not in ("places", "milliseconds"))

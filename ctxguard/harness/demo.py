@@ -21,8 +21,6 @@ from ctxguard.report import Decision, Report
 from ctxguard.report.data import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["DEMO_BUDGET", "DEMO_POLICY", "AgreedFact", "agreed_facts", "demo_report", "demo_session", "show_demo"]
-
 DEMO_BUDGET: Final = 2_000
 DEMO_POLICY: Final = "chat"
 
@@ -101,17 +99,15 @@ class AgreedFact(NamedTuple):
 def agreed_facts(report: Report) -> list[AgreedFact]:
     """Return what became of the facts that the last message of the demo session asks for."""
     history = _history()
-    shown = [(_place(d.position), d.artifact) for d in report.decisions if d.tokens_after]
+    shown = [
+        ("trail" if d.position is None else str(d.position), d.artifact) for d in report.decisions if d.tokens_after
+    ]
     newest = [(str(position), history[position]) for position in _newest_that_fit(history, report)]
     everything = [(str(position), artifact) for position, artifact in enumerate(history)]
     return [
         AgreedFact(label, words, *(_first_with(words, place) for place in (everything, shown, newest)))
         for label, words in AGREED
     ]
-
-
-def _place(position: int | None) -> str:
-    return "trail" if position is None else str(position)
 
 
 def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:

@@ -15,8 +15,6 @@ from ctxguard.harness.figures import Figures, Place
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.replay import SessionReplay
 
-__all__ = ["SCHEMA_VERSION", "FiguresModel", "ReplayReport", "RunModel", "schema_json"]
-
 SCHEMA_VERSION: Final = 1
 
 

@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-__all__ = ["is_dumped", "translated"]
-
 Record = Mapping[str, object]
 _LANGCHAIN: Final = {
     "human": "user",

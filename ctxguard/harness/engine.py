@@ -24,8 +24,6 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Outcome", "Plan", "Replayed", "Setting", "Tally", "cores", "in_order", "replayed", "run"]
-
 MOST_SKIPPED: Final = 1_000
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
@@ -203,7 +201,10 @@ def run(
     wanted = cores() if processes is None else processes
     if processes is None and ahead < _SMALL and spread is None:
         wanted = 1
-    outcomes = spread(walked, plan, wanted) if spread else _replays(walked, plan, wanted)
+    if spread is not None:
+        outcomes = spread(walked, plan, wanted)
+    else:
+        outcomes = _inline(walked, plan) if wanted <= 1 else _spread(walked, plan, wanted)
     for source, outcome in outcomes:
         done += 1
         results.take(source, outcome)
@@ -214,10 +215,6 @@ def run(
     if keeper is not None:
         keeper.done()
     return results, max(1, wanted)
-
-
-def _replays(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
-    return _inline(sources, plan) if processes <= 1 else _spread(sources, plan, processes)
 
 
 def cores() -> int:

@@ -14,9 +14,8 @@ from statistics import fmean
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.harness.identity import ByIdentity
 from ctxguard.history import exchanges
-
-__all__ = ["Fidelity", "Need", "Support", "distinctive_strings", "evidence_kept", "mean_support"]
 
 NEAR: Final = 100
 """Characters on each side of an occurrence that count as its context."""
@@ -88,7 +87,7 @@ class Fidelity:
     def __init__(self, *, mask: Callable[[str], str] | None = None) -> None:
         self._mask = mask
         self._near: dict[tuple[str, str], tuple[frozenset[str], ...]] = {}
-        self._texts: dict[int, tuple[Artifact, str]] = {}
+        self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
         """Return how much of what `following` needs from `history` stands in `context`.
@@ -146,12 +145,6 @@ class Fidelity:
             return strings
         left = set(distinctive_strings(self._mask(text)))
         return [string for string in strings if string in left and self._mask(string) == string]
-
-    def _text(self, artifact: Artifact) -> str:
-        known = self._texts.get(id(artifact))
-        if known is None:
-            known = self._texts[id(artifact)] = (artifact, text_of(artifact))  # holds it, so that its id stays its own
-        return known[1]
 
 
 def text_of(artifact: Artifact) -> str:

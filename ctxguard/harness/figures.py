@@ -12,8 +12,6 @@ from ctxguard.harness.judging import Verdict
 if TYPE_CHECKING:
     from ddsketch import DDSketch
 
-__all__ = ["Figures", "Place"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

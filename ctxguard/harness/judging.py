@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["LAWS", "Judge", "Verdict", "detectors_of", "masker_of"]
-
 LAWS: Final = ("budget", "pairs", "system", "recent", "personal data", "prefix", "trail")
 """Names of the laws, as findings carry them; a check of the chain is named as it names itself."""
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)

@@ -13,8 +13,6 @@ from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.sessions import MAX_BYTES
 from ctxguard.settings import install_command
 
-__all__ = ["SUFFIXES", "found", "is_url", "missing", "opened_file", "total_size"]
-
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
 """What is read of a folder."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import accumulate
 from typing import Final
 
 from ctxguard.artifacts import Artifact
@@ -18,8 +19,6 @@ from ctxguard.report import Report
 from ctxguard.report.messages import messages_html, shown_text
 from ctxguard.report.page import chart, page, table, tiles, words
 from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["replay_page"]
 
 MOST_BYTES: Final = 4_500_000
 """Bytes that the page may take; sessions that would make it larger are shown without their messages."""
@@ -223,7 +222,7 @@ def _session(session: SessionModel, run: RunModel, inside: str) -> str:
         cuts=session.cuts,
         top=f"{max([*session.before, *session.after], default=0):,} tokens",
     )
-    ours, theirs = _running(session.bill), _running(session.trimmed)
+    ours, theirs = list(accumulate(session.bill)), list(accumulate(session.trimmed))
     cost = chart(
         "bill so far",
         [("plain trimming", "trim", theirs), ("ours", "after", ours)],
@@ -236,14 +235,6 @@ def _session(session: SessionModel, run: RunModel, inside: str) -> str:
         f"<div class='inside'><p class='meta'>{escape(session.path)}, line {session.line}</p>"
         f"{f'<ul>{found}</ul>' if found else ''}<div class='charts'>{tokens}{cost}</div>{inside}</div></details>"
     )
-
-
-def _running(figures: Iterable[float]) -> list[float]:
-    total, sums = 0.0, []
-    for figure in figures:
-        total += figure
-        sums.append(round(total, 6))
-    return sums
 
 
 @dataclass(slots=True)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.tokens import ArtifactCounter
 
-__all__ = ["PlainTrim", "PriceModel", "common_prefix", "price_model"]
-
 Item = TypeVar("Item")
 MILLION: Final = 1_000_000
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ctxguard.harness.sessions import Session
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["assert_stable", "ctxguard_session", "pytest_addoption", "pytest_generate_tests"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that names recorded sessions."""

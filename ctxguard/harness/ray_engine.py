@@ -17,8 +17,6 @@ from ctxguard.harness.engine import Plan, Replayed, in_order, replayed
 from ctxguard.harness.recordings import Source
 from ctxguard.settings import install_command
 
-__all__ = ["spread_on_ray"]
-
 RETRIES: Final = 3
 """How often a batch is tried again whose worker was killed."""
 

@@ -21,8 +21,6 @@ from ctxguard.harness.sessions import HISTORIES, MAX_BYTES, Session, parse_json,
 from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
 
-__all__ = ["Recording", "Skipped", "expand", "opened", "recordings"]
-
 MAX_LINE: Final = 64 << 20
 """A line that is longer than this is no session, in bytes."""
 _TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, which no session is"

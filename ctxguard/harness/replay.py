@@ -21,8 +21,6 @@ from ctxguard.harness.sessions import Session
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["Call", "SessionReplay", "replay", "replay_sessions", "replay_settings"]
-
 MOST_PLACES: Final = 50
 """Findings of one session that are listed; all are counted."""
 
@@ -53,7 +51,7 @@ class SessionReplay:
     """Hold one session, replayed under one setting.
 
     Attributes:
-        id: of the session.
+        id: name of the session.
         path: the file it is from.
         line: the line it stands on.
         budget: tokens each call had, the reply's reserve taken off.
@@ -160,11 +158,9 @@ def replay_settings(
     recorded = Recorded(session)
     for stabilizer in stabilizers:
         told = SessionReplay(session.id, path, line)
-        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(progress or _unseen)
-
-
-def _unseen(_done: int, _total: int) -> None:
-    """Show nothing."""
+        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(
+            progress or (lambda _done, _total: None)
+        )
 
 
 def replay_sessions(

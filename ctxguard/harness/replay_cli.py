@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from ctxguard.cli.options import AdapterName, ChainOptions, Processes, settings_
 from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
 from ctxguard.harness.checkpoints import Checkpoint
-from ctxguard.harness.document import schema_json
+from ctxguard.harness.document import ReplayReport, schema_json
 from ctxguard.harness.engine import Plan, Progress, Setting, Spread, cores, run
 from ctxguard.harness.locations import total_size
 from ctxguard.harness.pricing import price_model
@@ -28,8 +28,6 @@ from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
-
-__all__ = ["replay"]
 
 Sessions = Annotated[
     list[str] | None,
@@ -172,12 +170,17 @@ def replay(
     print_report(made, plan, results, printing.report, outputs, show_originals=printing.show_originals)
     worse = () if known is None else compare(made, known, tolerances).worse
     print_notes(made, results, worse, pricing.min_support)
+    code = _exit_code(made, worse, strict=verdict.strict)
+    if code:
+        raise typer.Exit(code)
+
+
+def _exit_code(made: ReplayReport, worse: Sequence[str], *, strict: bool) -> int:
     if not made.judged:
         note("nothing was judged: no call of what was named could be replayed")
-        raise typer.Exit(2)
+        return 2
     refused = any(each.figures.refused for each in made.runs)
-    if made.broken or worse or (verdict.strict and (made.skipped_count or refused)):
-        raise typer.Exit(1)
+    return int(bool(made.broken or worse or (strict and (made.skipped_count or refused))))
 
 
 def _pairs(given: list[str]) -> dict[str, str]:
@@ -208,7 +211,7 @@ def _settings(chain: ChainOptions, sweep: str | None) -> tuple[Setting, ...]:
     options = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
-        **{name: getattr(chain, name) for name in ("target", "trail", "reserve", "rules")},
+        **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "reserve", "rules")},
     }
 
     def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:

@@ -13,8 +13,6 @@ from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-__all__ = ["print_notes", "print_report", "replay_report"]
-
 MOST_NOTES: Final = 20
 FORMATS: Final = {".json": ReportFormat.JSON, ".html": ReportFormat.HTML, ".htm": ReportFormat.HTML}
 

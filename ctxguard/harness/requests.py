@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["WireMessage", "WireReader", "pair_faults"]
+from ctxguard.harness.identity import ByIdentity
 
 _UNSEARCHED: Final = frozenset(
     {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}
@@ -45,17 +45,11 @@ class WireReader:
     """Read the messages of requests. One instance serves one session: a message that was read is remembered."""
 
     def __init__(self) -> None:
-        self._read: dict[int, tuple[object, WireMessage]] = {}
+        self._read: ByIdentity[object, WireMessage] = ByIdentity(_wire)
 
     def messages(self, native: object) -> list[WireMessage]:
         """Return the messages of a request, a system prompt that stands beside them first."""
-        return [self._message(message) for message in _messages(native)]
-
-    def _message(self, message: object) -> WireMessage:
-        known = self._read.get(id(message))
-        if known is None:  # the message is held, so that its id stays its own
-            known = self._read[id(message)] = (message, _wire(message))
-        return known[1]
+        return [self._read(message) for message in _messages(native)]
 
 
 def _messages(native: object) -> Iterator[object]:

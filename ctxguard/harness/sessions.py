@@ -20,17 +20,6 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError, reason_of
 from ctxguard.tokens import ArtifactCounter
 
-__all__ = [
-    "BundleAdapter",
-    "Session",
-    "parse_json",
-    "parse_records",
-    "parse_session",
-    "read_sessions",
-    "read_text",
-    "sessions_in",
-]
-
 MAX_BYTES: Final = 1 << 30
 """A session file that unpacks to more than this is refused, in bytes."""
 HISTORIES: Final = ("messages", "artifacts", "input", "contents")
@@ -54,7 +43,7 @@ class Session:
         tools: tool schemas that were sent along, or None.
         instructions: system prompt of a Responses request, which stands beside its items, or None.
         wrap: the record it stood in; None where the record is the history.
-        key: where in the record.
+        key: the key of the record under which the history stood.
     """
 
     id: str
@@ -155,14 +144,14 @@ def _unbundled(artifact: Artifact) -> object:
 
 
 def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
-    """Walk the sessions of a file.
+    """Yield the sessions of a file.
 
     Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
     list of messages, or an object with `messages`, `input` or `artifacts`, perhaps with `id` and `tools`.
 
     Args:
         path: the file; `-` is standard input.
-        adapter: name of the adapter; None finds out by looking.
+        adapter: name of the adapter; None detects it.
 
     Raises:
         SessionFileError: the file cannot be read, or holds no session; says which line.
@@ -261,7 +250,7 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
     Args:
         record: a list of messages, or an object with `messages`, `artifacts` or `input`; an `input` that is a text is
             what the user said.
-        adapter: name of the adapter; None finds out by looking.
+        adapter: name of the adapter; None detects it.
         place: number of the record, for its name where it has none.
 
     Raises:

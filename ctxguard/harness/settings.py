@@ -11,8 +11,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import Setting
 from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["MOST_SETTINGS", "number", "parse_sweep", "swept"]
-
 MOST_SETTINGS: Final = 64
 Value = str | int | float
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Spans", "holds_spans"]
-
 Record = Mapping[str, object]
 _GROUPS: Final = (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords"))
 _INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages")

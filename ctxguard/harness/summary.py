@@ -8,8 +8,6 @@ from typing import Final
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
 from ctxguard.report.printing import counted
 
-__all__ = ["advice", "cheapest", "money", "pareto", "saved_by", "share", "summary", "time_left"]
-
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from ctxguard.harness.recordings import Recording
 
-__all__ = ["synthetic_recordings", "synthetic_session"]
-
 SESSIONS: Final = 6
 TURNS: Final = 60
 _SYSTEM: Final = (

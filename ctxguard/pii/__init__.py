@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ctxguard.pii.evaluation import evaluate, read_gold
     from ctxguard.pii.gitleaks import load_gitleaks
     from ctxguard.pii.mask.masker import Masker
+    from ctxguard.pii.mask.sealing import new_key
     from ctxguard.pii.mask.session import MaskSession
     from ctxguard.pii.mask.unmask import Restored, UnmaskStream
-    from ctxguard.pii.mask.vault import SessionVault, Vault, new_key
+    from ctxguard.pii.mask.vault import SessionVault, Vault
     from ctxguard.pii.rule_sets import DIGITS, PEOPLE, SSN, STANDARD, RuleSet, country_rules
     from ctxguard.pii.rules.countries import COUNTRIES
     from ctxguard.pii.rules.phones import phone_rules
@@ -62,7 +63,8 @@ _HOMES = {
     "mask.masker": ("Masker",),
     "mask.session": ("MaskSession",),
     "mask.unmask": ("Restored", "UnmaskStream"),
-    "mask.vault": ("SessionVault", "Vault", "new_key"),
+    "mask.sealing": ("new_key",),
+    "mask.vault": ("SessionVault", "Vault"),
     "rule_sets": ("DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"),
     "rules.countries": ("COUNTRIES",),
     "rules.phones": ("phone_rules",),

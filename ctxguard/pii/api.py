@@ -13,8 +13,6 @@ from ctxguard.pii.mask.masker import Masker
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
 
-__all__ = ["DEFAULT", "find_pii", "mask_pii", "validate_no_pii"]
-
 DEFAULT: Final = SSN | STANDARD
 """The standard set, and the bare shape of a social security number as the pattern document has it."""
 
@@ -24,7 +22,7 @@ def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
 
     Raises:
         ConfigError: the rules can find nothing.
-        TypeError: it is no text.
+        TypeError: `text` is not a string.
     """
     return (rules if isinstance(rules, RuleSet) else Masker(rules)).find(text)
 
@@ -34,13 +32,15 @@ def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
 
     Raises:
         ConfigError: the rules can find nothing.
-        TypeError: it is no text.
+        TypeError: `text` is not a string.
     """
     return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
-    """Tell whether no rule matches in any text that leaves with these artifacts; by a full scan, without memory.
+    """Tell whether no rule matches in any text that is sent with these artifacts.
+
+    Every text is scanned, and nothing is remembered.
 
     Args:
         artifacts: artifacts or texts, one or many.
@@ -60,7 +60,7 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
-        raise TypeError(f"texts and artifacts are wanted, not {type(artifacts).__name__}; decode bytes")
+        raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ctxguard.pii.scanning import Place
     from ctxguard.pii.spans import Detector
 
-__all__ = ["app"]
-
 app = command_group("pii", "Find, mask, and score personal data.")
 PRESIDIO = "presidio"
 RuleNames = Annotated[

@@ -17,16 +17,6 @@ from ctxguard.tokens.text_cache import TextCache
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
 
-__all__ = [
-    "CallableDetector",
-    "Finder",
-    "OnDetectorError",
-    "PresidioDetector",
-    "Rules",
-    "as_detector",
-    "detectors_of",
-]
-
 Finder: TypeAlias = Callable[[str], Iterable[Span]]
 Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 OnDetectorError: TypeAlias = Literal["raise", "redact"]

@@ -14,8 +14,6 @@ from ctxguard.errors import ConfigError, SessionFileError, reason_of
 from ctxguard.pii.rule_sets import STANDARD, RuleSet
 from ctxguard.pii.spans import Detector, Span
 
-__all__ = ["Example", "Score", "Scores", "evaluate", "read_gold"]
-
 _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
 
 

@@ -14,8 +14,6 @@ from ctxguard.errors import ConfigError, reason_of
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["load_gitleaks"]
-
 _POSIX = {
     "[:alnum:]": "A-Za-z0-9",
     "[:alpha:]": "A-Za-z",
@@ -52,7 +50,7 @@ def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
         label: label of the findings.
 
     Raises:
-        ConfigError: the file cannot be read, or a rule's expression is none that Python knows.
+        ConfigError: the file cannot be read, or a rule's expression is not valid in Python.
     """
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))

@@ -13,8 +13,6 @@ from typing import Any
 
 from ctxguard.pii.spans import Detector, Span
 
-__all__ = ["IdentifierDetector", "for_identifiers"]
-
 
 class IdentifierDetector:
     """Find by a rule set, leaving out what is only a number.

@@ -8,20 +8,6 @@ from typing import Final, TypeAlias
 
 from ctxguard.pii.spans import Span
 
-__all__ = [
-    "LITERAL",
-    "PLACEHOLDER",
-    "PSEUDONYM",
-    "UNCHECKED",
-    "Trust",
-    "blank_placeholders",
-    "label_of",
-    "outside_placeholders",
-    "pseudonym",
-    "redaction",
-    "without_lookalikes",
-]
-
 LITERAL: Final = "LITERAL"
 """Label of a placeholder that stood in a text as it came in: it stands for itself, so that no vault is asked."""
 UNCHECKED: Final = "UNCHECKED"

@@ -22,8 +22,7 @@ from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.vehicles import VEHICLE_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
-
-__all__ = ["DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules", "named_rules"]
+from ctxguard.settings import nearest
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +74,7 @@ class RuleSet:
         """Return the findings, sorted and without overlaps.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         return self._engine.find(text)
@@ -84,7 +83,7 @@ class RuleSet:
         """Return the same findings by matching each expression over the whole text. What checks use.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         return self._engine.scan(text)
@@ -200,7 +199,9 @@ def named_rules(*names: str) -> RuleSet:
     known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None or not names:
-        raise ConfigError(f"no rule set {unknown!r}; there are {', '.join(known)}", setting="rules")
+        raise ConfigError(
+            f"no rule set {unknown!r}{nearest(unknown, known)}; there are {', '.join(known)}", setting="rules"
+        )
     return reduce(or_, (known[name] for name in names))
 
 

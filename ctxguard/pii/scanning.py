@@ -14,8 +14,6 @@ from ctxguard.pii.mask.masker import Masker
 from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.spans import Span
 
-__all__ = ["Place", "mask_file_text", "scan_file_text"]
-
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` would also split at characters that JSON strings hold
 UNNAMED: Final = "PII"
 """The label of a value that only shows by what stands around it."""

@@ -7,8 +7,6 @@ from typing import Final, get_args
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["RULE_SET", "check_text", "one_of", "seconds", "values_of"]
-
 RULE_SET: Final = "RuleSet('name', (rule, …))"
 
 

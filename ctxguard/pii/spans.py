@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Detector", "Span", "resolve"]
-
 
 class Span(NamedTuple):
     """Mark one finding in a text; holds offsets, never the value.

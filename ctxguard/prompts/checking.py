@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ctxguard.prompts.templates import Piece, Template
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["PromptsReport", "TemplateSummary", "check_prompts"]
-
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:
@@ -63,7 +61,8 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
     """
     if not root.is_dir():
         raise PromptError(str(root), "no such folder; name the one the templates are in")
-    files = [file for file in sorted(root.rglob("*.md")) if not _is_hidden(file.relative_to(root))]
+    found = ((file, file.relative_to(root).parts) for file in sorted(root.rglob("*.md")))
+    files = [file for file, parts in found if not any(part.startswith(".") for part in parts)]
     check = _Check(PromptFolder(root), counter)
     for file in files:
         check.look_at(file.relative_to(root).as_posix())
@@ -74,10 +73,6 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
                 f"{file.relative_to(root).as_posix()}: unused; include it, delete it, or make it an entry"
             ] = None
     return PromptsReport(tuple(check.templates), tuple(check.problems))
-
-
-def _is_hidden(file: Path) -> bool:
-    return any(part.startswith(".") for part in file.parts)
 
 
 class _Check:

@@ -14,8 +14,6 @@ from ctxguard.prompts.loading import find_prompts_dir
 from ctxguard.report.printing import counted, out
 from ctxguard.report.progress import working
 
-__all__ = ["app"]
-
 app = command_group("prompts", "Check prompt templates.")
 
 

@@ -10,18 +10,6 @@ from typing import Final, TypeAlias
 from ctxguard.errors import PromptError, PromptNotFoundError
 from ctxguard.prompts.templates import Piece, Stray, Template, Variable, parse_template
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_SIZE",
-    "Expanded",
-    "PromptFolder",
-    "find_prompts_dir",
-    "get_instructions",
-    "get_prompt",
-    "get_system_prompt",
-    "load_prompt",
-]
-
 MAX_DEPTH: Final = 50
 """Templates that may be open inside each other."""
 MAX_SIZE: Final = 2_000_000

@@ -12,8 +12,6 @@ from ctxguard.errors import PromptError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Include", "Piece", "Stray", "Template", "Variable", "parse_template"]
-
 
 @dataclass(frozen=True, slots=True)
 class Variable:

@@ -8,20 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from operator import is_not
 from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Cut, Draft
-
-__all__ = [
-    "CheckResult",
-    "Decision",
-    "DecisionRun",
-    "Finding",
-    "ReportData",
-    "Step",
-    "decision_runs",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,13 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold one thing that happened to an artifact on its way."""
+    """Hold one thing that happened to an artifact on its way.
+
+    Attributes:
+        action: what was done, such as `masked` or `dropped`.
+        stage: the stage that did it.
+        reason: why.
+    """
 
     action: Action
     stage: str
@@ -211,6 +208,22 @@ class ReportData:
     def counts(self) -> dict[str, int]:
         """Return how many artifacts met each action."""
         return dict(Counter(decision.action for decision in self.decisions))
+
+    def brief(self) -> dict[str, int]:
+        """Return the figures that cost little even for a long history: no decision is worked out for them.
+
+        `masked` counts the artifacts in which something was masked, `dropped` those of the history that are not sent,
+        and `cut` is 1 if this call made a cut.
+        """
+        masked = (change for change in self._draft.changes if change.action == "masked")
+        own = set(map(id, self._draft.history))
+        return {
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "masked": sum(sum(map(is_not, change.before, change.after)) for change in masked),
+            "dropped": len(own) - sum(id(artifact.root) in own for artifact in self._draft.artifacts),
+            "cut": int(self.cut is not None and self.cut.fresh),
+        }
 
     def tokens_by_kind(self) -> dict[str, tuple[int, int]]:
         """Return the tokens of each kind of artifact before and after."""
@@ -413,6 +426,6 @@ class DecisionRun:
 
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Return decisions with those that are alike and neighbours taken together, for a person to read."""
+    """Return decisions with those that are alike and neighbors taken together, for a person to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]

@@ -7,8 +7,6 @@ from typing import Final
 
 from ctxguard.report.data import DecisionRun, ReportData, decision_runs
 
-__all__ = ["report_html"]
-
 
 def report_html(report: ReportData) -> str:
     """Return the report as one HTML fragment, every text escaped."""
@@ -27,7 +25,7 @@ def report_html(report: ReportData) -> str:
         f"{_STYLE}<div class='ctxguard'><p><b>{report.tokens_before:,} → {report.tokens_after:,}</b> of "
         f"{report.budget:,} tokens · {html.escape(report.counter)} ({html.escape(report.accuracy)})</p>"
         f"{_bar(report)}<p>{sum(c.ok for c in report.checks)} of {len(report.checks)} checks hold:</p><ul>{checks}</ul>"
-        f"{_told(report)}<details open><summary>{len(report.decisions):,} decisions; neighbours alike in one line"
+        f"{_told(report)}<details open><summary>{len(report.decisions):,} decisions; neighbors alike in one line"
         "</summary><table><thead><tr><th>position</th><th>kind</th><th>action</th><th>tokens before</th>"
         "<th>tokens after</th><th>stage</th>"
         f"<th>reason</th></tr></thead><tbody>{rows}</tbody></table></details></div>"

@@ -11,8 +11,6 @@ from ctxguard.artifacts import Artifact
 from ctxguard.report.data import Decision, ReportData
 from ctxguard.report.page import page, table, tiles, words
 
-__all__ = ["call_page", "call_section", "messages_html", "shown_text"]
-
 MOST_TEXT: Final = 3_000
 """Characters of a text that the page shows; of a longer one the beginning and the end."""
 _HEAD: Final = 2_000

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
-__all__ = ["chart", "page", "table", "tiles", "words"]
-
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _OPEN_FOR_PRINT = (
     "addEventListener('beforeprint',()=>document.querySelectorAll('details.session').forEach(d=>{d.open=true}))"

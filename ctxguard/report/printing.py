@@ -18,19 +18,6 @@ from ctxguard.errors import ConfigError, reason_of
 if TYPE_CHECKING:
     from ctxguard.report import Report
 
-__all__ = [
-    "ReportFormat",
-    "counted",
-    "fitted",
-    "note",
-    "out",
-    "printable",
-    "refuse_overwriting",
-    "reports_as",
-    "speak_utf8",
-    "terminal_width",
-]
-
 
 class ReportFormat(StrEnum):
     """Name the forms a report is printed in."""

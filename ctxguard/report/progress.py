@@ -1,4 +1,4 @@
-"""Show on a terminal what takes long, and for how long it has."""
+"""Show on a terminal what is being done, and for how long it has been."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from ctxguard.report.printing import printable
-
-__all__ = ["working"]
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ctxguard.report.data import ReportData
 from ctxguard.report.text import report_lines
 
-__all__ = ["Report"]
-
 
 class Report(ReportData):
     """Tell what a stabilizer did to one history, as data (`to_dict`), as text (`str`) and as a page (`to_html`)."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ctxguard.report import Report
 
-__all__ = ["Watch"]
-
 _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"

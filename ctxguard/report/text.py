@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ctxguard.report.data import DecisionRun, ReportData, decision_runs
 
-__all__ = ["report_lines"]
-
 
 def report_lines(report: ReportData) -> list[str]:
     """Return the report, a line each for the figures, the checks and the decisions that changed something."""

@@ -22,7 +22,7 @@ from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_re
 from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.stages.traces import Trace, trace_of
 from ctxguard.stages.trail import Trail, read_trail
-from ctxguard.stages.window_state import Deferred, Ledger, WindowState
+from ctxguard.stages.window_state import LATEST_CUTS, Deferred, Ledger, WindowState
 
 __all__ = ["WEIGHTS", "Cutter", "WindowSettings"]
 
@@ -118,8 +118,9 @@ class Cutter:
     def cut(self, state: WindowState, number: int) -> WindowState:
         """Return the state after a cut at an exchange, as small as what must stay allows, down to the goal."""
         ledger, history = self.ledger, self.ledger.history
-        base = replace(self._masked_again(self._with_earlier_trail(state, number), number), cut_at=number, note=None)
-        base = replace(base, calibration=base.calibration.after_cut())
+        base = self._masked_again(self._with_earlier_trail(state, number), number)
+        cuts = (*state.cuts, number)[-LATEST_CUTS:]
+        base = replace(base, cuts=cuts, note=None, calibration=base.calibration.after_cut())
         # An earlier trail goes: the new one tells what it told.
         there = [n for n in state.numbers() if self._is_kept(n, number)]
         base = ledger.with_kept(base, there)

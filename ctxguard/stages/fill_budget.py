@@ -8,7 +8,7 @@ from typing import Literal
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Draft
-from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
 
 __all__ = ["DropVerboseOutput", "FillBudget"]
@@ -48,7 +48,7 @@ class FillBudget:
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
-            raise _exceeded(draft, found, must, taken)
+            raise _exceeded(draft, found, must)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
         # One that does not fit is passed over, and smaller ones may still fit: so the PRD has it.
@@ -62,13 +62,13 @@ class FillBudget:
         )
 
 
-def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int], taken: int) -> BudgetExceededError:
-    parts = {"tools and framing": draft.overhead}
+def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
+    parts = {BESIDE: draft.overhead}
     for kind in AUTHORITY:
         parts[kind.value] = draft.counter.artifacts(a for a in draft.artifacts if a.kind is kind)
     parts["pinned"] = sum(found[n].tokens for n in must if found[n].is_pinned)
     parts["recent messages"] = sum(found[n].tokens for n in must if not found[n].is_pinned)
-    return BudgetExceededError(taken, draft.budget, parts)
+    return draft.exceeded(parts)
 
 
 class DropVerboseOutput:

@@ -150,11 +150,18 @@ def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, .
     for rule in given:
         if isinstance(rule, str) or not callable(getattr(rule, "find", None)):
             raise ConfigError(
-                f"rules are detectors such as ctxguard.pii.STANDARD, not {rule!r}; a plain function goes into "
-                "CallableDetector",
+                f"rules are detectors such as ctxguard.pii.{_nearest_set(rule)}, not {rule!r}; a plain function goes "
+                "into CallableDetector",
                 setting="rules",
             )
     return tuple(given)
+
+
+def _nearest_set(given: object) -> str:
+    """Return the rule set whose name is closest to what was given in place of it."""
+    from difflib import get_close_matches  # only ever needed for an error
+
+    return next(iter(get_close_matches(str(given).upper(), ("STANDARD", "PEOPLE", "DIGITS", "SSN"))), "STANDARD")
 
 
 @lru_cache(maxsize=16)

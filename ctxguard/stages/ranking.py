@@ -9,18 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["by_ranks", "per_token", "with_neighbours"]
+__all__ = ["by_ranks", "per_token", "with_neighbors"]
 
 FUSION: Final = 20
 """The constant of reciprocal rank fusion: the lower, the more the first places count (Cormack et al., 2009, use 60)."""
+REACH: Final = 3
+"""Documents before and after one that share in its score. With 1, evidence that is told in a row is found in part."""
 SIZE: Final = 0.3
 """How much a document's size counts against it: what is small leaves room for more."""
 
 
-def with_neighbours(scores: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Return the scores, each with a share (`weight`) of those of the documents before and after it."""
-    near = {number + step for number in scores for step in (-1, 0, 1)}
-    return {n: scores.get(n, 0.0) + weight * (scores.get(n - 1, 0.0) + scores.get(n + 1, 0.0)) for n in near if n >= 0}
+def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, float]:
+    """Return the scores, each with a share of those around it: what answers a question is often told in a row.
+
+    Args:
+        scores: scores by the number of the document; numbers stand in the order of the conversation.
+        weight: share of the scores of the documents right before and after; half of it at two steps, a quarter at
+            three.
+    """
+    summed = dict(scores)
+    for step in range(1, REACH + 1):
+        for number, score in scores.items():
+            for near in (number - step, number + step):
+                if near >= 0:
+                    summed[near] = summed.get(near, 0.0) + weight * score
+        weight /= 2
+    return summed
 
 
 def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float]:

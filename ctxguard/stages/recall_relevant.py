@@ -28,7 +28,7 @@ from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import Document, LexicalIndex
-from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
+from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -185,7 +185,7 @@ class _Past:
         self.asked = history.members(asked)[0]
         question = self.question = self.asked.text
         tokens = [min(each, most) for each in self.tokens]
-        by_words = _discounted(with_neighbours(self.index.matches(question), _NEIGHBOR), history, asked)
+        by_words = _discounted(with_neighbors(self.index.matches(question), _NEIGHBOR), history, asked)
         if self._embedding is None:
             return per_token(by_words, tokens)
         self.failure = ""
@@ -196,7 +196,7 @@ class _Past:
         except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
             self.failure = f"failed ({type(error).__name__}); ranked by words alone"
             return per_token(by_words, tokens)
-        by_meaning = _discounted(with_neighbours(found, _NEAR_IN_MEANING), history, asked)
+        by_meaning = _discounted(with_neighbors(found, _NEAR_IN_MEANING), history, asked)
         return per_token(by_ranks(by_words, by_meaning), tokens)
 
     def _take(self, history: History, end: int) -> None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
-from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, History
 from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_state import LATEST_CUTS, Ledger, WindowState
+from ctxguard.stages.window_state import Ledger, WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -195,7 +195,6 @@ class _Window:
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
         state = self._cutter.cut(state, number)
-        state = replace(state, cuts=(*state.cuts, number)[-LATEST_CUTS:])
         return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
 
     # -- the result
@@ -276,8 +275,8 @@ class _Window:
         history, count, task = self._history, draft.counter.artifact, self._ledger.task
         last_asked = history.last_asked(len(history))
         names = ("system", "task", "pinned", "last user message", "last exchange", "recent messages")
-        parts = dict.fromkeys((*names, "tools and framing"), 0)
-        parts["tools and framing"] = draft.overhead
+        parts = dict.fromkeys((*names, BESIDE), 0)
+        parts[BESIDE] = draft.overhead
         last_start = history.start(max(0, len(history) - 1))
         starts = {history.start(n): n for n in (task, last_asked) if n is not None}
         for position, artifact in zip(*self._kept(state), strict=True):
@@ -292,7 +291,7 @@ class _Window:
             else:
                 name = "last exchange" if len(history) and position >= last_start else "recent messages"
             parts[name] += count(artifact)
-        return BudgetExceededError(sum(parts.values()), draft.budget, parts)
+        return draft.exceeded(parts)
 
 
 def _share(

@@ -59,8 +59,7 @@ class WindowState:
         seen: exchanges that were taken in.
         kept: numbers of those that stayed at the last cut; all later ones stay.
         shortened: artifacts that a cut changed, by their position: digests, what was squeezed, what was masked again.
-        cut_at: number of the exchange that hit the budget last; None before the first cut.
-        cuts: numbers of the latest exchanges that hit the budget, at most `LATEST_CUTS`.
+        cuts: numbers of the latest exchanges that hit the budget, oldest first, at most `LATEST_CUTS`.
         fixed: tokens of what never leaves: overhead, system, task and pins so far.
         authority: system and task artifacts counted in it.
         tokens: tokens of all else that has not left, the trail included.
@@ -75,7 +74,6 @@ class WindowState:
     seen: int = 0
     kept: tuple[int, ...] = ()
     shortened: Mapping[int, Deferred] = field(default_factory=dict)
-    cut_at: int | None = None
     cuts: tuple[int, ...] = ()
     fixed: int = 0
     authority: int = 0
@@ -85,6 +83,11 @@ class WindowState:
     earlier: Trail = field(default_factory=Trail)
     note: Deferred | None = None
     at_turn: tuple[tuple[int, ...], int, int] = ((), 0, 0)
+
+    @property
+    def cut_at(self) -> int | None:
+        """Number of the exchange that hit the budget last; None before the first cut."""
+        return self.cuts[-1] if self.cuts else None
 
     @property
     def judged(self) -> int:

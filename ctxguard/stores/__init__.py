@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 AnyStore: TypeAlias = SQLiteStore | PostgresStore
+"""Name what `open_store` returns: a store in a file, in memory, or in PostgreSQL."""
 
 
 def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, clock: Clock = time.time) -> AnyStore:

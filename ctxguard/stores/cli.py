@@ -19,8 +19,6 @@ from ctxguard.stores import AnyStore, open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["app"]
-
 app = command_group("store", "Inspect a store of results, summaries, and checkpoints, and clean it up.")
 Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a postgresql:// URL.")]
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-__all__ = ["DELETE", "EXPIRE", "READ", "DatabaseStore"]
-
 DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
 EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= :now"
 READ: Final = (

@@ -7,8 +7,6 @@ import time
 from ctxguard.stores.protocol import Clock
 from ctxguard.stores.sqlite import IN_MEMORY, SQLiteStore
 
-__all__ = ["MemoryStore"]
-
 
 class MemoryStore(SQLiteStore):
     """Keep values in this process, until the store is closed or the process ends.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, CursorResult, Engine
     from sqlalchemy.exc import SQLAlchemyError
 
-__all__ = ["PostgresStore"]
-
 _LOCK: Final = 0x637478_67  # "ctxg": the advisory lock for making the table and for evicting
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS ctxguard_records (

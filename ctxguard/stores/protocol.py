@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Clock", "NamespaceUsage", "Store", "Swept"]
-
 Clock: TypeAlias = Callable[[], float]
 """Return the time in seconds since 1970; every process that shares a store must use the same one."""
 

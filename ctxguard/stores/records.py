@@ -9,8 +9,6 @@ from typing import Final
 
 from ctxguard.errors import ConfigError, StoreError
 
-__all__ = ["FORMAT", "MAX_NAME_BYTES", "Record", "check_limit", "check_names", "expiry", "new_record", "size_of"]
-
 FORMAT: Final = 1
 """Number of the record format written here; a reader skips what has a higher one."""
 MAX_NAME_BYTES: Final = 1_024
@@ -72,7 +70,7 @@ def new_record(namespace: str, key: str, value: bytes, expires: float | None, ma
     """
     check_names(namespace, key)
     check_limit(max_bytes, size_of(namespace, key, value))
-    value = bytes(value)  # of another kind of bytes, too: no driver takes them all
+    value = bytes(value)  # also of a bytearray or a memoryview, which not every driver takes
     return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
 
 

@@ -25,8 +25,6 @@ from ctxguard.stores.records import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["IN_MEMORY", "SQLiteStore"]
-
 IN_MEMORY: Final = ":memory:"
 """The path of a database without a file, which ends with the store that opened it."""
 

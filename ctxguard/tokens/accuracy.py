@@ -16,18 +16,6 @@ from ctxguard.errors import ConfigError
 if TYPE_CHECKING:
     from ctxguard.tokens.families import Family
 
-__all__ = [
-    "MEASURED",
-    "NO_MODEL",
-    "Margin",
-    "MarginSetting",
-    "Measured",
-    "accuracy_of",
-    "kept_free",
-    "margin_of",
-    "valid_margin",
-]
-
 
 MarginSetting: TypeAlias = float | Literal["measured"]
 

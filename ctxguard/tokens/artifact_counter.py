@@ -15,8 +15,6 @@ from ctxguard.tokens.media import media_tokens
 from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["MESSAGE_TOKENS", "REPLY_TOKENS", "ArtifactCounter", "ToolCount"]
-
 MESSAGE_TOKENS: Final = GENERIC.message
 """Tokens of framing that a message costs, its role included, where no model is named."""
 REPLY_TOKENS: Final = GENERIC.reply
@@ -49,7 +47,7 @@ def _shared_cache(counter: TokenCounter) -> TextCache[int]:
 
 
 class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoised by text.
+    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoized by text.
 
     Args:
         counter: counts texts.
@@ -125,7 +123,7 @@ class ArtifactCounter:
         """Return the tokens of a list of artifacts, without the reply's opening."""
         counter, total = self.counter, 0
         for artifact in artifacts:
-            # of a history nearly all were counted before: looked up here, each costs half of a call
+            # nearly all artifacts of a history were counted before: the look-up here saves a function call for each
             tokens = artifact.token_count
             if tokens is None:
                 tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
@@ -151,7 +149,7 @@ class ArtifactCounter:
             has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
 
         Raises:
-            ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
+            ConfigError: `tools` is not a list, or one of them is not a schema or cannot be written as JSON.
         """
         counted = self.count_tools(tools, choice=choice, has_system=has_system)
         return counted.schemas + counted.hidden

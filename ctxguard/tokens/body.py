@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -10,26 +9,7 @@ from typing import Final, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, Media, Part, ToolCall
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.media import inner_media
-
-__all__ = [
-    "Body",
-    "Native",
-    "as_parts",
-    "blocks_of",
-    "call_of",
-    "choice_of",
-    "content_of",
-    "either_of",
-    "json_of",
-    "kind_of",
-    "mapping_of",
-    "members_of",
-    "records_of",
-    "said_parts",
-    "sealed_part",
-    "text_of",
-    "tools_of",
-]
+from ctxguard.tokens.schemas import compact
 
 Native: TypeAlias = Mapping[str, object]
 
@@ -103,11 +83,6 @@ def either_of(value: Native, *names: str) -> object:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def json_of(value: object) -> str:
-    """Return the JSON of a value, without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
 def kind_of(role: str) -> Kind:
     """Return the kind of a role; an unknown one counts as the user's."""
     try:
@@ -120,7 +95,7 @@ def call_of(function: Native) -> ToolCall:
     """Return a call of a tool."""
     arguments = function.get("arguments")
     return ToolCall(
-        text_of(function.get("name")), arguments if isinstance(arguments, str) else json_of(arguments or {})
+        text_of(function.get("name")), arguments if isinstance(arguments, str) else compact(arguments or {})
     )
 
 
@@ -157,7 +132,7 @@ def said_parts(block: Native) -> Iterator[Part]:
         yield Part("text", text)
     else:
         media: list[Part] = []
-        yield Part("opaque", json_of(_without_media(block, media)))
+        yield Part("opaque", compact(_without_media(block, media)))
         yield from media
 
 

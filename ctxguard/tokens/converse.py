@@ -12,7 +12,6 @@ from ctxguard.tokens.body import (
     Body,
     Native,
     content_of,
-    json_of,
     kind_of,
     mapping_of,
     members_of,
@@ -22,8 +21,7 @@ from ctxguard.tokens.body import (
     text_of,
 )
 from ctxguard.tokens.media import audio_media, document_part, image_media
-
-__all__ = ["read_converse"]
+from ctxguard.tokens.schemas import compact
 
 
 def read_converse(body: Native) -> Body:
@@ -48,7 +46,7 @@ def _message(message: Native) -> Iterator[Artifact]:
     calls = [mapping_of(block.get("toolUse")) for block in blocks if "toolUse" in block]
     rest = [block for block in blocks if "toolResult" not in block and "toolUse" not in block]
     if rest or calls or not blocks:
-        made = tuple(ToolCall(text_of(call.get("name")), json_of(call.get("input") or {})) for call in calls)
+        made = tuple(ToolCall(text_of(call.get("name")), compact(call.get("input") or {})) for call in calls)
         yield Artifact(kind_of(text_of(message.get("role"))), content_of(rest, _part), calls=made)
 
 
@@ -73,7 +71,7 @@ def _part(block: Native) -> Iterator[Part]:
         data = _blob(mapping_of(mapping_of(block[kind]).get("source")).get("bytes"))
         yield Part("audio", media=replace(audio_media(data), kind=kind))
     elif "json" in block:
-        yield Part("text", json_of(block["json"]))
+        yield Part("text", compact(block["json"]))
     elif "cachePoint" not in block:
         yield from said_parts(block)
 

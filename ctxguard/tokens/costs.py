@@ -12,8 +12,6 @@ from typing import Final, Literal, TypeAlias
 
 from ctxguard.tokens.schemas import Function, as_json, as_typescript, as_words, compact
 
-__all__ = ["TEKKEN", "Costs", "CountText", "Pages", "Rendering", "SchemaCosts", "ToolCosts"]
-
 TEKKEN: Final = "tekken"
 """The vocabulary of Mistral's models since 2024, which the package mistral-common carries in its wheel."""
 

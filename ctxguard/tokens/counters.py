@@ -13,11 +13,9 @@ from typing import Final, Protocol, runtime_checkable
 
 from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
 from ctxguard.tokens.accuracy import NO_MODEL, accuracy_of
-from ctxguard.tokens.costs import Costs
+from ctxguard.tokens.costs import TEKKEN, Costs
 from ctxguard.tokens.families import Family, family_of
-from ctxguard.tokens.vocabularies import ENCODINGS, TEKKEN, exact_counter
-
-__all__ = ["COUNTERS", "EstimateCounter", "FamilyCounter", "TokenCounter", "encoding_of", "find_counter", "valid_count"]
+from ctxguard.tokens.vocabularies import ENCODINGS, exact_counter
 
 COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
 """What an option that names a counter says."""

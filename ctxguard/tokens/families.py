@@ -26,8 +26,6 @@ from typing import Final
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.costs import TEKKEN, Costs, Pages, SchemaCosts, ToolCosts
 
-__all__ = ["ANY_CLAUDE", "FAMILIES", "GENERIC", "UNKNOWN", "Family", "family_of", "plain_name"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:

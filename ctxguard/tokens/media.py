@@ -19,21 +19,6 @@ from typing import Final
 from ctxguard.artifacts import Media, Part
 from ctxguard.tokens.costs import Costs
 
-__all__ = [
-    "audio_media",
-    "audio_tokens",
-    "document_part",
-    "encrypted_tokens",
-    "file_media",
-    "file_tokens",
-    "image_media",
-    "image_size",
-    "image_tokens",
-    "inner_media",
-    "media_tokens",
-    "url_part",
-]
-
 UNKNOWN_SIDE: Final = 1024
 """Side in pixels assumed of an image that cannot be looked at (a link)."""
 UNKNOWN_SECONDS: Final = 30.0

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ctxguard.tokens.costs import Costs
     from ctxguard.tokens.families import Family
 
-__all__ = ["ProviderCounter", "Unknown", "anthropic_counter", "google_counter"]
-
 _AT_ONCE: Final = 8
 _PROBE: Final = "."
 """The shortest message, against which everything else is counted."""

@@ -19,7 +19,6 @@ from ctxguard.tokens.body import (
     choice_of,
     content_of,
     either_of,
-    json_of,
     kind_of,
     mapping_of,
     members_of,
@@ -31,9 +30,7 @@ from ctxguard.tokens.body import (
 )
 from ctxguard.tokens.converse import read_converse
 from ctxguard.tokens.media import audio_media, document_part, image_media, url_part
-from ctxguard.tokens.schemas import functions_of
-
-__all__ = ["APIS", "Api", "Body", "detect_api", "read_body"]
+from ctxguard.tokens.schemas import compact, functions_of
 
 Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse"]
 APIS: Final[tuple[Api, ...]] = ("chat", "responses", "anthropic", "gemini", "converse")
@@ -217,7 +214,7 @@ def _responses_item(item: Native, *, is_over: bool) -> Iterator[Artifact]:
         if not is_over:
             yield Artifact(Kind.ASSISTANT, tuple(_thoughts(item)))
     elif kind == "tool_search_call":
-        yield Artifact(Kind.ASSISTANT, calls=(ToolCall("tool_search", json_of(item.get("arguments") or {})),))
+        yield Artifact(Kind.ASSISTANT, calls=(ToolCall("tool_search", compact(item.get("arguments") or {})),))
     elif kind == "tool_search_output":
         yield Artifact(Kind.TOOL)
     elif kind == "compaction":
@@ -304,7 +301,7 @@ def _anthropic_message(message: Native, *, is_over: bool) -> Iterator[Artifact]:
     if is_over:
         rest = [block for block in rest if block.get("type") not in ("thinking", "redacted_thinking")]
     if rest or calls or not blocks:
-        made = tuple(ToolCall(text_of(call.get("name")), json_of(call.get("input") or {})) for call in calls)
+        made = tuple(ToolCall(text_of(call.get("name")), compact(call.get("input") or {})) for call in calls)
         yield Artifact(kind_of(text_of(message.get("role"))), content_of(rest, _anthropic_part), calls=made)
 
 
@@ -374,11 +371,11 @@ def _gemini_content(content: Native, *, is_over: bool) -> Iterator[Artifact]:
     if is_over:
         parts = [{key: part[key] for key in part if key not in _SIGNATURES} for part in parts]
     calls = [mapping_of(either_of(part, "functionCall", "function_call")) for part in parts]
-    made = tuple(ToolCall(text_of(call.get("name")), json_of(call.get("args") or {})) for call in calls if call)
+    made = tuple(ToolCall(text_of(call.get("name")), compact(call.get("args") or {})) for call in calls if call)
     for part in parts:
         if answer := mapping_of(either_of(part, "functionResponse", "function_response")):
             media = tuple(p for inner in records_of(answer.get("parts")) for p in _gemini_part(inner))
-            text = Part("text", json_of(answer.get("response") or {}))
+            text = Part("text", compact(answer.get("response") or {}))
             yield Artifact(Kind.TOOL, (text, *media), name=text_of(answer.get("name")) or None)
     said = tuple(piece for part in parts for piece in _gemini_part(part))
     if said or made:

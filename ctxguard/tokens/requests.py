@@ -11,10 +11,9 @@ from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.tokens.accuracy import margin_of
 from ctxguard.tokens.artifact_counter import ArtifactCounter
+from ctxguard.tokens.body import Body
 from ctxguard.tokens.counters import TokenCounter, find_counter
-from ctxguard.tokens.reading import Api, Body, read_body
-
-__all__ = ["RequestCount", "count_request", "parts_of"]
+from ctxguard.tokens.reading import Api, read_body
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,6 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 
-__all__ = [
-    "FUNCTIONS",
-    "Function",
-    "as_json",
-    "as_typescript",
-    "as_words",
-    "brings_in",
-    "compact",
-    "functions_of",
-    "sent_tools",
-    "server_tool_of",
-]
-
 Native = Mapping[str, object]
 _PARAMETERS: Final = (
     "parameters",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-__all__ = ["TextCache"]
-
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000
@@ -62,7 +60,3 @@ class TextCache(Generic[V]):
     def chars(self) -> int:
         """Characters of the keys it holds, an upper bound."""
         return sum(map(len, self._new)) + sum(map(len, self._old))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._new, self._old, self._size = {}, {}, 0

@@ -16,8 +16,6 @@ from ctxguard.tokens.reading import APIS, Api, detect_api, read_body
 from ctxguard.tokens.requests import RequestCount, count_request
 from ctxguard.tokens.schemas import server_tool_of
 
-__all__ = ["Compared", "Errors", "Usage", "compared", "errors_by", "read_usage", "usages_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:

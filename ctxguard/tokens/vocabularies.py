@@ -23,8 +23,6 @@ from ctxguard.settings import install_command
 from ctxguard.tokens.accuracy import NO_MODEL
 from ctxguard.tokens.costs import TEKKEN
 
-__all__ = ["ENCODINGS", "TEKKEN", "TiktokenCounter", "ToktokCounter", "exact_counter", "find_vocabulary"]
-
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
 _CHUNK: Final = 65_536
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.protocol import Adapter, chain_for
+from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.pii.mask.vault import SessionVault
@@ -14,9 +15,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.formats import Format
 from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.sessions import MemoryVault, Recent
-
-__all__ = ["Chain", "Chains", "Owner"]
+from ctxguard.wire.sessions import MemoryVault
 
 _VAULTS: Final = 4_096
 """Named sessions, and answers that the provider stores, whose placeholders are remembered."""

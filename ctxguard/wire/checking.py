@@ -16,8 +16,6 @@ from ctxguard.wire.texts import Use, Values, texts_of
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
-__all__ = ["BodyCheck"]
-
 
 class BodyCheck:
     """Search bodies by the rules of a chain. Safe to share between threads; what it remembers is bounded.

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -22,10 +23,41 @@ if TYPE_CHECKING:
 
     from ctxguard.stabilizer import Stabilizer
 
-__all__ = ["serve"]
-
 DEFAULT_BUDGET: Final = 32_000
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Hold where the proxy listens."""
+
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarding:
+    """Hold how requests are guarded, beside the chain."""
+
+    on_unreadable: Annotated[
+        Literal["refuse", "pass"],
+        typer.Option("--on-unreadable", help="What happens to requests that cannot be read: uploads, embeddings, …"),
+    ] = "refuse"
+    strategy: Annotated[
+        Literal["pseudonymize", "redact"],
+        typer.Option("--strategy", help="How values are hidden; answers get back what is pseudonymized."),
+    ] = "pseudonymize"
+    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")] = (
+        50_000_000
+    )
+    mode: Annotated[
+        Literal["enforce", "observe"] | None,
+        typer.Option(
+            "--mode",
+            help="observe reports what would be done and sends the original.",
+            show_default="that of the configuration, or enforce",
+        ),
+    ] = None
 
 
 @spread(budget="that of the configuration, or 32000")
@@ -34,27 +66,8 @@ def serve(
         str, typer.Option("--upstream", "-u", metavar="URL", help="URL of the provider: https://api.openai.com.")
     ],
     chain: ChainOptions,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787,
-    on_unreadable: Annotated[
-        Literal["refuse", "pass"],
-        typer.Option("--on-unreadable", help="What happens to requests that cannot be read: uploads, embeddings, …"),
-    ] = "refuse",
-    strategy: Annotated[
-        Literal["pseudonymize", "redact"],
-        typer.Option("--strategy", help="How values are hidden; answers get back what is pseudonymized."),
-    ] = "pseudonymize",
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")
-    ] = 50_000_000,
-    mode: Annotated[
-        Literal["enforce", "observe"] | None,
-        typer.Option(
-            "--mode",
-            help="observe reports what would be done and sends the original.",
-            show_default="that of the configuration, or enforce",
-        ),
-    ] = None,
+    listening: Listening,
+    guarding: Guarding,
     grace: Annotated[
         int,
         typer.Option(
@@ -68,6 +81,7 @@ def serve(
     /healthz. Each request is counted as for the model that it names.
     """
     from ctxguard.report.printing import note
+    from ctxguard.report.progress import working
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.proxy import proxy_app
 
@@ -75,16 +89,20 @@ def serve(
         import uvicorn  # noqa: F401 - whether it is there
     except ImportError as error:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}") from error
-    stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": mode})
-    guard = Guard(stabilizer, strategy=strategy, on_unreadable=on_unreadable, max_body=max_body)
+    stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": guarding.mode})
+    guard = Guard(
+        stabilizer, strategy=guarding.strategy, on_unreadable=guarding.on_unreadable, max_body=guarding.max_body
+    )
     app = proxy_app(guard, upstream)
+    host, port = listening.host, listening.port
     _require_free(host, port)
+    with working("loading"):
+        guard.warm()
+    gc.collect()
+    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
-    guard.warm()
-    gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
     logging.getLogger("uvicorn.error").addFilter(_is_a_failure)

@@ -8,8 +8,6 @@ from ctxguard.tokens import ArtifactCounter, count_request, find_counter
 from ctxguard.tokens.families import family_of
 from ctxguard.wire.formats import Format
 
-__all__ = ["Counters", "request_tokens"]
-
 
 class Counters:
     """Give each request the counter of its model, so that the chain counts a body as it is billed.

@@ -12,8 +12,6 @@ from typing import Final
 
 from ctxguard.errors import WireError
 
-__all__ = ["EventSplitter", "data_of", "with_data"]
-
 _END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"

@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 from ctxguard.errors import HistoryError
 
-__all__ = ["FORMATS", "Api", "Format", "format_of"]
-
 Api = Literal["chat", "responses", "anthropic", "gemini", "converse"]
 
 

@@ -4,8 +4,7 @@
 body ── read ──▶ artifacts ── chain ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
 ```
 
-The core is a generator that asks for the one thing that may need I/O, a run of the chain. `prepare` and `aprepare`
-drive it. Where a request carries its history, what its placeholders stand for follows from this request alone, so that
+Where a request carries its history, what its placeholders stand for follows from this request alone, so that
 nothing is shared between conversations.
 """
 
@@ -16,19 +15,19 @@ import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer
 from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import place_name
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
-from ctxguard.artifacts import Artifact, Field
-from ctxguard.errors import BudgetExceededError, ConfigError, CtxguardError, HistoryError, WireError
+from ctxguard.artifacts import Field
+from ctxguard.draft import Ask, adrive, drive
+from ctxguard.errors import BESIDE, BudgetExceededError, CtxguardError, HistoryError, WireError
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
-from ctxguard.session import Stabilized
-from ctxguard.settings import NotAHook
+from ctxguard.settings import NotAHook, one_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
@@ -47,12 +46,12 @@ from ctxguard.wire.texts import Use, Values, texts_of
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
 
-__all__ = ["SESSION_HEADER", "Guard", "GuardSettings", "OnUnreadable", "Prepared", "WireRequest"]
-
 OnUnreadable = Literal["refuse", "pass"]
 Refused = Literal["too long", "stale thinking"]
 
-SESSION_HEADER: Final = "x-ctxguard-session"
+HEADERS: Final = "x-ctxguard"
+"""How the names of our headers begin."""
+SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not sent on."""
 _SIGNED: Final = "AWS4-"
 """How the signature of a request to Amazon begins, which covers its body."""
@@ -101,6 +100,14 @@ class Prepared:
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that tell the client what was done: counts, and no values. Empty where the request was not read."""
+        if self.report is None:
+            return {}
+        told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
+        return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
+
     def may_be_sent_again(self, status: int) -> bool:
         """Tell whether an answer may refuse the request for something that another try can mend."""
         return self.report is not None and status in RETRIED_STATUSES
@@ -129,26 +136,6 @@ class GuardSettings(TypedDict, total=False):
     vault: Vault | None
     keep_thinking: bool
     on_report: OnReport | None
-
-
-class _Run(NamedTuple):
-    """Ask for one run of a chain."""
-
-    stabilizer: Stabilizer
-    artifacts: list[Artifact]
-    overhead: int
-
-
-class _Refusal(NamedTuple):
-    """Say what a request was refused for, and with how many tokens it is tried again."""
-
-    why: Refused
-    budget: int
-    before: frozenset[Refused]
-
-    def noted(self, prepared: Prepared) -> Prepared:
-        """Return what is sent in the next try, which knows about this one."""
-        return replace(prepared, refused=self.before | {self.why})
 
 
 class Guard(NotAHook):
@@ -187,10 +174,8 @@ class Guard(NotAHook):
         on_report: OnReport | None = None,
     ) -> None:
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
-        if on_unreadable not in ("refuse", "pass"):
-            raise ConfigError(f"on_unreadable is 'refuse' or 'pass', not {on_unreadable!r}", setting="on_unreadable")
         self.strategy = strategy
-        self.on_unreadable: OnUnreadable = on_unreadable
+        self.on_unreadable: OnUnreadable = one_of(on_unreadable, OnUnreadable, "on_unreadable")
         self.max_body = max_body
         self.on_report = valid_listener(on_report)
         self.metrics: Metrics = Metrics()
@@ -214,27 +199,11 @@ class Guard(NotAHook):
             BudgetExceededError: What must stay does not fit.
             CheckFailedError: A rule matches in something that may not be changed.
         """
-        flow = self._flow(request, budget)
-        try:
-            run = next(flow)
-            while True:
-                run = flow.send(run.stabilizer.stabilize(run.artifacts, overhead=run.overhead))
-        except StopIteration as done:
-            return self._told(done.value, request.headers.get(SESSION_HEADER))
-        except RecursionError:
-            return self._too_deep(request)
+        return drive(self._prepared(request, budget))
 
     async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
-        flow = self._flow(request, budget)
-        try:
-            run = next(flow)
-            while True:
-                run = flow.send(await run.stabilizer.astabilize(run.artifacts, overhead=run.overhead))
-        except StopIteration as done:
-            return self._told(done.value, request.headers.get(SESSION_HEADER))
-        except RecursionError:
-            return self._too_deep(request)
+        return await adrive(self._prepared(request, budget))
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
@@ -258,44 +227,60 @@ class Guard(NotAHook):
             status: The status of the answer.
             answer: The body of the answer.
         """
-        refusal = self._refusal(prepared, status, answer)
-        try:
-            return refusal and refusal.noted(self.prepare(request, budget=refusal.budget))
-        except CtxguardError:  # the provider's own answer says more
-            return None
+        return drive(self._prepared_again(request, prepared, status, answer))
 
     async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
         """Do what `again` does where summarizers or stores are async."""
-        refusal = self._refusal(prepared, status, answer)
-        try:
-            return refusal and refusal.noted(await self.aprepare(request, budget=refusal.budget))
-        except CtxguardError:
-            return None
+        return await adrive(self._prepared_again(request, prepared, status, answer))
 
-    def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> _Refusal | None:
+    def _prepared(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
+        try:
+            prepared = yield from self._observed_or_enforced(request, budget)
+        except RecursionError:
+            return self._too_deep(request)
+        self._note(prepared, request.headers.get(SESSION_HEADER))
+        return prepared
+
+    def _prepared_again(
+        self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
+    ) -> Generator[Ask, object, Prepared | None]:
+        found = self._refusal(prepared, status, answer)
+        if found is None:
+            return None
+        why, budget = found
+        try:
+            again = yield from self._prepared(request, budget)
+        except CtxguardError:  # the provider's own answer says more
+            return None
+        return replace(again, refused=prepared.refused | {why})
+
+    def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> tuple[Refused, int] | None:
+        """Return what a request was refused for, and with how many tokens it is tried again; None if it is not."""
         if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
+        found: tuple[Refused, int] | None = None
         budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
-        found = None if budget is None else _Refusal("too long", budget, prepared.refused)
+        if budget is not None:
+            found = "too long", budget
         if not self._keeps_thinking and says_stale_thinking(status, answer):
-            found = _Refusal("stale thinking", prepared.budget, prepared.refused)
-        if found is None or found.why in prepared.refused:
+            found = "stale thinking", prepared.budget
+        if found is None or found[0] in prepared.refused:
             return None
         self.metrics.add("retries_total")
         return found
 
-    def _told(self, prepared: Prepared, session: str | None) -> Prepared:
+    def _note(self, prepared: Prepared, session: str | None) -> None:
+        """Count what was done with a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
             self.metrics.add("passed_unread_total")
-            return prepared
+            return
         self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
         self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
         self.metrics.add("cuts_total", count=int(report.cut is not None and report.cut.fresh))
         tell(self.on_report, report, session)
-        return prepared
 
-    def _flow(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
+    def _observed_or_enforced(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
         try:
             prepared = yield from self._enforced(request, budget)
         except CtxguardError:
@@ -305,7 +290,7 @@ class Guard(NotAHook):
         observes = self.stabilizer.mode == "observe"
         return replace(prepared, body=request.body, reply=None) if observes else prepared
 
-    def _enforced(self, request: WireRequest, budget: int | None) -> Generator[_Run, Stabilized, Prepared]:
+    def _enforced(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
         if len(request.body) > self.max_body:
             raise WireError(
@@ -361,7 +346,7 @@ class Guard(NotAHook):
 
     def _stabilized(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], budget: int | None
-    ) -> Generator[_Run, Stabilized, Prepared]:
+    ) -> Generator[Ask, object, Prepared]:
         owner = Owner(credential_of(request.headers), request.headers.get(SESSION_HEADER))
         chain = self._chains.of(kind, body, owner)
         stabilizer = copy.copy(chain.stabilizer)
@@ -374,7 +359,7 @@ class Guard(NotAHook):
             stabilizer.tighten(artifacts, budget=budget)
         overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
         for _ in range(_ROUNDS):
-            result = yield _Run(stabilizer, artifacts, overhead)
+            result = yield from stabilizer.flow(artifacts, overhead=overhead)
             allowed = result.report.budget
             if result.report.observed:
                 return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
@@ -391,7 +376,7 @@ class Guard(NotAHook):
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)
             overhead += tokens - allowed
             stabilizer = _without_signed_thinking(stabilizer)
-        raise BudgetExceededError(tokens, allowed, {"overhead": overhead, "messages": tokens - overhead})
+        raise BudgetExceededError(tokens, allowed, {BESIDE: overhead, "messages": tokens - overhead})
 
     def _beside(self, rest: Mapping[str, object]) -> Beside:
         """Return the texts beside the history (system prompt, tools) in which a rule matches, as artifacts to mask."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["RETRIED_STATUSES", "says_stale_thinking", "smaller_budget"]
-
 RETRIED_STATUSES: Final = (400, 413, 422)
 _TOO_LONG: Final = re.compile(
     r"context_length_exceeded|context[ _]length|context[ _]window|context limit|maximum context|prompt is too long|"

@@ -13,8 +13,6 @@ from ctxguard.tokens.text_cache import TextCache
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
 
-__all__ = ["WireMasking", "with_examples"]
-
 _GENERATED: Final = "ctxguard.pii.detect.validate:generated"
 
 

@@ -6,8 +6,6 @@ from collections import Counter
 from threading import Lock
 from typing import Final
 
-__all__ = ["Metrics"]
-
 _HELP: Final = {
     "requests_total": "Requests by API.",
     "refused_total": "Requests that were not sent, by error.",

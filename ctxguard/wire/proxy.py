@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["HEALTH_PATH", "METRICS_PATH", "proxy_app"]
-
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
@@ -74,9 +72,7 @@ def proxy_app(
     """
     try:
         import httpx
-        from starlette.applications import Starlette
-        from starlette.responses import PlainTextResponse
-        from starlette.routing import Mount, Route
+        import starlette  # noqa: F401 - whether it is there
     except ImportError as error:
         raise ImportError(f"the proxy needs Starlette and httpx: {install_command('proxy')}") from error
 
@@ -85,7 +81,13 @@ def proxy_app(
         raise ConfigError(f"upstream must be an http or https URL, not {upstream!r}", setting="upstream")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
-    forward = _Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout)
+    return _app(_Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout), guard, sender)
+
+
+def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount, Route
 
     async def health(_: object) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
@@ -200,30 +202,28 @@ class _Forward:
             return
         try:
             answer = await self._sender.handle_async_request(request)
-        except httpx.TimeoutException:
-            self._failed("upstream_timeout", 504)
-            await client.refuse(504, "upstream_timeout", "the provider did not answer in time")
-            return
-        except httpx.TransportError as error:
-            self._failed("upstream_unreachable", 502)
-            await client.refuse(502, "upstream_unreachable", self._unreachable(error))
-            return
-        except httpx.DecodingError:
-            self._failed("upstream_unreadable", 502)
-            await client.refuse(502, "upstream_unreadable", "the provider's answer cannot be decompressed")
-            return
-        except CtxguardError as error:
-            self._failed(type(error).__name__, status_of(error))
-            await client.refuse(status_of(error), type(error).__name__, str(error))
+        except (httpx.TransportError, httpx.DecodingError, CtxguardError) as error:
+            status, name, message = self._reason(error)
+            self._failed(name, status)
+            await client.refuse(status, name, message)
             return
         try:
             await self._passed_on(answer, client, request.url)
         finally:
             await answer.aclose()
 
-    def _unreachable(self, error: httpx.TransportError) -> str:
+    def _reason(self, error: Exception) -> tuple[int, str, str]:
+        """Return the status, the name, and the sentence for an answer that did not come."""
+        import httpx
+
+        if isinstance(error, CtxguardError):
+            return status_of(error), type(error).__name__, str(error)
+        if isinstance(error, httpx.TimeoutException):
+            return 504, "upstream_timeout", "the provider did not answer in time"
+        if isinstance(error, httpx.DecodingError):
+            return 502, "upstream_unreadable", "the provider's answer cannot be decompressed"
         host = self._upstream.copy_with(userinfo=None, path="/", query=None)
-        return f"cannot reach {host} ({type(error).__name__}); see --upstream"
+        return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
     async def _passed_on(self, answer: httpx.Response, client: _Client, asked: httpx.URL) -> None:
         """Pass an answer on as it comes."""

@@ -12,8 +12,6 @@ from ctxguard.errors import (
 )
 from ctxguard.wire.replies import as_json
 
-__all__ = ["ERROR_HEADER", "error_body", "error_event", "status_of"]
-
 ERROR_HEADER = "x-ctxguard-error"
 """The header that names the error where an answer is ours and not the provider's."""
 

@@ -16,8 +16,6 @@ from ctxguard.wire.formats import Api
 if TYPE_CHECKING:
     from ctxguard.pii import MaskSession
 
-__all__ = ["Reply", "as_json"]
-
 OnId = Callable[[str], object]
 OnItem = Callable[[str, Mapping[str, str]], object]
 

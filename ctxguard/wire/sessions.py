@@ -1,4 +1,4 @@
-"""Who is who on the wire: what the placeholders of a conversation stand for while the provider holds its history.
+"""Keep sessions apart on the wire, and what their placeholders stand for while the provider holds the history.
 
 A request that carries its whole history needs none of this: its placeholders follow from the history itself. Two kinds
 of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
@@ -8,18 +8,12 @@ client names a session in a header. Sessions of different API keys never meet.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from threading import Lock, RLock
-from typing import Final, Generic, TypeVar
+from collections.abc import Mapping
+from threading import RLock
+from typing import Final
 
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault
-
-__all__ = ["MemoryVault", "Recent", "credential_of"]
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 _CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
@@ -70,47 +64,6 @@ class MemoryVault(SessionVault):
         if isinstance(pseudonyms, SessionVault):
             return pseudonyms
         raise TypeError(f"expected pseudonyms, got {type(pseudonyms).__name__}")
-
-
-class Recent(Generic[Key, Value]):
-    """Remember values by key; the least recently used ones make room. Safe for many threads.
-
-    Args:
-        size: How many values are kept.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._kept: OrderedDict[Key, Value] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, key: Key) -> Value | None:
-        """Return a value, or None."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: Key, value: Value) -> None:
-        """Remember a value."""
-        with self._lock:
-            self._keep(key, value)
-
-    def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made where there is none."""
-        with self._lock:
-            value = self._kept[key] if key in self._kept else make()
-            self._keep(key, value)
-            return value
-
-    def _keep(self, key: Key, value: Value) -> None:
-        self._kept[key] = value
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
 
 
 def credential_of(headers: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
@@ -21,8 +21,6 @@ from ctxguard.wire.replies import as_json
 if TYPE_CHECKING:
     from ctxguard.pii import UnmaskStream
     from ctxguard.wire.replies import Reply
-
-__all__ = ["MOST_EVENT", "EventStream"]
 
 Event = Mapping[str, object]
 
@@ -189,54 +187,42 @@ def _chat_deltas(event: Event) -> Iterator[Delta]:
         if not isinstance(said, dict):
             continue
         for piece in _chat_pieces(said):
-            alone = partial(_alone, event, choice, piece.alone)
             path = ("choices", number, "delta", *piece.path)
+            alone = partial(_chat_alone, event, choice, piece)
             yield Delta((choice.get("index", 0), *piece.name), path, piece.text, piece.is_arguments, alone)
 
 
-def _alone(event: Event, choice: Mapping[str, object], said: Callable[[str], object], text: str) -> Event:
-    return {**event, "choices": [{**choice, "delta": said(text), "finish_reason": None}]}
-
-
 class _Piece(NamedTuple):
-    """Hold a piece of a text in the delta of a choice; `alone` makes a delta that says another text in its place."""
+    """Hold a piece of a text in the delta of a choice; `call` is the index of the tool call it belongs to."""
 
     path: Path
     text: str
     name: tuple[Hashable, ...]
     is_arguments: bool
-    alone: Callable[[str], object]
+    call: object = None
 
 
 def _chat_pieces(said: Mapping[str, object]) -> Iterator[_Piece]:
     for key in ("content", "refusal"):
         text = said.get(key)
         if isinstance(text, str) and text:
-            yield _Piece((key,), text, (key,), is_arguments=False, alone=partial(_said, key))
+            yield _Piece((key,), text, (key,), is_arguments=False)
     calls = said.get("tool_calls")
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
         for key, field in (("function", "arguments"), ("custom", "input")):
-            text = _inner(call, key, field)
-            if text:
+            if text := _inner(call, key, field):
                 index = call.get("index", number)
-                making = partial(_call_alone, index, key, field)
-                yield _Piece(("tool_calls", number, key, field), text, ("call", index), key == "function", making)
-    text = _inner(said, "function_call", "arguments")
-    if text:
-        alone = partial(_nested, "function_call", "arguments")
-        yield _Piece(("function_call", "arguments"), text, ("function_call",), is_arguments=True, alone=alone)
+                yield _Piece(("tool_calls", number, key, field), text, ("call", index), key == "function", index)
+    if text := _inner(said, "function_call", "arguments"):
+        yield _Piece(("function_call", "arguments"), text, ("function_call",), is_arguments=True)
 
 
-def _said(key: str, text: str) -> object:
-    return {key: text}
-
-
-def _call_alone(index: object, key: str, field: str, text: str) -> object:
-    return {"tool_calls": [{"index": index, **_nested(key, field, text)}]}
-
-
-def _nested(key: str, field: str, text: str) -> dict[str, object]:
-    return {key: {field: text}}
+def _chat_alone(event: Event, choice: Mapping[str, object], piece: _Piece, text: str) -> Event:
+    """Return an event whose delta says a text in place of a piece, and nothing else."""
+    said: Any = text
+    for key in reversed(piece.path):
+        said = {key: said} if isinstance(key, str) else [{"index": piece.call, **said}]
+    return {**event, "choices": [{**choice, "delta": said, "finish_reason": None}]}
 
 
 def _inner(record: object, key: str, field: str) -> str | None:

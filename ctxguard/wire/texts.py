@@ -7,15 +7,13 @@ and signatures seal something, so they are searched and never changed.
 from __future__ import annotations
 
 import marshal
-import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias, cast
 
+from ctxguard.adapting.extra_fields import is_payload
 from ctxguard.adapting.fields import Path
 from ctxguard.tokens.text_cache import TextCache
-
-__all__ = ["PlacedText", "Use", "Values", "is_payload", "texts_of"]
 
 
 class Use(Enum):
@@ -81,19 +79,8 @@ _CREDENTIALS: Final = frozenset({"authorization", "authorization_token", "header
 """What the provider needs to call a server for the model; the model never sees it."""
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 """Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 _LEAST_PAYLOAD: Final = 256
-
-
-def is_payload(text: str) -> bool:
-    """Tell base64 data and `data:` URLs, which mean nothing as a text."""
-    if text.startswith("data:"):
-        return True
-    if len(text) < _LEAST_PAYLOAD or " " in text[:1_000]:
-        return False
-    head = text[:1_000]
-    is_mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
-    return is_mixed and _BASE64.fullmatch(text) is not None
+"""Characters from which on a text that refers to something may be base64 data, which means nothing as a text."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
@@ -105,7 +92,7 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
         use: What texts are for that stand under no key that says so.
     """
     if isinstance(value, str):
-        if use is Use.TEXT or not is_payload(value):
+        if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
             yield path, value, use
     elif isinstance(value, list):
         for number, member in enumerate(value):

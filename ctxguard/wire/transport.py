@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 else:
     _Transport = _AsyncTransport = object
 
-__all__ = ["AsyncTransport", "Transport", "as_guard", "guarded_http_client"]
-
 _LOG: Final = logging.getLogger("ctxguard.wire")
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 _READ: Final = ("", "identity", "gzip", "deflate")
@@ -91,10 +89,11 @@ class Transport(_Transport):
             if again is None:
                 break
             prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
+        answer.headers.update(prepared.headers)
         if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
-            return _restored(library, answer, stream=_sync_stream(library)(answer, prepared, self.guard))
+            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
         return _restored(library, answer, content=prepared.whole(answer.read()))
 
 
@@ -153,10 +152,11 @@ class AsyncTransport(_AsyncTransport):
             if again is None:
                 break
             prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
+        answer.headers.update(prepared.headers)
         if not _is_restored(answer, prepared, self.guard):
             return answer
         if _is_stream(answer):
-            return _restored(library, answer, stream=_async_stream(library)(answer, prepared, self.guard))
+            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
         return _restored(library, answer, content=prepared.whole(await answer.aread()))
 
     def _is_large(self, asked: WireRequest) -> bool:
@@ -281,55 +281,50 @@ def _restored(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
     return library.Response(answer.status_code, headers=headers, extensions=answer.extensions, **body)
 
 
-@lru_cache(maxsize=4)
-def _sync_stream(library: Any) -> Any:  # noqa: ANN401
-    class GuardedStream(library.SyncByteStream):  # type: ignore[misc]
-        """Give values back in the events of an answer as they come."""
+class _GuardedStream:
+    """Give values back in the events of an answer as they come."""
 
-        def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
-            self._answer, self._events, self._guard = answer, prepared.stream(), guard
+    def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
+        self._answer, self._events, self._guard = answer, prepared.stream(), guard
 
-        def __iter__(self) -> Iterator[bytes]:
-            try:
-                for chunk in self._answer.iter_bytes():
-                    if piece := self._events.feed(chunk):
-                        yield piece
-            except Exception:
-                if rest := self._events.close():
-                    yield rest
-                raise
-            if rest := self._events.close():
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for chunk in self._answer.iter_bytes():
+                if piece := self._events.feed(chunk):
+                    yield piece
+        except Exception:
+            yield from self._rest()
+            raise
+        yield from self._rest()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._answer.aiter_bytes():
+                if piece := self._events.feed(chunk):
+                    yield piece
+        except Exception:
+            for rest in self._rest():
                 yield rest
+            raise
+        for rest in self._rest():
+            yield rest
 
-        def close(self) -> None:
-            self._answer.close()
-            self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
+    def _rest(self) -> Iterator[bytes]:
+        if rest := self._events.close():
+            yield rest
 
-    return GuardedStream
+    def close(self) -> None:
+        self._answer.close()
+        self._note_malformed()
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+        self._note_malformed()
+
+    def _note_malformed(self) -> None:
+        self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
 
 
 @lru_cache(maxsize=4)
-def _async_stream(library: Any) -> Any:  # noqa: ANN401
-    class GuardedStream(library.AsyncByteStream):  # type: ignore[misc]
-        """Give values back in the events of an answer as they come."""
-
-        def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
-            self._answer, self._events, self._guard = answer, prepared.stream(), guard
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            try:
-                async for chunk in self._answer.aiter_bytes():
-                    if piece := self._events.feed(chunk):
-                        yield piece
-            except Exception:
-                if rest := self._events.close():
-                    yield rest
-                raise
-            if rest := self._events.close():
-                yield rest
-
-        async def aclose(self) -> None:
-            await self._answer.aclose()
-            self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
-
-    return GuardedStream
+def _stream_of(library: Any) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
+    return type("GuardedStream", (_GuardedStream, library.SyncByteStream, library.AsyncByteStream), {})

@@ -55,6 +55,32 @@ CORE = (
     "ctxguard.testing",
 )
 
+GUIDES = {
+    "ctxguard": ("tutorial", "budget"),
+    "ctxguard.stabilizer": ("how_it_works", "budget"),
+    "ctxguard.policies": ("strategies",),
+    "ctxguard.stages": ("strategies", "extending"),
+    "ctxguard.checks": ("checks",),
+    "ctxguard.report": ("reports",),
+    "ctxguard.pii": ("pii", "data_protection"),
+    "ctxguard.content": ("content",),
+    "ctxguard.compaction": ("compaction",),
+    "ctxguard.prompts": ("prompts",),
+    "ctxguard.stores": ("content", "memory", "configuration"),
+    "ctxguard.tokens": ("tokens",),
+    "ctxguard.wire": ("wire",),
+    "ctxguard.config": ("configuration",),
+    "ctxguard.compat.context_manager": ("strategies",),
+    "ctxguard.compat.metrics": ("production",),
+    "ctxguard.harness": ("replay",),
+    "ctxguard.adapting": ("extending",),
+    "ctxguard.history": ("budget", "extending"),
+    "ctxguard.errors": ("production",),
+    "ctxguard.testing": ("extending",),
+    "ctxguard_litellm": ("production",),
+}
+"""The pages that show how a package is used; that of an adapter has its name."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those of the folder."""
@@ -74,14 +100,23 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_content(html: str, **_context: Any) -> str:
-    """Let code in the text break between the words of a long name, and not within an option."""
+    """Let names in text and headings break between the words of a long one, and not within an option."""
+    html = re.sub(r"(<h1[^>]*><code>|<span class=\"doc doc-object-name [^>]*>)([\w.]+)", _broken_name, html)
     return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
 
 
 def _breakable(code: re.Match[str]) -> str:
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', code[1])
-    text = re.sub(r"\S{24,}", lambda long: re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", long[0]), text)
+    text = re.sub(r"\S{24,}|\btest_\w+", lambda long: _broken(long[0]), text)
     return f"<code>{text}</code>"
+
+
+def _broken_name(heading: re.Match[str]) -> str:
+    return heading[1] + _broken(heading[2])
+
+
+def _broken(name: str) -> str:
+    return re.sub(r"(?<=\w)(?:_|::|[./=])(?=\w)", r"\g<0><wbr>", name)
 
 
 def pages() -> dict[str, str]:
@@ -119,8 +154,23 @@ def source_of(module: str) -> ast.Module:
 
 def module_page(module: str) -> str:
     """Return the page of a package: each public name where it is defined."""
-    parts = [f"# `{module}`\n", summary(module), *(described(module, name) for name in names_of(module))]
-    return "\n\n".join(parts) + "\n"
+    described_names = (described(module, name) for name in names_of(module))
+    parts = [f"# `{module}`\n", *opening(module), guides_to(module), *described_names]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def opening(module: str) -> list[str]:
+    """Return the paragraphs of a module's docstring, but for tables of what lies in it: that is private."""
+    paragraphs = (ast.get_docstring(source_of(module)) or "").split("\n\n")
+    return [paragraph for paragraph in paragraphs if not paragraph.startswith("|")]
+
+
+def guides_to(module: str) -> str:
+    """Return links to the pages that show how a package is used."""
+    pages = GUIDES.get(module, (module.removeprefix("ctxguard_"),))
+    titles = {page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0] for page in pages}
+    links = (f"[{title.removeprefix('# ')}](../../{page}.md)" for page, title in titles.items())
+    return f"How to use it: {', '.join(links)}."
 
 
 def described(module: str, name: str) -> str:
@@ -168,10 +218,25 @@ def leaves(command: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def help_of(*words: str) -> str:
-    """Return the help of a command as a block of text."""
+    """Return the help of a command: its usage as code, then sentences and lists, which fit on a phone."""
     plain = {"COLUMNS": "76", "TERMINAL_WIDTH": "76", "NO_COLOR": "1", "TERM": "dumb"}
     said = CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="ctxguard")
     if said.exit_code:
         raise RuntimeError(f"ctxguard {' '.join(words)} --help ended with {said.exit_code}: {said.output}")
-    lines = [line.rstrip() for line in said.output.strip("\n").splitlines()]
-    return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
+    usage, *rest = said.output.strip("\n").split("\n\n")
+    return "\n\n".join([f"```text\n{usage.removeprefix('Usage: ')}\n```", *map(_help_part, rest)])
+
+
+def _help_part(part: str) -> str:
+    """Return a paragraph of a help, or a list of what it names: options, arguments, commands."""
+    first, *lines = part.splitlines()
+    if first.startswith(" "):
+        return _escaped(" ".join(part.split()))
+    entries = re.findall(r"^  (\S.*?)(?:  +(.*)|)$((?:\n {3,}.*)*)", "\n".join(lines), re.MULTILINE)
+    items = (f"* `{name}` – {_escaped(' '.join(f'{told} {more}'.split()))}" for name, told, more in entries)
+    return f"**{first}**\n\n" + "\n".join(items)
+
+
+def _escaped(text: str) -> str:
+    """Return a text whose angle brackets are no markup."""
+    return text.replace("<", "&lt;")

@@ -35,6 +35,10 @@ OBJECTS = {
 }
 
 
+def of_history_processor():
+    return pytest.importorskip("ctxguard_pydantic_ai").history_processor(Stabilizer(1_000))
+
+
 def chat_model():
     fakes = pytest.importorskip("langchain_core.language_models.fake_chat_models")
     return fakes.FakeListChatModel(responses=["hi"])
@@ -93,6 +97,17 @@ async def test_the_error_names_what_was_given_and_what_goes_there(door, name):
         await door(OBJECTS[name]())
     assert isinstance(caught.value, ConfigError)
     assert "\n" not in str(caught.value)
+
+
+async def test_a_history_processor_among_the_capabilities_says_where_it_goes():
+    with pytest.raises(MisplacedError, match=r"^what ctxguard_pydantic_ai\.history_processor returns does not go here"):
+        await capability(of_history_processor())
+
+
+@pytest.mark.parametrize("name", ["ctxguard.Stabilizer", "ctxguard.Guard", "ctxguard_langchain.ContextGuardMiddleware"])
+def test_a_chain_that_begins_with_what_is_no_step_of_one_is_not_even_built(name):
+    with pytest.raises(MisplacedError, match=f"^{name} does not go here"):
+        OBJECTS[name]() | chat_model()
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTS if not name.endswith("filter")])

@@ -107,7 +107,7 @@ def test_what_is_no_text_is_a_type_error_that_does_not_repeat_it(use, value):
 
 @pytest.mark.parametrize("value", [123, None, b"jane@site.org", ["x", None]])
 def test_what_is_neither_text_nor_artifact_is_not_called_clean(value):
-    with pytest.raises(TypeError, match="texts and artifacts are wanted, not"):
+    with pytest.raises(TypeError, match="expected texts or artifacts, got"):
         validate_no_pii(value)
 
 

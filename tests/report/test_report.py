@@ -39,6 +39,20 @@ def test_decisions_are_one_an_artifact_in_order_with_everything_that_happened():
     assert report.decisions[4].action == "dropped"
 
 
+def test_the_brief_figures_are_those_of_the_decisions():
+    report = stabilized().report
+    came_in = [d for d in report.decisions if d.position is not None]
+    assert report.brief() == {
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "masked": sum(any(step.action == "masked" for step in d.steps) for d in came_in),
+        "dropped": sum(d.tokens_after == 0 for d in came_in),
+        "cut": int(report.cut.fresh),
+    }
+    assert report.brief()["masked"] == 1
+    assert Stabilizer(700).stabilize([Artifact("user", "Hi")]).report.brief()["dropped"] == 0
+
+
 def test_no_form_of_it_holds_personal_data_or_live_markup():
     report = stabilized().report
     for told in (str(report), repr(report), report.to_json(), report._repr_html_(), repr(report.decisions)):
@@ -112,7 +126,7 @@ def test_it_says_which_counter_and_how_exact():
     assert "within about 10%" in str(report)
 
 
-def test_neighbours_that_met_the_same_are_told_in_one_line_and_lose_nothing():
+def test_neighbors_that_met_the_same_are_told_in_one_line_and_lose_nothing():
     report = stabilized().report
     runs = decision_runs(report.decisions)
     assert [d for run in runs for d in run.decisions] == report.decisions

@@ -26,6 +26,34 @@ def test_by_default_it_is_refused_and_the_error_names_the_setting():
     assert caught.value.parts["last user message"] > 30_000
 
 
+@pytest.mark.parametrize("policy", ["agent", "long_session"])
+def test_the_error_names_the_budget_as_it_was_set_and_what_is_kept_free_of_it(policy):
+    guard = Stabilizer.from_policy(policy, budget=2_000, reserve=100, margin=0.05)
+    with pytest.raises(BudgetExceededError) as caught:
+        guard.stabilize(HISTORY)
+    assert "the budget of 2000 leaves 1805 (kept free: reserve 100, margin 95)" in str(caught.value)
+    assert (caught.value.budget, caught.value.kept_free) == (1_805, {"reserve": 100, "margin": 95})
+
+
+def test_where_nothing_is_kept_free_the_error_names_the_budget_alone():
+    with pytest.raises(BudgetExceededError, match="and the budget is 2000;"):
+        Stabilizer(2_000).stabilize(HISTORY)
+
+
+def test_after_a_refused_prompt_the_error_says_why_the_budget_is_smaller():
+    guard, refused = Stabilizer(2_000), [Artifact("user", "word " * 1_500)]
+    guard.tighten(refused)
+    with pytest.raises(BudgetExceededError, match="the budget of 2000 leaves 1200") as caught:
+        guard.stabilize(refused)
+    assert caught.value.kept_free == {"refused prompt": 800}
+
+
+def test_what_is_sent_beside_the_messages_is_not_called_tools_alone():
+    with pytest.raises(BudgetExceededError, match="shorten the instructions, or send fewer or shorter tool") as caught:
+        Stabilizer(200).stabilize([Artifact("user", "Hi")], overhead=1_000)
+    assert caught.value.parts["tools and instructions"] == 1_000
+
+
 def test_it_is_bounded_with_a_marker_and_the_report_says_so():
     result = Stabilizer(8_000, on_overflow="bound").stabilize(HISTORY)
     last = result.artifacts[-1]

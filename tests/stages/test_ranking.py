@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxguard.draft import adrive, drive
 from ctxguard.errors import ConfigError
 from ctxguard.stages.embeddings import Embedding, SemanticIndex, find_embedder
-from ctxguard.stages.ranking import by_ranks, per_token, with_neighbours
+from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stores import MemoryStore
 
 SCORES = st.dictionaries(st.integers(0, 30), st.floats(-1, 10), max_size=12)
@@ -22,9 +22,9 @@ def letters(texts: list[str]) -> list[list[float]]:
     return [[text.count(letter) for letter in "abc"] for text in texts]
 
 
-def test_a_document_gains_from_its_neighbours():
-    assert with_neighbours({3: 2.0}, 0.5) == {2: 1.0, 3: 2.0, 4: 1.0}
-    assert with_neighbours({0: 2.0}, 0.5) == {0: 2.0, 1: 1.0}
+def test_a_document_gains_from_its_neighbors():
+    assert with_neighbors({3: 8.0}, 0.5) == {0: 1.0, 1: 2.0, 2: 4.0, 3: 8.0, 4: 4.0, 5: 2.0, 6: 1.0}
+    assert with_neighbors({0: 8.0, 1: 8.0}, 0.5) == {0: 12.0, 1: 12.0, 2: 6.0, 3: 3.0, 4: 1.0}
 
 
 def test_what_both_rank_high_comes_first():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from wire_server import Handler, WireProvider, provider_at, proxy_at
@@ -60,6 +62,32 @@ def test_headers_status_and_query_are_those_of_both_sides():
     assert headers["x-own"] == "1"
     assert "x-ctxguard-session" not in {name.lower() for name in headers}
     assert provider.paths == ["/v1/chat/completions?a=b%20c"]
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_the_answer_says_what_was_done_in_counts_alone(mode):
+    turns = [
+        {"role": role, "content": f"Turn {n} of {MAIL}. " * 30} for n in range(20) for role in ("user", "assistant")
+    ]
+    body = {**BODY, "messages": [*turns, *BODY["messages"]]}
+    provider = WireProvider(steps=0)
+    with running(provider, guard=Guard(Stabilizer(1_000, mode=mode))) as (client, _):
+        headers = client.post("/v1/chat/completions", json=body).headers
+        streamed = client.post("/v1/chat/completions", json={**body, "stream": True}).headers
+        unread = client.get("/v1/models").headers
+    told = {name: value for name, value in headers.items() if name.startswith("x-ctxguard")}
+    assert told.pop("x-ctxguard-observed", None) == (None if mode == "enforce" else "1")
+    assert {name: value.isdigit() for name, value in told.items()} == {
+        f"x-ctxguard-{name}": True for name in ("tokens-before", "tokens-after", "masked", "dropped", "cut")
+    }
+    assert int(told["x-ctxguard-tokens-before"]) > 1_000
+    assert (int(told["x-ctxguard-tokens-after"]) <= 1_000) is (mode == "enforce")
+    assert (told["x-ctxguard-masked"], told["x-ctxguard-cut"]) == ("41", "1")
+    assert int(told["x-ctxguard-dropped"]) > 20
+    assert told.items() <= dict(streamed).items()
+    page = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+    assert re.findall(r"^(x-ctxguard-[a-z-]+): \d+$", page, re.MULTILINE) == list(told), "documented in this order"
+    assert not any(name.startswith("x-ctxguard") for name in unread)
 
 
 def test_a_path_of_the_upstream_is_not_repeated():

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from ctxguard.content.processors.text import TextProcessor, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["CodeProcessor"]
-
 _OPENS = re.compile(
     r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
     r"(?:def|class|function|fn|func|impl|struct|enum|trait|interface|type|module|namespace|const|let|var|package)\b)"

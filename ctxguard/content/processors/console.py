@@ -12,8 +12,6 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ConsoleProcessor", "compress_console"]
-
 _LEVEL = re.compile(
     r"^\s*(?:- )?(?:\S{0,40}\d\d:\d\d:\d\d\S{0,20}\s+)?"
     r"(?:\[(?P<boxed>[A-Za-z]+)\]|console\.(?P<call>[a-z]+)\b|(?P<plain>LOG|ERROR|WARN|WARNING"

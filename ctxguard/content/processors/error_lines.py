@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Finding", "Findings", "Span", "error_rank", "find_errors", "line_template"]
-
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
 """A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""

@@ -11,8 +11,6 @@ from ctxguard.content.views import Limits, Source, View
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-__all__ = ["HtmlProcessor", "page_text"]
-
 _SAMPLE: Final = 120_000
 _HIDDEN: Final = ["script", "style", "noscript", "template", "svg", "iframe", "textarea"]
 _BLOCK: Final = re.compile(

@@ -10,8 +10,6 @@ from ctxguard.content.processors.text import shorten
 from ctxguard.content.processors.tree import MARK, Sizes, render, shrink
 from ctxguard.content.views import NO_LIMITS
 
-__all__ = ["JsonLinesProcessor"]
-
 
 class JsonLinesProcessor(LogProcessor):
     """Show lines of JSON like a log, with long lines shrunk as trees and signs written as objects under the key `…`."""

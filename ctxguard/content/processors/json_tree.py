@@ -9,8 +9,6 @@ from typing import cast
 from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["JsonProcessor", "parse_json"]
-
 _WHOLE = 600_000
 _SAMPLE = 131_072
 _MAX_OPEN = 200

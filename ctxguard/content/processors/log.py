@@ -13,8 +13,6 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LogProcessor"]
-
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
 )

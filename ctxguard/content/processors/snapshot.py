@@ -12,8 +12,6 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SnapshotProcessor", "compress_snapshot"]
-
 _SAMPLE = 200_000
 _LINE = 1_000
 _NARROW = 48

@@ -14,8 +14,6 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Record", "Table", "TableProcessor", "find_delimiter", "read_table", "write_row"]
-
 _WHOLE = 600_000
 _WINDOW = 131_072
 _DELIMITERS = ",\t;|"

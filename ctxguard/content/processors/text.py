@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["TextProcessor", "shorten", "shorten_lines"]
-
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
 _COUNTED = 60

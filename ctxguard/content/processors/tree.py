@@ -15,21 +15,6 @@ if TYPE_CHECKING:
 
     from ctxguard.content.views import Limits
 
-__all__ = [
-    "MARK",
-    "Cuts",
-    "Number",
-    "Sizes",
-    "Tree",
-    "head_and_tail",
-    "mark_key",
-    "most_entries",
-    "render",
-    "share_out",
-    "shrink",
-    "split_limit",
-]
-
 MARK = "…"
 """Key of the entry that says what an object does not show; doubled until the object has no such key."""
 _MAX_DEPTH = 64

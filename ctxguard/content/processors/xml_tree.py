@@ -10,8 +10,6 @@ from ctxguard.content.processors.text import shorten
 from ctxguard.content.processors.tree import head_and_tail, most_entries, share_out, split_limit
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
-__all__ = ["XmlProcessor"]
-
 _SAMPLE = 131_072
 _MAX_DEPTH = 500
 _MAX_DRAWN = 80

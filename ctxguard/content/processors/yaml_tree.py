@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import yaml
 
-__all__ = ["YamlProcessor", "parse_yaml"]
-
 _SAMPLE = 65_536
 _MAX_NESTING = 400
 

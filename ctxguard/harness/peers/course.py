@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from ctxguard.artifacts import Artifact, Kind
-
-__all__ = ["Contestant", "Course", "GaveUpError", "Message", "calls_of", "edited", "plain_messages", "user_message"]
 
 Message = Mapping[str, object]
 
@@ -47,6 +46,11 @@ class Course:
         """Tokens that the messages may take, at least one."""
         return max(1, self.budget - self.beside)
 
+    @property
+    def room_beside_system(self) -> int:
+        """Tokens that the messages may take beside the system prompts, at least one."""
+        return max(1, self.room - self.count([m for m in self.messages if m["role"] == "system"]))
+
 
 class Contestant(Protocol):
     """Play one session: asked for the request of each model call, in order. Only `send` is timed."""
@@ -62,6 +66,36 @@ class Contestant(Protocol):
     def chat(self, sent: object) -> Sequence[Message]:
         """Return what was sent as Chat Completions messages; those that were not edited are the same objects."""
         ...
+
+
+class ChatContestant:
+    """Take and give Chat Completions messages, as some libraries do themselves."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+
+    def chat(self, sent: object) -> Sequence[Message]:
+        """Return the messages unchanged."""
+        return cast("Sequence[Message]", sent)
+
+
+class TranslatedContestant:
+    """Take and give messages of a library, each of which stands for one of the session's or was added."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+
+    @abstractmethod
+    def original(self, message: Any) -> Message:  # noqa: ANN401 - of any library
+        """Return the Chat Completions message that a message of the library stands for."""
+
+    def chat(self, sent: object) -> Sequence[Message]:
+        """Return what was sent as Chat Completions messages."""
+        return list(map(self.original, cast("Iterable[Any]", sent)))
+
+    def tokens(self, messages: Sequence[Any]) -> int:
+        """Count with the counter that everyone is judged by."""
+        return self.course.count(self.chat(messages))
 
 
 def plain_messages(artifacts: Sequence[Artifact]) -> list[Message]:

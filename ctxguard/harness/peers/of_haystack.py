@@ -2,53 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor
 
-from ctxguard.harness.peers.course import Course, Message, calls_of, edited, user_message
-
-__all__ = ["Compacted"]
+from ctxguard.harness.peers.course import Course, Message, TranslatedContestant, calls_of, edited, user_message
 
 _NUMBER = "number"
 
 
-class Compacted:
+class Compacted(TranslatedContestant):
     """Run the hook before each call on a state that lives on."""
 
     def __init__(self, course: Course) -> None:
-        self._course = course
+        super().__init__(course)
         self._state = _State()
         self._done = 0
         self._hook = CompactionHook(
-            compactor=SlidingWindowCompactor(), context_window=course.room, token_counter=_Counter(self)
+            compactor=SlidingWindowCompactor(), context_window=course.room, token_counter=_Counter(self.tokens)
         )
 
     def send(self, end: int) -> object:
         """Return the messages of the state."""
-        messages = self._course.messages
+        messages = self.course.messages
         self._state.data["messages"] += [_message(n, messages[n]) for n in range(self._done, end)]
         self._done = end
         self._hook.run(self._state)
         return list(self._state.data["messages"])
 
-    def chat(self, sent: object) -> Sequence[Message]:
-        """Return what was sent as Chat Completions messages."""
-        return [self._chat(message) for message in cast("Iterable[ChatMessage]", sent)]
-
-    def _chat(self, message: ChatMessage) -> Message:
+    def original(self, message: ChatMessage) -> Message:
+        """Return the message of the session by its number."""
         number = message.meta.get(_NUMBER)
         if number is None:
             return user_message(message.text or "")
         result = message.tool_call_result
-        return edited(self._course.messages[number], str(result.result) if result else message.text or "")
-
-    def count(self, messages: Sequence[ChatMessage]) -> int:
-        """Count with the counter that everyone is judged by."""
-        return self._course.count(self.chat(messages))
+        return edited(self.course.messages[number], str(result.result) if result else message.text or "")
 
 
 class _State(SimpleNamespace):
@@ -63,12 +54,12 @@ class _State(SimpleNamespace):
 
 
 class _Counter:
-    def __init__(self, own: Compacted) -> None:
-        self._own = own
+    def __init__(self, tokens: Callable[[Sequence[Any]], int]) -> None:
+        self._tokens = tokens
 
     def count(self, messages: Sequence[ChatMessage], tools: object = None) -> int:
         del tools  # taken off the room
-        return self._own.count(messages)
+        return self._tokens(messages)
 
 
 def _message(number: int, message: Message) -> Any:  # noqa: ANN401 - Haystack may be absent where types are checked

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
 
-from ctxguard.harness.peers.course import Course, Message, calls_of, edited, user_message
-
-__all__ = ["Cleared", "Summarized", "Trimmed"]
+from ctxguard.harness.peers.course import Course, Message, TranslatedContestant, calls_of, edited, user_message
 
 KEPT_RESULTS = 3
 
 
-class OfLangChain:
+class OfLangChain(TranslatedContestant):
     """Hold the messages in LangChain's form, numbered by the ones that they stand for."""
 
     def __init__(self, course: Course) -> None:
-        self.course = course
+        super().__init__(course)
         self.messages = [_message(number, message) for number, message in enumerate(course.messages)]
 
-    def chat(self, sent: object) -> Sequence[Message]:
-        """Return what was sent as Chat Completions messages."""
-        return [self._chat(message) for message in cast("Iterable[BaseMessage]", sent)]
-
-    def _chat(self, message: BaseMessage) -> Message:
+    def original(self, message: BaseMessage) -> Message:
+        """Return the message of the session by its number."""
         if message.id is None or not message.id.isdigit():
             return user_message(message.text)
         return edited(self.course.messages[int(message.id)], message.text)
-
-    def tokens(self, messages: Sequence[BaseMessage]) -> int:
-        """Count with the counter that everyone is judged by."""
-        return self.course.count(self.chat(messages))
 
 
 def _message(number: int, message: Message) -> BaseMessage:
@@ -82,8 +72,7 @@ class Summarized(OfLangChain):
         super().__init__(course)
         self._state: list[Any] = []
         self._done = 0
-        system = [m for m in course.messages if m["role"] == "system"]
-        room = max(2, course.room - course.count(system))
+        room = max(2, course.room_beside_system)
         self._middleware: Any = SummarizationMiddleware(
             _Summarizer(written=course.summarize),
             trigger=("tokens", room),

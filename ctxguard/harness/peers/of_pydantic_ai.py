@@ -18,8 +18,6 @@ from pydantic_ai.messages import (
 
 from ctxguard.harness.peers.course import Course, Message, calls_of, user_message
 
-__all__ = ["Processor", "Sliding"]
-
 KEPT_MESSAGES = 20
 
 
@@ -35,7 +33,7 @@ class OfPydanticAI:
         self._done = 0
         self._own: dict[int, tuple[object, Message]] = {}
         self._system: list[Message] = []
-        self.room = max(1, course.room - course.count([m for m in course.messages if m["role"] == "system"]))
+        self.room = course.room_beside_system
 
     def grown(self, end: int) -> list[ModelMessage]:
         """Return the state with what is new."""

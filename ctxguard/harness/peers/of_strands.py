@@ -11,8 +11,6 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from ctxguard.harness.peers.course import Course, GaveUpError, Message, calls_of, edited
 
-__all__ = ["Sliding"]
-
 COMPRESS_AT = 0.7
 """Share of the window at which Strands compresses before a call, its default."""
 _NUMBER = "number"
@@ -29,8 +27,7 @@ class Sliding:
         self._manager = SlidingWindowConversationManager(pin_first=1)
         self._state: list[Any] = []
         self._done = 0
-        system = [m for m in course.messages if m["role"] == "system"]
-        self._room = course.room - course.count(system)
+        self._room = course.room_beside_system
 
     def send(self, end: int) -> object:
         """Return the messages of the agent, with the number of the call for its system prompts."""

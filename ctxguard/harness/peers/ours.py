@@ -12,8 +12,6 @@ from ctxguard.harness.peers.course import Course, GaveUpError, Message
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import REPLY_TOKENS
 
-__all__ = ["Ours"]
-
 
 class Ours:
     """Append what is new to a session of the default stabilizer."""

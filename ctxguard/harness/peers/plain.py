@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from ctxguard.adapting.registry import find_adapter
-from ctxguard.harness.peers.course import Course, GaveUpError, Message
+from ctxguard.harness.peers.course import ChatContestant, Course, GaveUpError
 from ctxguard.history import exchanges
 
-__all__ = ["Rolling", "Whole"]
 
-
-class Whole:
+class Whole(ChatContestant):
     """Send the history as it is."""
-
-    def __init__(self, course: Course) -> None:
-        self._messages = course.messages
 
     def send(self, end: int) -> object:
         """Return the history."""
-        return self._messages[:end]
-
-    def chat(self, sent: object) -> Sequence[Message]:
-        """Return it unchanged."""
-        return cast("Sequence[Message]", sent)
+        return self.course.messages[:end]
 
 
-class Rolling(Whole):
+class Rolling(ChatContestant):
     """Send system prompts and the longest tail of exchanges that fits, behind the user message of its first turn."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
+        self._messages = course.messages
         self._room = course.room
         self._tokens = [course.count([message]) for message in course.messages]
         self._artifacts = find_adapter("openai").read(course.messages)

@@ -11,8 +11,6 @@ from typing import Final
 from ctxguard import __version__
 from ctxguard.harness.peers.course import Contestant, Course
 
-__all__ = ["BASELINE", "PEERS", "Peer"]
-
 OWN: Final = "ctxguard"
 BASELINE: Final = "rolling window"
 """Bills are given as a share of this one's."""

@@ -16,8 +16,6 @@ from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
 
-__all__ = ["Hiding"]
-
 
 class Hiding:
     """Hold what finds, and what is written in place of a finding. Its arguments are those of `Masker`."""
@@ -52,7 +50,7 @@ class Hiding:
 
         Raises:
             DetectorError: a detector failed.
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
         """
         check_text(text)
         found = self._found.get(text)

@@ -14,20 +14,6 @@ from typing import Final, NamedTuple
 from ctxguard.pii.detect.match import WINDOW
 from ctxguard.pii.spans import Span
 
-__all__ = [
-    "JsonNumber",
-    "JsonToken",
-    "all_in_strings",
-    "holds_json",
-    "is_flat",
-    "is_json",
-    "json_tokens",
-    "kept_apart",
-    "rewrite_json",
-    "touched",
-    "touching",
-]
-
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
 """A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')

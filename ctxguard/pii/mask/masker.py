@@ -8,8 +8,6 @@ from ctxguard.pii.mask.hiding import Hiding
 from ctxguard.pii.mask.session import MaskSession
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 
-__all__ = ["Masker"]
-
 
 class Masker(Hiding):
     """Mask texts by rules or detectors. Safe to share between threads; what it remembers is bounded.
@@ -19,9 +17,11 @@ class Masker(Hiding):
         strategy: how findings are hidden: one strategy, or one by label with `*` for the rest.
         key: key of the hash strategy, at least 16 bytes.
         vault: where pseudonyms live; None means that each session numbers its own, in memory.
-        escape: True turns placeholders that stand in a text as it comes in into placeholders of themselves, so that
-            nobody can make the vault speak; False takes them for one's own, and masking twice changes nothing.
-        on_detector_error: what happens when a detector that is no rule set fails: `raise`, or `redact` the whole text.
+        escape: True also masks what already looks like a placeholder in a text, so that nobody gets a value out of the
+            vault by writing its placeholder; False leaves such placeholders as they are, and masking twice changes
+            nothing.
+        on_detector_error: what happens when a detector that is not a rule set fails: `raise`, or `redact` the whole
+            text.
         timeout: seconds such a detector may take for a text.
         cache: what was found in which text, remembered; None means a cache of the masker's own. It changes speed, never
             a result; maskers with the same rules may share one.

@@ -10,8 +10,6 @@ from typing import Final, Protocol
 from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.placeholders import LITERAL, pseudonym
 
-__all__ = ["MemoryPseudonyms", "Original", "Pseudonyms", "normalized"]
-
 _BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
 _BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
 

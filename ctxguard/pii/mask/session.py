@@ -32,8 +32,6 @@ from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Span, resolve
 
-__all__ = ["MaskSession"]
-
 _ROUNDS: Final = 16
 _PARTIAL_ROUNDS: Final = 3
 """After so many rounds nothing is shown in part any more: what was shown kept matching."""

@@ -10,8 +10,6 @@ from typing import Final, Literal, TypeAlias, get_args
 from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.pseudonyms import normalized
 
-__all__ = ["Strategies", "Strategy", "hashed", "known_strategies", "partly_shown", "strategy_of"]
-
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
 """One strategy for all labels, or one by label with `*` for the rest (`redact` where there is no `*`)."""

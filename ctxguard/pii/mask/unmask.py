@@ -17,8 +17,6 @@ from ctxguard.pii.settings import check_text
 if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
 
-__all__ = ["GivesBack", "Restored", "UnmaskStream", "restore", "restore_arguments"]
-
 LONGEST: Final = 64
 """Characters a placeholder has at most, quotes included."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
@@ -99,7 +97,7 @@ class GivesBack(ABC):
         """Put values back into what the model wrote, and say which placeholders were never given.
 
         Raises:
-            TypeError: it is no text, but None for example, the content of a message that calls tools alone.
+            TypeError: `text` is not a string, such as the None in a message that only calls tools.
         """
         check_text(text)
         return restore(text, self._pseudonyms, escaped=is_json(text))
@@ -108,7 +106,7 @@ class GivesBack(ABC):
         """Return what the model wrote with the values back; invented placeholders stay as they are.
 
         Raises:
-            TypeError: it is no text.
+            TypeError: `text` is not a string.
             VaultError: a record of the session cannot be opened.
         """
         return self.restore(text).text
@@ -117,7 +115,7 @@ class GivesBack(ABC):
         """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON.
 
         Raises:
-            TypeError: they are no text; `ctxguard.adapting.unmask_arguments` takes an object too.
+            TypeError: they are not a string; `ctxguard.adapting.unmask_arguments` takes an object, too.
         """
         check_text(text)
         return restore_arguments(text, self._pseudonyms).text
@@ -156,7 +154,7 @@ class UnmaskStream:
         """Return what can be said now.
 
         Raises:
-            TypeError: the chunk is no text.
+            TypeError: the chunk is not a string.
         """
         check_text(chunk)
         if not self._held and "<" not in chunk and not (self._arguments and '"' in chunk):

@@ -1,16 +1,13 @@
 """Keep what placeholders stand for: encrypted at rest, one session apart from the other.
 
-Values are sealed by AES-256-GCM (NIST SP 800-38D) with the session and the record's name as associated data, so that
-a record cannot be moved to another session. Which numbers were given is kept beside them, without any value and
-without an end: a placeholder in an old message never comes to mean another person's value.
+A record is sealed with the session and its own name, so that it cannot be moved to another session. Which numbers
+were given is kept beside them, without any value and without an end: a placeholder in an old message never comes to
+mean another person's value.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import hmac
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -22,33 +19,21 @@ from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.detect.echo import is_part_of_name
 from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.pseudonyms import Original, normalized
+from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.pii.settings import seconds
-from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
     from ctxguard.stores import Store
 
-__all__ = ["KEY_VARIABLE", "SessionVault", "Vault", "new_key", "session_vault"]
-
-KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
-_KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
-_KEY_ID_BYTES: Final = 4
 _NUMBERS: Final = "-numbers"
 """Ends the namespace of the numbers that a session gave."""
 _ERASED: Final = "-erased"
 """Ends the namespace of the notes on what was erased; none holds a value."""
 _EVERYTHING: Final = "*"
-_NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
-
-
-def new_key() -> str:
-    """Return a new random key, as `Vault` and the variable CTXGUARD_VAULT_KEY take it."""
-    return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
+_NOTE_BYTES: Final = 4
+"""Random bytes of such a note, by which two notes differ."""
 
 
 class Vault:
@@ -71,11 +56,11 @@ class Vault:
         seconds(ttl, "ttl")
         self._store = _opened(store)
         self._ttl = ttl
-        self._boxes = tuple(map(_Box, _keys(key)))
+        self._keys = KeyRing(key)
         self._open_sessions: WeakSet[SessionVault] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"Vault({type(self._store).__name__}, keys={len(self._boxes)})"
+        return f"Vault({type(self._store).__name__}, keys={len(self._keys)})"
 
     @property
     def expires(self) -> bool:
@@ -89,7 +74,7 @@ class Vault:
             session: its name; only a hash of it is stored.
 
         Raises:
-            ConfigError: the name is no text, or empty.
+            ConfigError: the name is not a string, or empty.
         """
         opened = SessionVault(self, session)
         self._open_sessions.add(opened)
@@ -139,7 +124,7 @@ class Vault:
         plain = self.read(namespace, name)
         if plain is None:
             return False
-        self._store.put(namespace, name, self._seal(namespace, name, plain), ttl=self._ttl)
+        self._store.put(namespace, name, self._keys.seal(plain, _about(namespace, name)), ttl=self._ttl)
         # who erases notes it first: whatever was not noted until now is erased after this record was written
         if self._erasures(namespace, name) == noted:
             return True
@@ -148,7 +133,7 @@ class Vault:
 
     def note_erasure(self, namespace: str, name: str) -> None:
         """Note that a record, or all of a session, is about to be erased."""
-        self._store.put(namespace + _ERASED, name, os.urandom(_KEY_ID_BYTES), ttl=self._ttl)
+        self._store.put(namespace + _ERASED, name, os.urandom(_NOTE_BYTES), ttl=self._ttl)
 
     def _erasures(self, namespace: str, name: str) -> tuple[bytes | None, bytes | None]:
         erased = namespace + _ERASED
@@ -161,12 +146,13 @@ class Vault:
             VaultError: no key opens it, or it is damaged.
         """
         sealed = self._store.get(namespace, name)
-        return None if sealed is None else self._open(namespace, name, sealed)
+        return None if sealed is None else self._keys.open(sealed, _about(namespace, name))
 
     def write_new(self, namespace: str, name: str, plain: bytes) -> bytes:
         """Seal a record unless there is one; return what stands there."""
-        sealed = self._seal(namespace, name, plain)
-        return self._open(namespace, name, self._store.put_new(namespace, name, sealed, ttl=self._ttl))
+        sealed = self._keys.seal(plain, _about(namespace, name))
+        standing = self._store.put_new(namespace, name, sealed, ttl=self._ttl)
+        return self._keys.open(standing, _about(namespace, name))
 
     def erase(self, namespace: str, name: str) -> None:
         """Erase a record."""
@@ -204,17 +190,6 @@ class Vault:
         """Return the placeholders that a session has records of."""
         return [name for name in self._store.keys(namespace) if PSEUDONYM.fullmatch(name) is not None]
 
-    def _seal(self, namespace: str, name: str, plain: bytes) -> bytes:
-        return self._boxes[0].seal(plain, f"{namespace}\0{name}".encode())
-
-    def _open(self, namespace: str, name: str, sealed: bytes) -> bytes:
-        for box in self._boxes:
-            if sealed.startswith(box.id):
-                return box.open(sealed, f"{namespace}\0{name}".encode())
-        raise _OtherKeyError(
-            f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
-        )
-
 
 def session_vault(vault: object) -> SessionVault | None:
     """Return the vault of a session, or None.
@@ -227,42 +202,6 @@ def session_vault(vault: object) -> SessionVault | None:
     raise ConfigError(
         f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')", setting="vault"
     )
-
-
-class _OtherKeyError(VaultError):
-    """A record was sealed with a key that was not given; it may hold any value."""
-
-
-class _Box:
-    """Seal and open with one key."""
-
-    def __init__(self, key: bytes) -> None:
-        self._cipher = _cipher(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))
-        self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
-
-    def __repr__(self) -> str:
-        return "_Box()"
-
-    def seal(self, plain: bytes, about: bytes) -> bytes:
-        nonce = os.urandom(_NONCE_BYTES)
-        return self.id + nonce + self._cipher.encrypt(nonce, plain, about)
-
-    def open(self, sealed: bytes, about: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
-        nonce = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _NONCE_BYTES]
-        try:
-            return self._cipher.decrypt(nonce, sealed[_KEY_ID_BYTES + _NONCE_BYTES :], about)
-        except (InvalidTag, ValueError) as error:
-            raise VaultError("a vault record is damaged or was moved; restore it, or forget its session") from error
-
-
-def _cipher(key: bytes) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise ImportError(f"a vault needs cryptography; {install_command('vault')}") from error
-    return AESGCM(key)
 
 
 class SessionVault(GivesBack):
@@ -321,7 +260,7 @@ class SessionVault(GivesBack):
         return self
 
     def forget(self, value: str) -> int:
-        """Erase a value, and the parts of a name; their placeholders stay given but stand for nothing.
+        """Erase a value, and of a name its parts, too; their placeholders are not given again and stand for nothing.
 
         Returns:
             How many records were erased.
@@ -368,7 +307,7 @@ class SessionVault(GivesBack):
         key = (label, normalized(label, original.value))
         plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
         self._catch_up()
-        sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, _OtherKeyError)]
+        sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, OtherKeyError)]
         if sealed_otherwise:
             raise sealed_otherwise[0]
         while key not in self._placeholders:
@@ -443,32 +382,14 @@ def _opened(store: Store) -> Store:
     raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
 
 
+def _about(namespace: str, name: str) -> str:
+    """Return what a record is sealed with."""
+    return f"{namespace}\0{name}"
+
+
 def _namespace(session: str) -> str:
     if not isinstance(session, str) or not session:
         raise ConfigError(
             "a session needs a name of its own: a text that is not empty, as the conversation's id", setting="session"
         )
     return "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
-    given = os.environ.get(KEY_VARIABLE, "") if key is None else key
-    texts = [text for text in given.split(",") if text.strip()] if isinstance(given, str) else given
-    if isinstance(texts, bytes) or not isinstance(texts, Sequence):
-        raise ConfigError(_NO_KEY, setting="key")
-    if not texts:
-        raise ConfigError(
-            f"a vault needs a key: Vault(store, key=…) or the variable {KEY_VARIABLE}; make one by new_key()",
-            setting="key",
-        )
-    return tuple(map(_key, texts))
-
-
-def _key(text: str) -> bytes:
-    try:
-        key = base64.b64decode(text.strip(), altchars=b"-_", validate=True) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise ConfigError(_NO_KEY, setting="key")
-    return key

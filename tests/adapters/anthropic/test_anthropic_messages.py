@@ -297,8 +297,8 @@ def test_one_message_that_stands_many_times_stays_as_many_messages():
     told = [message for message in out if not str(message["content"]).startswith("[Trail")]
     assert all(any(message is was for was in history) for message in told)
     assert len(out) - len(told) == 1
-    neighbours = [again, again]
-    assert ADAPTER.write(neighbours, ADAPTER.read(neighbours)) == neighbours
+    neighbors = [again, again]
+    assert ADAPTER.write(neighbors, ADAPTER.read(neighbors)) == neighbors
 
 
 def test_the_same_system_prompt_is_the_same_artifact():

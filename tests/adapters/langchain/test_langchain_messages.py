@@ -186,7 +186,7 @@ def test_chunks_as_streaming_stores_them_are_edited_in_both_places():
     assert MAIL not in out[1].model_dump_json()
 
 
-def test_an_untouched_call_keeps_its_block_and_its_neighbour_is_edited():
+def test_an_untouched_call_keeps_its_block_and_its_neighbor_is_edited():
     blocks = [
         {"type": "tool_use", "id": "1", "name": "f", "input": {"to": MAIL}},
         {"type": "tool_use", "id": "2", "name": "f", "input": {"to": "Ann"}},

@@ -1,62 +1,22 @@
-"""The context being drafted: what stages take and return, what each of them changed, and what they may ask for."""
+"""The context being drafted: what stages take and return, and what each of them changed."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
-from threading import Thread
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import HistoryError, SummarizerError
+from ctxguard.draft.drivers import Ask
+from ctxguard.errors import BudgetExceededError, HistoryError
 from ctxguard.history import History, Overflow
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
-__all__ = [
-    "Action",
-    "Ask",
-    "CallSettings",
-    "Change",
-    "Cut",
-    "Draft",
-    "Follower",
-    "IncrementalStage",
-    "Stage",
-    "StageResult",
-    "adrive",
-    "drive",
-    "follow",
-    "reads_only",
-    "refuse",
-    "stage_name",
-]
-
 Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped", "repaired", "recalled"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask the driver to call a function that a stage may not call itself: a summarizer, a store.
-
-    Attributes:
-        function: sync or async.
-        args: its arguments.
-        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
-        is_read: whether it only looks something up, so that it may be asked again at no cost and with no effect.
-    """
-
-    function: Callable[..., object]
-    args: tuple[object, ...] = ()
-    timeout: float | None = None
-    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +85,7 @@ class CallSettings:
         keep_recent: how many of the latest messages must stay.
         keep_task: whether the first user message stays as the task.
         calibrate: whether what the provider reported for earlier calls corrects the counts.
+        kept_free: tokens by which `budget` is below what the caller set, each with what they are kept free for.
         overflow: since when the budget is a smaller one, because the provider refused a prompt; None where it did not.
         dry: whether this is a dry run, in which nothing may be written.
     """
@@ -133,6 +94,7 @@ class CallSettings:
     counter: ArtifactCounter
     overhead: int = 0
     regained: int = 0
+    kept_free: tuple[tuple[str, int], ...] = ()
     keep_recent: int = 2
     keep_task: bool = True
     calibrate: bool = True
@@ -245,6 +207,15 @@ class Draft:
             text = remask(text, at)
         return text
 
+    def exceeded(self, parts: Mapping[str, int]) -> BudgetExceededError:
+        """Return the error that what must stay does not fit.
+
+        Args:
+            parts: tokens of each part of it by name.
+        """
+        kept_free = dict(self.settings.kept_free)
+        return BudgetExceededError(sum(parts.values()), self.budget, parts, kept_free=kept_free)
+
     def revise(
         self,
         artifacts: Iterable[Artifact],
@@ -331,124 +302,3 @@ def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
 def stage_name(stage: object) -> str:
     """Return what reports call a stage: its `name`, else its function's or class's."""
     return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)
-
-
-# -- drivers: they run a flow and answer what it asks for (sans-I/O, the pattern of httpx's auth flows) ------------
-
-Result = TypeVar("Result")
-Answer: TypeAlias = Callable[[Ask], object]
-
-
-def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling what it asks for; close it in any case."""
-    call = answer or _call
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = call(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
-
-
-async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting what it asks for; close it in any case, even if it is canceled."""
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = await _acall(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
-
-
-def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
-    """Pass on requests that only read; let all others fail.
-
-    Raises:
-        SummarizerError: (inside the flow) for a request that would have an effect.
-    """
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                reply = (yield ask) if ask.is_read else refuse(ask)
-            except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(reply)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-    finally:
-        flow.close()
-
-
-def refuse(_ask: Ask) -> object:
-    """Refuse any request of a dry run.
-
-    Raises:
-        SummarizerError: always.
-    """
-    raise SummarizerError("a dry run calls no summarizer and no store")
-
-
-def _call(ask: Ask) -> object:
-    if inspect.iscoroutinefunction(ask.function):
-        raise SummarizerError(
-            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
-        )
-    if ask.timeout is None:
-        return _not_awaitable(ask.function(*ask.args))
-    return _not_awaitable(_begun(ask).result(ask.timeout))
-
-
-def _begun(ask: Ask) -> Future[object]:
-    """Call a function in a thread of its own, in the caller's context.
-
-    A pool would be joined when its event loop or the process ends: one function that hangs would keep both from ending.
-    """
-    future: Future[object] = Future()
-    run = copy_context().run
-
-    def call() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(run(ask.function, *ask.args))
-        except StopIteration as error:  # no asyncio future takes one: who awaits it would wait for ever
-            future.set_exception(RuntimeError(f"the function raised {error!r}"))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
-            future.set_exception(error)
-
-    Thread(target=call, name="ctxguard-ask", daemon=True).start()
-    return future
-
-
-def _not_awaitable(reply: object) -> object:
-    if isinstance(reply, Awaitable):
-        if inspect.iscoroutine(reply):
-            reply.close()
-        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
-    return reply
-
-
-async def _acall(ask: Ask) -> object:
-    if inspect.iscoroutinefunction(ask.function):
-        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
-    reply = await asyncio.wait_for(asyncio.wrap_future(_begun(ask)), ask.timeout)
-    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

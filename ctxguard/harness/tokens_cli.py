@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
     from ctxguard.tokens.usage import Compared
 
-__all__ = ["tokens"]
-
 
 @spread()
 def tokens(

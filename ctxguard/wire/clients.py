@@ -1,4 +1,4 @@
-"""A client of Anthropic's SDK whose every request is guarded as it is sent."""
+"""Clients of SDKs that send by httpx, guarded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.wire.guard import Guard, GuardSettings
 
-__all__ = ["guarded"]
-
 Client = TypeVar("Client")
 
 
@@ -17,7 +15,7 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
     """Return a client that sends guarded, by the same connections; the one that was given stays as it is.
 
     Args:
-        client: `Anthropic` or `AsyncAnthropic`.
+        client: `OpenAI`, `AsyncOpenAI`, one of Azure's, `Anthropic` or `AsyncAnthropic`.
         guard: A stabilizer, or a guard to share between clients.
         settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
 
@@ -27,6 +25,6 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
     from ctxguard.wire.transport import as_guard, guarded_http_client
 
     given = cast("Any", client)
-    # the SDK has no public way to a client's HTTP client
+    # the SDKs have no public way to a client's HTTP client
     http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
     return cast("Client", given.with_options(http_client=http_client))

@@ -1,0 +1,49 @@
+"""Remember what was used lately."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """Remember values by key; the least recently used ones make room. Safe for many threads.
+
+    Args:
+        size: How many values are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """Return a value, or None."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Remember a value."""
+        with self._lock:
+            self._keep(key, value)
+
+    def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made where there is none."""
+        with self._lock:
+            value = self._kept[key] if key in self._kept else make()
+            self._keep(key, value)
+            return value
+
+    def _keep(self, key: Key, value: Value) -> None:
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)

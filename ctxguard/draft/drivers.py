@@ -1,0 +1,149 @@
+"""What a stage may ask for, and the drivers that answer: they run a flow, a generator that does no I/O itself.
+
+One implementation serves both sync and async code (sans-I/O, the pattern of httpx's auth flows).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
+from contextlib import closing
+from contextvars import copy_context
+from dataclasses import dataclass
+from threading import Thread
+from typing import TypeAlias, TypeVar, cast
+
+from ctxguard.errors import SummarizerError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the driver to call a function that a stage may not call itself: a summarizer, a store.
+
+    Attributes:
+        function: sync or async.
+        args: its arguments.
+        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
+        is_read: whether it only looks something up, so that it may be asked again at no cost and with no effect.
+    """
+
+    function: Callable[..., object]
+    args: tuple[object, ...] = ()
+    timeout: float | None = None
+    is_read: bool = False
+
+
+Answer: TypeAlias = Callable[[Ask], object]
+
+
+def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
+    """Run a flow to its end, calling what it asks for; close it in any case."""
+    call = answer or _call
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = call(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
+
+
+async def adrive(flow: Generator[Ask, object, Result]) -> Result:
+    """Run a flow to its end, awaiting what it asks for; close it in any case, even if it is canceled."""
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = await _acall(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
+
+
+def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
+    """Pass on requests that only read; let all others fail.
+
+    Raises:
+        SummarizerError: (inside the flow) for a request that would have an effect.
+    """
+    with closing(flow):
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    reply = (yield ask) if ask.is_read else refuse(ask)
+                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(reply)
+        except StopIteration as stop:
+            return cast("Result", stop.value)
+
+
+def refuse(_ask: Ask) -> object:
+    """Refuse any request of a dry run.
+
+    Raises:
+        SummarizerError: always.
+    """
+    raise SummarizerError("a dry run calls no summarizer and no store")
+
+
+def _call(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        raise SummarizerError(
+            f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
+        )
+    if ask.timeout is None:
+        return _not_awaitable(ask.function(*ask.args))
+    return _not_awaitable(_begun(ask).result(ask.timeout))
+
+
+def _begun(ask: Ask) -> Future[object]:
+    """Call a function in a thread of its own, in the caller's context.
+
+    A pool would be joined when its event loop or the process ends: one function that hangs would keep both from ending.
+    """
+    future: Future[object] = Future()
+    run = copy_context().run
+
+    def call() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(run(ask.function, *ask.args))
+        except StopIteration as error:  # no asyncio future takes one: who awaits it would wait for ever
+            future.set_exception(RuntimeError(f"the function raised {error!r}"))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+            future.set_exception(error)
+
+    Thread(target=call, name="ctxguard-ask", daemon=True).start()
+    return future
+
+
+def _not_awaitable(reply: object) -> object:
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
+    return reply
+
+
+async def _acall(ask: Ask) -> object:
+    if inspect.iscoroutinefunction(ask.function):
+        return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.wrap_future(_begun(ask)), ask.timeout)
+    return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

@@ -1,0 +1,28 @@
+"""Remember what is made of an object, for as long as it is the same object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+class ByIdentity(Generic[Given, Made]):
+    """Call a function once for each object, and return what it made.
+
+    Args:
+        make: Makes something of an object.
+    """
+
+    def __init__(self, make: Callable[[Given], Made]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[Given, Made]] = {}
+
+    def __call__(self, given: Given) -> Made:
+        """Return what the function makes of an object."""
+        known = self._known.get(id(given))
+        if known is None:  # the object is held, so that its id stays its own
+            known = self._known[id(given)] = (given, self._make(given))
+        return known[1]
