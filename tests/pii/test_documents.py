@@ -75,6 +75,8 @@ LABELED = [
     ("Fødselsnr. {}", "17129804238"),
     ("osobna: {}", "122170637"),
     ("patient no. {}", "4711238"),
+    ('{{"vatNumber": "{}"}}', "89710 64595"),
+    ("Bot: your passport number?\nUser: {}", "191035127"),
     ("registered in England & Wales under number {}", "06027162"),
     ("mitt pass har nummer {}", "AA4440401"),
 ]
@@ -214,6 +216,9 @@ def test_a_word_holds_for_the_value_behind_it_alone(text, masked):
         "Your passport expires 2026-05-12, flight 96135542",
         "etag 3cc4 1746815157000",
         "the number of patients: 96135542",
+        "flight DL 96135542",
+        "triglycerides 150 mg/dl 96135542",
+        "Copyright of nss-mdns:\n  © 2004-2007, order 96135542",
         "number of accounts 96135542",
         "phones sold: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, order 96135542",
         "mv0fnr,96135542,287.84",

@@ -128,7 +128,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "DRIVER_LICENSE": (
         "driver's lic|drivers lic|driver lic|driving lic|driver permit|driving permit|license no|license num",
-        "license nr|license #|licence no|licence num|licence nr|licence #|lic №|dln|oln",
+        "license nr|license #|licence no|licence num|licence nr|licence #|lic no|lic number|lic nr|lic #|dln|oln",
         "operator licen|d/l|dl №|d.l. №|führerschein|führerausweis|fuehrerschein|fahrerlaubnis|fs nr",
         "permis de conduire|permis b|permis|permiso de conducir|permiso de conducción|permiso de circulación",
         "permiso №",
@@ -184,7 +184,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "conto №|conto corrente|c/c|rekening №|rekeningnr|bankrekening|rek. nr|tilinro|tilin №|pankkitili|tilinum",
         "rachunku №|rachunek bankow|rachunek №|rach №|konta №|konto bankow|hesap №|рахунку №|сметка|sąskait|konts",
         "účtu №|účet №|účet|bank* účet|bankovní spojení|č. ú.|č.ú.|bankszámla|számla №|számlaszám|szla",
-        "cont №|cont bancar|račun* №|žiro račun|tekući račun|transakcijski račun|trr|arveldusarve|λογαριασμ",
+        "cont №|cont bancar|broj računa|br. računa|številka računa|žiro račun|tekući račun",
+        "transakcijski račun|trr|arveldusarve|λογαριασμ",
     ),
     "COMPANY_ID": (
         "company number|company no|company reg|registration number|registration no|registered number",
@@ -279,7 +280,12 @@ def _numbered(names: str) -> str:
     """Return an expression for names with a word such as `number` beside them; before them they stand as they are."""
     number = rf"(?:{_NUMBER}){_NO_LETTER_AFTER}"
     before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{_OF})[\W_]{{1,2}}){{0,2}}"
-    return rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
+    glued = "|".join(name for name in names.split("|") if len(name) < _SHORT and name.isalpha())
+    return (
+        rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
+        # as in a key, `vatNumber`
+        + (rf"|{_NO_LETTER_BEFORE}(?:{glued})(?:number|nummer|nr|num|no){_NO_LETTER_AFTER}" if glued else "")
+    )
 
 
 def _batched(lines: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -299,8 +305,8 @@ def _rules() -> Iterator[Rule]:
     yield shipped(
         "passport-short", "PASSPORT", _PASSPORT, context=named("pass|pas|pase|pasas|pasa|passi|passet"), score=0.6
     )
-    # `dl` is a unit, too
-    dl = _before_value(r"(?<![^\W_])(?<!/)dl(?![^\W\d_])")
+    # `dl` is a unit, and an airline, too
+    dl = _before_value(r"(?<![^\W_])(?<!/)(?<!flight )dl(?![^\W\d_])")
     yield shipped("driver-license-short", "DRIVER_LICENSE", _LICENSE, context=dl, score=0.6)
     yield _rule("bank-account-at", "BANK_ACCOUNT", _AT_BANK)
     yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
