@@ -16,7 +16,7 @@ from wire_server import Handler, WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
 from ctxguard.errors import ConfigError
-from ctxguard.wire import Guard, proxy_app
+from ctxguard.wire import Guard, Transport, proxy_app
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("starlette")
@@ -88,6 +88,17 @@ def test_the_answer_says_what_was_done_in_counts_alone(mode):
     page = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
     assert re.findall(r"^(x-ctxguard-[a-z-]+): \d+$", page, re.MULTILINE) == list(told), "documented in this order"
     assert not any(name.startswith("x-ctxguard") for name in unread)
+
+
+def test_a_transport_says_the_same_as_the_proxy():
+    provider = WireProvider(steps=0)
+    with running(provider) as (client, _), provider_at(WireProvider(steps=0), Handler) as upstream:
+        told = client.post("/v1/chat/completions", json=BODY).headers
+        with httpx.Client(transport=Transport(Stabilizer(4_000))) as direct:
+            again = direct.post(f"{upstream}/v1/chat/completions", json=BODY).headers
+    names = [name for name in told if name.startswith("x-ctxguard")]
+    assert len(names) == 5
+    assert [told[name] for name in names] == [again[name] for name in names]
 
 
 def test_a_path_of_the_upstream_is_not_repeated():
