@@ -85,7 +85,7 @@ class Stabilizer(NotAHook):
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
             something would have been refused. Adapters, guards, and the proxy keep to it.
-        others: none; `from_policy` takes the settings of a policy, such as `rules`.
+        others: nothing; settings of a policy, such as `rules`, go to `from_policy`.
 
     Raises:
         ConfigError: a setting is out of range, or there is none of this name.
