@@ -85,7 +85,7 @@ class Stabilizer(NotAHook):
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
             something would have been refused. Adapters, guards, and the proxy keep to it.
-        others: none; `from_policy` takes the settings of a policy, such as `rules`.
+        others: nothing; settings of a policy, such as `rules`, go to `from_policy`.
 
     Raises:
         ConfigError: a setting is out of range, or there is none of this name.
@@ -398,7 +398,7 @@ class Stabilizer(NotAHook):
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self.passed_on(run.history, error)
+            return self._passed_on(run.history, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -406,7 +406,7 @@ class Stabilizer(NotAHook):
             watch.ended(result.report)
         return result
 
-    def passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+    def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
         """Return a history as it is, where an error is only observed."""
         given = tuple(history)
         settings = CallSettings(budget=0, counter=self.counter)

@@ -59,6 +59,14 @@ def test_a_password_in_json_may_hold_quotes(value):
         ("парола: Leto2024!", "Leto2024!"),
         ("κωδικός πρόσβασης: Kalo2024!", "Kalo2024!"),
         ("密码：Leto2024!", "Leto2024!"),
+        ("lol my pw was Hockey44$ the whole time", "Hockey44$"),
+        ("Kennwort Sommer20!24", "Sommer20!24"),
+        ("user bob pass 6b77k#iswQVX", "6b77k#iswQVX"),
+        ("machine x login bot password WcYHv1m4njcQ2", "WcYHv1m4njcQ2"),
+        ("Le mot de passe du wifi est Ete2024!!", "Ete2024!!"),
+        ("Kodeord: Sommer2024!", "Sommer2024!"),
+        ("WLAN-Schlüssel: Sommer2024!", "Sommer2024!"),
+        ("password → Sommer2024!", "Sommer2024!"),
     ],
 )
 def test_a_password_is_found_whole(text, value):
@@ -85,6 +93,10 @@ def test_a_password_is_found_whole(text, value):
         "Wrong password: try-again!",
         "the password is case-sensitive,so beware",
         "mot de passe oublié ? Cliquez ici",
+        "the password SHA256 hashes differ",
+        "pass v2.10.4-rc1 of the parser",
+        "password hash 0f3a9b2c4d5e6f70819a2b3c4d5e6f70",
+        "pass self.items[0].name2",
     ],
 )
 def test_programs_and_texts_about_passwords_stay(text):
@@ -119,6 +131,11 @@ def test_other_pins_stay(text):
 def test_credentials_in_a_url_may_hold_any_sign(url):
     assert mask_pii(url).count("[REDACTED_URL_CREDENTIALS]") == 1
     assert "ret1" not in mask_pii(url)
+
+
+def test_a_password_behind_an_address_is_found():
+    assert mask_pii("login: a@corp.example / 9HXCntZI6Owj") == f"login: [REDACTED_EMAIL] / {MASK}"
+    assert mask_pii("a@corp.example / Order12345") == "[REDACTED_EMAIL] / Order12345"
 
 
 def test_a_pseudonym_gives_the_whole_password_back():

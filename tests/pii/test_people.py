@@ -147,6 +147,10 @@ def test_a_label_that_may_be_a_thing_s_needs_company():
     assert not found('{"name": "Wanda Xerxesova"}')
 
 
+def test_a_trade_may_be_a_surname():
+    assert mask_pii("Customer name: Anna Barber", PEOPLE) == "Customer name: [REDACTED_PERSON]"
+
+
 @pytest.mark.parametrize("text", NOBODYS)
 def test_what_names_nobody_stays(text):
     assert not found(text)

@@ -24,7 +24,7 @@ HARD = {
     "driver-license": "driving licence is D1234567",
     "vin-labeled": "VIN WVWZZZ1JZ3W386752",
     **{
-        f"password-{name}-escaped": rf"{word}\": \"Som!mer2024!\""
+        f"password-{name}-quoted": rf"{word}\": \"Som!mer2024!\""
         for name, word in {
             "passw": "password",
             "pwd": "pwd",

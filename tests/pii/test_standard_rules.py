@@ -217,3 +217,14 @@ def test_numbers_side_by_side_are_hidden_each_and_in_full(text, labels):
 @pytest.mark.parametrize("number", ["+0208567104", "+020 8567 104", "+02 0856 7104"])
 def test_no_country_code_begins_with_a_zero(number):
     assert international_phone(number, "possible") == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Modulus:\n    00:9f:1c:a2:b3:44:\n    fb:fe:44:1a:32:1c\nExponent: 65537",
+        "130 692 544 046 454 286\n046 454 286 130 692 544\n",
+    ],
+)
+def test_bytes_of_a_key_and_rows_of_three_digits_stay(text):
+    assert not {"MAC", "CA_SIN"} & {span.label for span in STANDARD.find(text)}

@@ -16,6 +16,8 @@ FOUND = [
     ("LICENSE_PLATE", "kenteken {}", "12-ABC-3"),
     ("LICENSE_PLATE", "nr rej. {}", "WA 12345"),
     ("LICENSE_PLATE", "license_plate,owner\n{},x\n", "AB12CDE"),
+    ("LICENSE_PLATE", "Reg.nr {}", "AAN 720"),
+    ("LICENSE_PLATE", "VIN as noted, plate {}.", "QEE-4566"),
     ("LICENSE_PLATE", "номерний знак {}", "АА1234ВВ"),
 ]
 

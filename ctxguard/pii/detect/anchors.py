@@ -44,8 +44,8 @@ Literals: TypeAlias = frozenset[str]
 _LONGEST: Final = 26
 # Characters of a class that are told apart.
 _WIDEST: Final = 7
-# An anchor that tells as much as three rare characters: no better one is looked for.
-_ENOUGH: Final = 3.0
+# An anchor that tells as much as four rare characters: no better one is looked for.
+_ENOUGH: Final = 4.0
 EDGE: Final = "\x00"
 """In a literal: the edge of a word. Placeholders are blanked by it, so that no text has it."""
 _EMPTY: Final[Literals] = frozenset({""})
@@ -73,8 +73,8 @@ class Form:
     table: bytes
     ignores_case: bool
     weights: Mapping[str, float]
-    most: int = 12
-    price: float = 0.1
+    most: int = 24
+    price: float = 0.02
     is_ascii: bool = False
     is_apart: bool = False
 
@@ -96,7 +96,7 @@ def _form(
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
-    size = (200, 0.012) if is_ascii else (12, 0.1)
+    size = (200, 0.012) if is_ascii else (24, 0.02)
     return Form(bytes(table), ignores_case, weights, *size, is_ascii=is_ascii, is_apart=is_apart)
 
 
@@ -177,7 +177,9 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
         if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
-    beyond = frozenset[str]() if has_range else frozenset(char for char in pattern.lower() if not char.isascii())
+    # the edge of a word stands for none: where all words are ASCII's, what else a text holds tells nothing
+    known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
+    beyond = frozenset[str]() if has_range else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 

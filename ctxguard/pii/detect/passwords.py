@@ -7,22 +7,48 @@ from typing import Final
 
 from ctxguard.pii.detect.validate import is_code, is_example
 
-__all__ = ["bare_password", "quoted_password", "secret_value"]
+__all__ = ["bare_password", "mixed_password", "quoted_password", "secret_value"]
 
 _PLAIN_WORD: Final = re.compile(
     r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
 )
 
 
-_CASE_CHANGE: Final = re.compile(r"[a-z](?=[A-Z])")
+_LETTERS: Final = re.compile(r"[A-Za-z!#$%^&*+?~]{8,}\Z")
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_VOWEL: Final = re.compile("[aeiouyAEIOUY]")
 
 
 def secret_value(value: str) -> bool:
     """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
-    # a random password may be all letters, with changes of case that no word has
-    if value.isalpha() and len(_CASE_CHANGE.findall(value)) > 3:
-        return True
-    return len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+    return _are_random_letters(value) or (
+        len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
+    )
+
+
+def _are_random_letters(value: str) -> bool:
+    """Tell letters in both cases, maybe with a sign among them, from words put together: half of these lack a vowel."""
+    words = _WORDS.findall(value)
+    return (
+        _LETTERS.match(value) is not None
+        and len(words) > 3
+        and 3 * sum(not _VOWEL.search(word) for word in words) >= len(words) + 3
+    )
+
+
+# A sign that words do not have, or a change from small letters to capitals or digits, and back.
+_SIGN: Final = re.compile(r"[!#$%^&*+?~](?!\Z)|[0-9][!#$%^&*+~]\Z")
+_CLASSES: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
+_IDENTIFIER: Final = re.compile(r"[0-9a-fA-F-]{16,}\Z|[\d%$]+\Z")
+
+
+def mixed_password(value: str) -> int:
+    """Return how many characters of what follows a password's name and a blank are one that no word looks like."""
+    bare = _without_end(value).rstrip("?")
+    mixes = any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
+    if len(bare) < 7 or not mixes or _IDENTIFIER.match(bare) or is_example(bare):
+        return 0
+    return len(bare) if _SIGN.search(bare) or len(_CLASSES.findall(bare)) > 4 else 0
 
 
 # No digit, and no sign that stands in no word and in no expression of a program.
@@ -40,7 +66,9 @@ def bare_password(value: str) -> int:
     bare = value if following is None else value[: following.start()]
     bare = _without_end(bare)
     word = bare.rstrip("!?")
-    is_program = _WORDS_OF_CODE.match(word) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    is_program = (
+        (_WORDS_OF_CODE.match(word) and not _are_random_letters(word)) or _CALL.match(bare) or _CODE_SIGNS.search(bare)
+    )
     return 0 if is_program or not secret_value(bare) else len(bare)
 
 

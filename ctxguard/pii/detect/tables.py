@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown, JSON, SQL, HTML): the heading of a column holds for all of its cells."""
+"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column holds for its cells."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ from ctxguard.pii.detect.people import Place
 __all__ = ["Headings", "columns"]
 
 Judge: TypeAlias = Callable[[str], Place | None]
-_SEPARATORS: Final = "|\t;,"
+_ALIGNED: Final = "  "
+"""Stands for the blanks, two or more, that stand between aligned columns."""
+_SEPARATORS: Final = ("|", "\t", ";", ",", _ALIGNED)
 _CELLS: Final = {
     separator: re.compile(rf'[ \t]*("(?:[^"\n]|"")*"|[^{re.escape(separator)}\n]*)(?:{re.escape(separator)}|(?=\n)|\Z)')
-    for separator in _SEPARATORS
-}
+    for separator in _SEPARATORS[:-1]
+} | {_ALIGNED: re.compile(r" *((?:[^ \n]| (?![ \n]))*)(?: {2,}|(?= ?\n)|\Z)")}
+_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+_ALIGNED_CELL: Final = r"[^\s\d|;,:={}<>]++(?: [^\s\d|;,:={}<>]++)*+"
 _RULE: Final = re.compile(r"[\s|:=+-]*\Z")
 _HEADINGS: Final = re.compile(
-    r"^[|\t ]*[^\s\d|;,][^\n\d|\t;,]{0,39}(?:[|\t;,][^\n\d|\t;,]{0,40}){1,200}$", re.MULTILINE
+    r"^[|\t ]*[^\s\d|;,][^\n\d|\t;,]{0,39}(?:[|\t;,][^\n\d|\t;,]{0,40}){1,200}$"
+    rf"|^ {{0,8}}+(?=[^\W\d_]){_ALIGNED_CELL}(?: {{2,}}+{_ALIGNED_CELL})++ *$",
+    re.MULTILINE,
 )
 """A line that may head a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
@@ -146,17 +152,21 @@ def _table_at(text: str, begin: int) -> _Table | None:
     separator, headings = head
     line = text[begin : _line_end(text, begin)]
     end = rows = begin + len(line) + 1
-    many = line.count(separator)
+    many = _count(line, separator)
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
         # more of them stand within quotes, or in a number; the cells before are in their columns still
-        is_row = row.count(separator) >= many or _RULE.match(row)
+        is_row = _count(row, separator) >= many or _RULE.match(row)
         if last - end > _LONGEST or not row.strip() or not is_row:
             break
         end = last + 1
     is_sure = separator != "," or ", " not in line
     return _Table(separator, headings, rows, min(end, len(text)), is_sure) if end > rows else None
+
+
+def _count(line: str, separator: str) -> int:
+    return len(_GAP.findall(line)) if separator == _ALIGNED else line.count(separator)
 
 
 def columns(
@@ -211,7 +221,7 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         # behind the last separator of a line nothing is left to match
         is_last = match.end() == place
         place = match.end()
-        if is_last or place >= len(text) or text[place - 1] != separator:
+        if is_last or place >= len(text) or text[place - 1] != separator[-1]:
             break
     return cells
 

@@ -21,6 +21,7 @@ __all__ = [
     "crypto",
     "date",
     "dialed_phone",
+    "dictated",
     "email",
     "generated",
     "german_insurance",
@@ -250,6 +251,22 @@ def _is_named_after_host(domain: str) -> bool:
     """Tell whether what a file is named after is a host: `corp.com.pdf`."""
     labels = domain.split(".")
     return len(labels) > 2 and labels[-2] in _COMMON_DOMAINS
+
+
+# Groups as cards, social security numbers and phone numbers have them.
+_GROUPS: Final = ([4, 4, 4, 4], [3, 2, 4], [3, 3, 4], [1, 3, 3, 4])
+
+
+def dictated(value: str, kind: str) -> bool:
+    """Tell whether digits with pauses between them, in the usual groups or one by one, are a number of a kind.
+
+    Args:
+        value: the candidate.
+        kind: the validator of its digits, which have as many as a card, a social security number or a phone number.
+    """
+    groups = [len(group) for group in re.findall(r"\d+", value)]
+    judge, sizes = {"card": (card, (15, 16)), "us_ssn": (us_ssn, (9,)), "nanp_phone": (nanp_phone, (10, 11))}[kind]
+    return sum(groups) in sizes and (groups in _GROUPS or set(groups) == {1}) and judge(_digits(value))
 
 
 def nanp_phone(value: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from ctxguard.pii.rules.rule import shipped
 from ctxguard.pii.rules.words import (
     CONNECTOR,
+    DICTATED,
     DRAWING,
     GLUE,
     LEFT,
@@ -80,12 +81,16 @@ _CARD_WORDS: Final = (
     + r"|(?<!dis)(?<!wild)card|visa|(?<!host)(?<!web)master|amex|maestro|diners|credit|debit"
     r"|carte|karte|tarjeta|carta\b|卡"
 )
+_SOCIAL: Final = (
+    word("ssn") + r"|soc(?:ial|\.)?.{0,3}sec(?:urity|\.| no)|(?<![a-z])(?:my|the|his|her|your) social(?![a-z])"
+)
 _IP_WORDS: Final = (
     r"(?:\bips?|ipv[46]|loopback|localhost|subnet|\bcidr|prefix|default|mapped|connecting|remote|client|peer)"
     r"(?: from| address| addr)?[\s:=]{1,3}\Z"
 )
 _HOST_WORDS: Final = (
-    r"(?:ip|ips|ipv4|(?<![a-z])(?:addr(?:ess)?|host|server|dns|resolver|gateway|client|peer|src|dst|source|dest(?:ination)?"
+    r"(?:ip|ips|ipv4|(?<![a-z])(?:addr(?:ess)?|host|server|dns|resolver|gateway|client|peer|src|dst"
+    r"|source|dest(?:ination)?"
     r"|ping|from|connect(?:ed|ing|ion)? (?:from|to)|via))[\\\"'\s:=(\[/]{1,8}\Z"
 )
 # Words and signs right before four numbers that make them a version or a chapter; Debian's may have an epoch.
@@ -102,11 +107,13 @@ _IPV6: Final = (
     rf"(?![{GLUE}])(?!:[0-9A-Fa-f:])(?!\.\d)"
 )
 _BIRTH: Final = (
-    word("dob|bday|geb|nac")
+    word("dob|bday|b-day|geb|gebdat|nac|nasc|nasci|naiss")
     + r"|born|birth(?!time)|d\.o\.b|geboren|geboort|geburt|(?<!re)naissance|né\b|née\b|nacimiento|nascimento"
-    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|ur\. ?\Z|fødsel|fødd?|född|födelse|рожд|ражд|роден"
-    r"|народж|nașter|nastere|născut|nascut"
-    r"|naroz|narod|\bnar\.|rođen|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę|gimusi|γέννησ|γεννήσ|γεννηθ|γεννήθ"
+    r"|nascita|nat[oa](?:/[ao])? (?:il|a)|nascid|nacid|urodz|(?<![a-z])ur\.|(?<![a-z])roj\."
+    r"|(?<![a-z])gim\.|(?<![a-z])ddn(?![a-z])|data ur|fødsel|fødd?|född|födelse|рожд|ражд|роден"
+    r"|народ|nașter|naşter|nastere|cumplea|născut|nascut"
+    r"|naroz|narod|\bnar\.|rođ|rojen|rojst|szület|szül\.|synty[mn]|synt\.|sünni|sünd|dzim|gimim|gimę"
+    r"|gimusi|γέννησ|γεννήσ|γεννημ|γεννηθ|γεννήθ"
     r"|doğum|dogum|twieled|出生|生日|生于|生於|生年月日|생년월일|생일"
 )
 _DATE_SHAPE: Final = (
@@ -182,6 +189,12 @@ CORE_RULES: Final = (
         validate=_HERE + "luhn",
         context=_CARD_WORDS,
     ),
+    *(
+        shipped(
+            f"{label.lower()}-dictated", label, DICTATED, validate=f"{_HERE}dictated:{kind}", context=words, score=0.6
+        )
+        for label, kind, words in (("CREDIT_CARD", "card", _CARD_WORDS), ("SSN", "us_ssn", _SOCIAL))
+    ),
     shipped(
         "ssn",
         "SSN",
@@ -202,7 +215,7 @@ CORE_RULES: Final = (
         "ssn-named",
         "SSN",
         rf"{LEFT}\d{{3}}(?P<s>[ .-]?)\d{{2}}(?P=s)\d{{4}}{RIGHT}",
-        context=word("ssn") + r"|social.{0,3}security",
+        context=_SOCIAL,
     ),
     shipped(
         "itin",
@@ -264,8 +277,10 @@ CORE_RULES: Final = (
             f"mac-{name}",
             "MAC",
             rf"(?<![{GLUE}])(?<![{GLUE}]-){_NO_GROUP_BEFORE}"
-            rf"[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![{GLUE}])(?![:-][{GLUE}])",
+            rf"[0-9A-Fa-f]{{2}}(?:{sign}[0-9A-Fa-f]{{2}}){{5}}(?![{GLUE}])(?![:-]\s{{0,24}}[0-9A-Fa-f]{{2}}[:-])(?![:-][{GLUE}])",
             validate=_HERE + "mac",
+            # bytes of a key go on in the next line
+            quiet=r"(?:[:-][0-9a-f]{2}){2}[:-]\s+",
         )
         for name, sign in (("colons", ":"), ("hyphens", "-"))
     ),
@@ -301,7 +316,7 @@ CORE_RULES: Final = (
         "birth-date-in-words",
         "DATE_OF_BIRTH",
         rf"(?i)(?<!\w)(?:{_DAY_FIRST}|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})(?!\w)",
-        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d\n]{{0,24}}\Z",
+        context=rf"{SINCE_DIGITS}(?:{_BIRTH})[^\d]{{0,24}}\Z",
     ),
     shipped(
         "passport",
@@ -322,8 +337,8 @@ CORE_RULES: Final = (
         context=(
             r"(?<![a-z])(?:cvv2?|cvc2?|csc|card[ _-]?(?:security|verification)[ _-]?(?:code|number|value)"
             r"|security[ _-]?code|prüfziffer|kartenprüfnummer|cryptogramme|código[ _-]de[ _-]seguridad"
-            r"|codice[ _-]di[ _-]sicurezza)"
-            r"(?![a-z])(?:[\s\"'_:=#\-(]|(?:is|number|code|no|ist|est|es|è)(?![a-z])){1,8}\Z"
+            r"|codice[ _-]di[ _-]sicurezza|(?:digits|number|code) on the back)"
+            r"(?![a-z])(?:[^\w<{}!$%&@+^~.;]|_|(?:is|are|number|code|no|ist|est|es|è)(?![a-z])){1,8}\Z"
         ),
         score=0.6,
     ),

@@ -134,10 +134,18 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         _letters("no-vat", "TAX_ID", r"(?:NO ?)?\d{3} ?\d{3} ?\d{3} ?MVA", "no.mva"),
     ),
     "AT": (_digits("at-insurance", "NATIONAL_ID", r"\d{4} ?\d{6}", "at.vnr", r"sozial|versich|\bsv|vnr"),),
+    "IE": (_digits("ie-pps", "NATIONAL_ID", r"\d{7} ?[A-Wa-w][A-Ia-i]?", "ie.pps", word("ppsn?")),),
     "PT": (_letters("pt-citizen", "NATIONAL_ID", r"\d{8}[ -]?\d[ -]?[A-Z]{2}\d", "pt.cc"),),
     "TR": (_digits("tr-identity", "NATIONAL_ID", r"\d{11}", "tr.tckimlik", r"kimlik|tckn|\bt\.?c\b"),),
     "CA": (
-        _written("ca-sin", "CA_SIN", r"\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}", "ca.sin", _NO_PHONE),
+        _written(
+            "ca-sin",
+            "CA_SIN",
+            # no row of a table: no other three digits stand beside it
+            r"(?<!(?<!\d)\d{3}[ -])\d{3}(?P<s>[ -])\d{3}(?P=s)\d{3}(?![ -]\d{3}(?!\d))",
+            "ca.sin",
+            _NO_PHONE,
+        ),
         _digits(
             "ca-sin-named",
             "CA_SIN",
@@ -184,15 +192,8 @@ RULES_BY_COUNTRY: Final[dict[str, tuple[Rule, ...]]] = {
         shipped(
             "de-insurance",
             "DE_SOCIAL_SECURITY",
-            rf"{_START}\d{{2}}(?P<s> ?)\d{{6}}(?P=s)[A-Z](?P=s)\d{{3}}{_END}",
+            rf"{_START}(?:\d{{8}}[A-Z]\d{{3}}|\d{{2}} \d{{6}} [A-Z] \d{{3}}){_END}",
             validate="ctxguard.pii.detect.validate:german_insurance",
-            score=0.7,
-        ),
-        shipped(
-            "de-passport",
-            "PASSPORT",
-            rf"{_START}[CFGHJK][CFGHJKLMNPRTVWXYZ0-9]{{8}}{_END}",
-            context=r"(?<![a-z])pass[\s\"':=-]{1,4}\Z",
             score=0.7,
         ),
     ),

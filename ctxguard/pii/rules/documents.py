@@ -30,21 +30,28 @@ _NO_AMOUNT: Final = rf"(?!(?:\d{{1,10}}|\d{{1,3}}(?:[., ]\d{{3}}){{1,3}})[.,]\d\
 # Looked ahead: what stands in front may be the word itself (`IVA 12345678901`), so the number alone is tried, too.
 _VALUE: Final = (
     rf"(?<![{GLUE}])(?<![{GLUE}][-.]){_NO_AMOUNT}(?!\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}}(?!\d))(?!\d{{4}}-\d\d-\d\d(?!\d))"
+    r"(?!(?:19|20)\d\d-(?:19|20)?\d\d(?!\d))"
     rf"{_ENOUGH}(?=(?P<value>(?:[{_LETTERS}]{{1,8}}|[{_CAPITALS}]{{1,3}} ?[ -] ?)?\d[A-Za-z0-9]{{0,33}}"
-    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,3}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
+    r"(?:[ ./-](?=[A-Za-z]{0,3}\d|[A-Z]{1,2}[ ./-]\d)[A-Za-z0-9]{1,16}|[/-][A-Z]{1,3}){0,6}"
     rf"(?: [A-Z]{{1,2}}(?![{GLUE}]))?(?![{GLUE}])))[{_LETTERS}0-9]"
 )
-_PASSPORT: Final = rf"(?<![{GLUE}-])[A-Z]{{1,3}} ?\d{{6,8}}(?![{GLUE}-])"
+_LICENSE: Final = (
+    rf"(?<![{GLUE}-])(?:[A-Z]{{0,2}}\d{{7,14}}|[A-Z]\d{{3,4}}(?:-\d{{3,5}}){{2,3}})(?![{GLUE}-])(?![.,]\d)"
+)
+_PASSPORT: Final = (
+    rf"(?<![{GLUE}-])(?:[A-Z]{{1,3}} ?\d{{6,8}}|(?=[A-Z]{{1,8}}\d)[CFGHJK][CFGHJKLMNPRTVWXYZ0-9]{{8}})(?![{GLUE}-])"
+)
 # Words that may stand between the name of a document and its number, any of one or two letters among them:
 # `Steuernummer lautet`, `cartão de cidadão é o`.
 _BETWEEN: Final = (
     r"[^\W\d_]{1,2}|nro|núm|num|number|numbers|numero|número|numéro|nummer|numer|numeru|numerem|numery|numeris|numurs"
-    "|numri|numărul|numar|numbri|broj|číslo|cislo|čísla|szám|száma|αριθμός|αριθ|номер|№|številka|uimhir"
+    "|numri|numărul|numar|numarası|numarasi|kodas|kods|kodu|subjekta|organizácie|οδήγησης|cat|numbri"
+    "|broj|číslo|cislo|čísla|szám|száma|αριθμός|αριθ|номер|№|številka|uimhir"
     "|nie|code|kod|código|codice|cod|ref|reference|référence|seria|serie|series|série|sorozat"
     "|registration|registered|registrado|registrada|inscrit|inscrite|inscrita|eingetragen|immatriculée|immatriculé"
     "|iscritta|wpisana|intracommunautaire|intracomunitario|intracomunitaria|comunitario|comunitaria|hoja|folio|hrb|hra"
     "|ist|est|jest|yra|was|lautet|lauten|porte|portant|reads|wynosi|este|είναι"
-    "|luidt|lleva|reca|bär|have|has|hat|hält|tiene|tem|heeft|posiada"
+    "|luidt|lleva|har|hedder|reca|bär|have|has|hat|hält|tiene|tem|heeft|posiada"
     "|the|der|die|das|den|dem|des|det|het|del|della|dello|for|von"
     "|vom|für|voor|van|pour|para|per|dla|unter|under|sous|sob|con|com|met|with|mit|avec|pod|bajo|sotto|onder"
     "|doc|document|documento|dokument|documentnumber|documentno|elettronica|electrónico|électronique"
@@ -65,122 +72,148 @@ _BETWEEN: Final = (
     "|recipient|book|серія|та|і|des|du"
     # between a field of a form and its value
     "|value|type|text|input|label|je|je to|är|er|on|ir|yra|je|має|jel|to|beneficiary|identifier|member|isch"
-    "|card|account"
+    "|card|account|val|durchgegeben|angegeben|mitgeteilt|provided|below|also|auch|aussi|anche|también"
+    "|ook|też|issued|delivered|délivré\\w{0,2}|expedido|rilasciat[oa]|wydan[ya]"
 )
 _JOIN: Final = (
-    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[\s\"'_:=#.,;?()\\°º/|*>\[\]-]"
-    rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}\Z"
+    # a tag, a sign but that of money or a paragraph, a word; who speaks next
+    r"(?:</?[a-z]{1,8}[^<>]{0,20}>|[^\w<{}!$%&@+^~\xa9\xa7\u20ac\xa3\xa5]|[_\xba]"
+    rf"|(?<![^\W\d_])(?:{_BETWEEN})(?![^\W\d_])){{0,16}}(?:\n[^\W\d_]{{1,16}}: )?\Z"
 )
 # Names as people and keys write them, by language. In a blank may stand a hyphen, an underscore, or nothing; marks on
 # letters may be missing. The last word may go on with an ending, and so may one with `*`; a short name ends a word.
+# A name with `№` counts only beside a word such as `number`, before it or behind it: `account no`, `nr konta`.
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "NATIONAL_ID": (
-        "id card|identity card|identity doc|identity number|national id|national identity|national insurance",
-        "citizen card|ppsn|personalausweis|ausweisnummer|ausweis|perso|identitätskarte",
-        "carte d'identité|nationale d'identité|carte identité|pièce d'identité|numéro identité|cni",
-        "documento de identidad|nacional de identidad|documento identidad|identificación|cédula|dni|d.n.i.",
-        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità|c.i.",
-        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
-        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade|documento de identificação",
-        "občansk* průkaz|občank|op č|rodn* čísl|občiansk* preukaz|személyi igazolvány|személyi szám",
-        "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort",
-        "henkilötunnu|hetu",
-        "personnummer|identitetskort|id kort|cpr nummer|cpr nr|cpr no|cpr number",
-        "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|personas apliecīb",
-        "личн* карт|егн|е.г.н.|ταυτότητ|αδτ|α.δ.τ.",
-        "osobn* iskaznic|osebn* izkaznic|emšo|karta tal-identità|uimhir psp|pps no|pps number|pps nr",
+        "id card|identity card|identity doc|national id|national identi|national insurance|identity №",
+        "identification №|id doc №",
+        "citizen card|citizen id|ppsn|pps №|personalausweis|ausweis|perso|identitätskarte|identitäts №",
         "personal identification",
-        "voter id|epic no|epic number|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers|rentenversicherung",
-        "versicherungsnummer|sécurité sociale|n° ss|no ss|nº ss|seguridad social|segurança social|niss",
-        "rijksregister|insz|registre national|numéro national|matricule national|matricule",
-        "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|seria ci|număr ci|număr c.i|cod numeric personal",
-        "fødselsnummer|fødselsnumm|fnr|personnumm|person nr|sosiaaliturvatunnus",
-        "amka|αμκα|α.μ.κ.α|cpr|citizen id|numéro de matricule|n° national|л. к.|л.к.|voter card|voter no|jmbg",
-        "matični broj građana|mbg|унзр|id картк|ідкартк|id карт|документ за самоличност",
-        "kimlik no|kimlik numar|t.c. kimlik|tc kimlik|tckn|tc no|nüfus cüzdan|numer dowodu|nr dowodu",
-        "seria i numer|szem. szám|személyi azonosító|szig. szám|szig szám",
+        "carte d'identité|nationale d'identité|carte identité|pièce d'identité|identité №|cni|citizen №|personal id №",
+        "documento de identidad|nacional de identidad|documento identidad|identificación|identidad №|cédula",
+        "dni|d.n.i.",
+        "carta d'identità|carta identità|documento d'identità|documento di identità|documento identità",
+        "identità №|c.i.",
+        "documento №|documento di riconoscimento|dokumendi №",
+        "identiteitskaart|identiteitsbewijs|id kaart|dow* osobist|dowód tożsamości|dowód|dowodu|dowodem",
+        "nr dowodu|numer dowodu|dow. os.",
+        "cartão de cidadão|cartão cidadão|cc nº|cc n.º|cc n°|bilhete de identidade",
+        "documento de identificação|identificação civil",
+        "občansk* průkaz|občank|občanka|op č|rodn* čísl|rodn* č|občiansk* preukaz|průkaz totožnosti",
+        "személyi ig|személyi szám",
+        "szem. ig|személyazonosító|igazolványszám|szig",
+        "carte de identitate|cartea de identitate|cărții de identitate|buletin|cnp|c.n.p.|henkilökort",
+        "henkilötunnu|hetu|sotu|identifikationskort|legitimation №",
+        "personnumm|personnr|person nr|pers. nr|samordningsnumm|identitetskort|id kort|cpr|d numm",
+        "isikukood|id kaar|asmens kod|asmens tapatybės kortel|personas kod|pers. kod|personas apliecīb|p.k.|a.k.",
+        "личн* карт|лк номер|егн|е.г.н.|граждански номер|ταυτότητ|αδτ|α.δ.τ.",
+        "osobn* iskaznic|os. iskaznic|osobne|osobna|osebn* izkaznic|osebna|emšo|karta tal-identità|uimhir psp",
+        "voter id|epic no|epic number|voter card|voter no|nric|sv nummer|sv nr|svnr|sozialversicherung|sozialvers",
+        "rentenversicherung|rv nummer|ahv|avs №|versicherungsnummer|versicherungsnr|sécurité sociale|n° ss",
+        "no ss|nº ss",
+        "seguridad social|segurança social|niss|sécu №|sofinumm",
+        "rijksregister|insz|registre national|numéro national|matricule national|matricule|n° national",
+        "číslo op|čísl* op|r. č.|r.č.|č. op|ci seria|serie ci|seria ci|număr ci|număr c.i|cod numeric personal",
+        "fødselsnumm|fødselsnr|fnr|sosiaaliturvatunnus|identificatienumm|numer ewidencyjn|personal cod",
+        "amka|αμκα|α.μ.κ.α|л. к.|л.к.|jmbg|matični broj građana|mbg|унзр|id картк|ідкартк|id карт",
+        "документ за самоличност|kimlik no|kimlik numar|kimlik|tckn|tc no|t.c. no|nüfus cüzdan",
+        "seria i numer|seria i nr|szig. szám|szig szám|id kart",
     ),
     "PASSPORT": (
-        "passport|travel document|reisepass|reisepaß|reisedokument|pass no|pass nr|pass number|pass nummer",
+        "passport|travel document|travel doc|reisepass|reisepaß|reisedokument|pass №|ppt no",
         "passeport|pasaporte|passaporto|documento di viaggio|paspoort|passaporte|passaport|pașaport|paszport",
-        "cestovn* pas|pasu|pas nr|pas no|pas nummer|pas č|pas číslo|útlevél|útlevel|putovnic|potn* list",
-        "pasaport no|pasaport numar|pasaportu|pasaport|nr pasz|číslo pasu|čísl* pas|útiokmány|passnr|passnumm",
-        "pass nº|pass n°",
-        "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n",
+        "cestovn* pas|cestovn* doklad|pasu|pas №|útlevél|útlevel|putovnic|potn* list",
+        "pasaport|pasaportu|nr pasz|útiokmány|úti okmány|passnr|passnumm|pasnr|pasnumm|passets numm|reisidokument",
+        "паспорт|διαβατήρι|διαβατηρί|passi|passin n|reisipass|pase n|pases n|paso n|pasas n|passinum",
     ),
     "DRIVER_LICENSE": (
-        "driver's licen|drivers licen|driver licen|driving licen|driver permit|driving permit",
-        "licence no|license no|licence nr|license nr|licence num|license num|d/l|dl#|dl no|dl number|führerschein",
-        "fuehrerschein|fahrerlaubnis|permis de conduire|permis b|permis|permiso de conducir|permiso de conducción",
-        "permiso conducir|licencia de conducir|licencia de conducción|carnet de conducir|carné de conducir",
+        "driver's lic|drivers lic|driver lic|driving lic|driver permit|driving permit|license no|license num",
+        "license nr|license #|licence no|licence num|licence nr|licence #|lic no|lic number|lic nr|lic #|dln|oln",
+        "operator licen|d/l|dl №|d.l. №|führerschein|führerausweis|fuehrerschein|fahrerlaubnis|fs nr",
+        "permis de conduire|permis b|permis|permiso de conducir|permiso de conducción|permiso de circulación",
+        "permiso №",
+        "permiso conducir|licencia de conducir|licencia de conducción|licencia №|carnet de conducir|carné de conducir",
         "patente di guida|patente guida|patente|rijbewijs|prawo jazdy|prawa jazdy|carta de condução|carta condução",
-        "řidičsk* průkaz|řp č|vodičsk* preukaz|vezetői engedély|jogosítvány|permis de conducere",
-        "permisul de conducere|permisului de conducere",
-        "ajokort|körkort|kørekort|juhiluba|juhiloa|vairuotojo pažymėjim|vadītāja apliecīb",
-        "шофьорск* книжк|свидетелство за управление|άδει* οδήγησης|δίπλωμα* οδήγησης|διπλώματος οδήγησης|δίπλωμα",
-        "vozačk* dozvol|vozniš* dovoljenj|førerkort|řp|permis auto|ehliyet|sürücü belges|посвідчення водія",
-        "водійськ* посвідченн",
+        "licença de condução|carnet de conducere|permis conducere|permis auto|permis* de conducere",
+        "řidičsk* průkaz|řidičák|řp|vodičsk* preukaz|vodičák|číslo vp|vezetői engedély|jogosítvány|jogsi",
+        "ajokort|körkort|kørekort|førerkort|juhiluba|juhiloa|vairuotojo paž|vadītāja apliecīb|autovadītāja apliecīb",
+        "шофьорска книжк|шофьорск* книжк|сумпс|свидетелство за управление|άδει* οδήγησης|δίπλωμα",
+        "διπλώματος οδήγησης|vozačk* dozvol|vozačka|vozačke|vozniš* dovoljenj|vozniško|ehliyet|sürücü belges",
+        "посвідчення водія|водійськ* посвідченн",
     ),
     "TAX_ID": (
-        "tax id|tax payer|tax number|tax no|tax reference|vat number|vat no|vat id|vat reg|vat|tin|utr",
-        "steuer id|steuer identifikationsnummer|steuernummer|steuer nr|ust id|ust.-id|umsatzsteuer|mwst nr|uid n",
-        "numéro fiscal|identifiant fiscal|numéro spi|tva|t.v.a.|siren|siret",
-        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva",
-        "fiscaal nummer|btw|rsin|identyfikacji podatkowej|nip|n.i.p.|contribuinte|identificação fiscal",
-        "dič|ič dph|adószám|adóazonosító|cod* fiscal|identificare fiscal|cui|verotunnus|alv nro|alv numero",
-        "moms nr|moms nummer|momsreg|momsregistrering|se nr|käibemaksu|kmkr|pvm mok* kod|pvm kod|pvn",
-        "ддс|инн|αφμ|α.φ.μ.|oib|davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код",
-        "ідентифікаційний номер|c.u.i.|иін|vergi no|vergi numar|vergi kimlik|vkn|mva nr",
-        "identifikationsnummer|steuerid|idnr|adóazonosító jel|adójel|daňov* identifik|nif nº|y alv|skattenummer",
+        "tax number|tax no|tax nr|tax #|tax id|tax code|fiscal code|fiscal id|vat id|tax payer|taxpayer",
+        "tax reference|tax file|tax identification|fiscal №|vat №|vat reg|vat|tin|utr|ein №",
+        "steuer №|steuer id|steuer ident|steueridentn|steuerliche identifik|ust id|ust.-id|umsatzsteuer",
+        "mwst №|uid n|st. nr|idnr",
+        "numéro fiscal|identifiant fiscal|référence fiscale|spi №|tva|t.v.a.|siren|siret|fiscale №",
+        "identificación fiscal|nif|n.i.f.|cif|c.i.f.|codice fiscale|cod. fisc|c.f.|partita iva|p. iva|piva|iva|p.i.",
+        "fiscaal №|btw|rsin|ob nummer|omzetbelasting|identyfikacji podatkowej|nip|n.i.p.|contribuinte",
+        "identificação fiscal",
+        "dič|ič dph|adószám|adóazonosító|adóig|adójel|cod* fiscal|identificare fiscal|cui|c.u.i.|veronum",
+        "verotunnus|alv №|alv tunnus",
+        "moms №|momsnumm|skattenumm|steuernumm|steuernr|momsreg|momsregistrering|skatte №|se nr|käibemaksu",
+        "maksukohustuslase|kmkr|pvm mok*|pvm kod|pvn",
+        "mokesčių mok*|nodokļu maks*|ддс|данъчен номер|инн|αφμ|α.φ.μ.|φορολογικού μητρώου|oib|porezn* №|pdv №|pdv id",
+        "davčn* št|davčna|davčno|ddv|іпн|рнокпп|ідентифікаційний код|ідентифікаційний номер|иін",
+        "vergi №|vergi kimlik|vkn|mva №|identifikationsnummer|steuerid|daňov* identifik",
     ),
     "MEDICAL_ID": (
-        "medical record number|medical record no|mrn|patient id|patient number|patient no|health insurance number",
-        "health insurance no|health card number|medicare number|medicare no|medicaid id|npi number",
-        "patientennummer|patienten nr|patienten id|versichertennummer|versicherten nr|kvnr",
-        "numéro de patient|numéro patient|dossier médical|numéro d'assuré|numéro rpps|numéro adeli",
-        "nhc|historia clínica|número de historia|nass|nuss|cipa|tarjeta sanitaria|nº col|núm. col|colegiad",
-        "número de afiliación|número de asegurado|tessera sanitaria|cartella clinica|patiëntnummer",
-        "medicare card|medicare beneficiary|mbi|insurance member|health plan id|insurance policy holder id|hicn",
-        "health card",
-        "versichertenkarte|krankenversichertennummer|krankenkassen nr|carte vitale|numéro vitale",
-        "libretto sanitario|taj szám|taj",
-        "krankenversicherungsnummer|carte d'assuré|ehic|ubezpieczeni* zdrowotn|zorgpas|polisnummer zorg|εκαα|sns nº",
-        "insurance id|insurance no|insurance number|adhérent",
-        "numer pacjenta|número de utente|čísl* pojištěnce|patientnummer|potilasnumero",
+        "medical record №|mrn|patient №|patient id|patienten №|patienten id|patienta №|hospital number",
+        "hospital no|chart number|chart no|health insurance №|health card",
+        "medicare №|medicare card|medicare beneficiary|mbi|medicaid №|npi|hicn|insurance id|insurance no",
+        "insurance number",
+        "insurance member|health plan id|health plan member|insurance policy holder id|nhs №",
+        "versicherten №|versichertenkarte|krankenversicherungs №|krankenversichertennummer|krankenkassen №",
+        "kv nummer|kvnr",
+        "pat. nr|dossier médical|dossier patient|assuré №|carte d'assuré|mutuelle №|rpps|adeli|carte vitale",
+        "numéro vitale|nss",
+        "nhc|historia №|historia clínica|nass|nuss|cipa|tarjeta sanitaria|colegiad №|núm. col|nº col|ehic|ekuz",
+        "número de afiliación|número de asegurado|tessera sanitaria|libretto sanitario|cartella clinica",
+        "paziente №|codice paziente",
+        "polisnummer zorg|zorgpas|patiënt №|patiënt id|taj szám|taj|betegazonosító|εκαα|utente №|sns №|adhérent",
+        "pacjenta №|ubezpieczeni* zdrowotn|pojištěnce №|poistenca №|pacienta №|pacient №|cod pacient",
+        "potilas №|pacijenta №|potilastunnus|journalnr|journalnumm",
+        "sygesikrings №|ασθεν* №|osiguran* osob|zdravstven* kartic|zavarovane osebe|пациент №|mbo",
     ),
     "BANK_ACCOUNT": (
-        "bank account|account number|account no|account num|acct number|acct no|acct #|a/c no|a/c number",
-        "savings account|checking account|deposit account|kontonummer|konto nr|bankkonto|numéro de compte|nº de compte",
-        "compte bancaire|número de cuenta|nº de cuenta|cuenta bancaria|número da conta|conta bancária",
-        "numero di conto|conto corrente|rekeningnummer|bankrekening|numer konta|nr konta|numer rachunku",
-        "kto.|kto. nr|kto.-nr",
-        "acct|a/c|konto|kto nr|ktonr|kontonr|rekeningnr|nr rachunku|conta nº|cuenta nº|cuenta n.º|conto n",
-        "tilinro|hesap no|hesap numar|номер рахунку|sąskait|konts|számlaszám|bankszámla|č. ú.|č.ú.|číslo účtu",
-        "compte n°|compte nº",
-        "čísl* účtu|bankszámlaszám|cont bancar|tilinumero|broj računa|αριθμ* λογαριασμού",
+        "bank account|bank acct|account number|account no|account num|account nr|account #|acct|acc no",
+        "acc num|acc nr|a/c|savings acc|checking acc|deposit acc|beneficiary acc|to account|from account|into account",
+        "konto|bankkonto|kontonum|kontonr|kto.|kto nr|ktonr|kontonumm|bankgiro|plusgiro",
+        "compte №|compte bancaire|cuenta №|cuenta bancaria|cuenta corriente|cta №|cta. cte|conta №|conta bancária|nib",
+        "conto №|conto corrente|c/c|rekening №|rekeningnr|bankrekening|rek. nr|tilinro|tilin №|pankkitili|tilinum",
+        "rachunku №|rachunek bankow|rachunek №|rach №|konta №|konto bankow|hesap №|рахунку №|сметка|sąskait|konts",
+        "účtu №|účet №|účet|bank* účet|bankovní spojení|č. ú.|č.ú.|bankszámla|számla №|számlaszám|szla",
+        "cont №|cont bancar|broj računa|br. računa|številka računa|žiro račun|tekući račun",
+        "transakcijski račun|trr|arveldusarve|λογαριασμ",
     ),
     "COMPANY_ID": (
-        "company number|company no|company reg|registration number|registration no|reg. no|crn",
-        "handelsregister|firmenbuch|hra|hrb|registre du commerce|numéro d'entreprise|rcs|r.c.s.|bce",
-        "registro mercantil|registro imprese|registro delle imprese|rea|kamer van koophandel|ondernemingsnummer",
-        "kvk|kbo|krs|regon|matrícula|conservatória|nipc|ičo|cégjegyzékszám|nr. reg. com|registrul comerțului",
-        "y-tunnu|organisationsnummer|organisationsnr|org. nr|org nr|cvr|registrikood|įmonės kod",
-        "business number|company registration|companies house|n° d'entreprise|no d'entreprise|nº d'entreprise",
-        "fn nr|mat. št|reg. com|ič|registered in ireland no|registered in england no|mersis|єдрпоу|едрпоу",
-        "код єдрпоу|reg nr|reg. nr|regnr|registernumm|registrikood|orgnr|org nummer|foretaksregisteret",
-        "ticaret sicil|ondernemingsnr|kvk nr|kvk nummer|kbo nummer|cvr nummer|cvr nr|hrnr|nº registro",
-        "número de registro|reg. imp|ytunnus|y tunnus",
-        "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* številk",
+        "company number|company no|company reg|registration number|registration no|registered number",
+        "registered no|reg. no|reg no|crn|business number|companies house|england under|wales under",
+        "scotland under|ireland under|england no|wales no|ireland no|charity no|charity number|duns",
+        "organisation number",
+        "handelsregister|firmenbuch|hra|hrb|registre du commerce|d'entreprise №|entreprise №|rcs|r.c.s.|bce",
+        "hr nr|hrnr",
+        "registro mercantil|registro imprese|registro delle imprese|reg. imp|rea|kamer van koophandel|ondernemings №",
+        "kvk|kbo|kvk nummer|kbo nummer|cvr nummer|kvk nr|kbo nr|cvr nr|krs|regon|matrícula|conservatória",
+        "nipc|pessoa colectiva|pessoa coletiva|ičo|cégjegyzékszám",
+        "nr. reg. com|reg. com|registrul comerțului|y-tunnu|ytunnus|y tunnus|yritystunnus|identifika* číslo",
+        "identifikačné číslo",
+        "organisations №|organisasjons №|org. nr|org nr|orgnr|org nummer|foretaksregisteret|foretaks №",
+        "bolags №|cvr|virksomheds №",
+        "registrikood|reg. kood|įmonės kod|įm. kod|fn nr|mat. št|ič|mersis|єдрпоу|едрпоу|registernumm",
+        "reg nr|reg. nr|regnr|ticaret sicil|número de registro|registro №",
+        "reģistrācijas num|reģ. nr|еик|булстат|γεμη|γ.ε.μη|matičn* broj|matičn* št|matičn* številk|mbs",
     ),
 }
 # A register stands with the place where it is kept: `RCS Lyon`, `Registro Mercantil de Madrid, hoja`.
 _SEAT: Final = (
-    r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro"
+    r"(?:[ ,]{1,2}(?:de |di |des |van |beim |am |in |& |and )?[^\W\d_]{3,16}){0,2}(?:[ ,]{1,2}(?:tomo|folio|libro"
     r"|vol) \d{1,5}){0,2}"
 )
 # `account` alone may be a user's; behind the number of a bank or a branch it is one of money.
 _AT_BANK: Final = (
-    r"(?<![^\W\d_])(?:sort[ _-]?code|transit \d|routing[ _-]?(?:n|#|:)|(?:bsb|aba|ifsc|blz)(?![^\W\d_]))[\s\S]{0,30}?"
+    r"(?<![^\W\d_])(?:sort[ _-]?code|transit \d|routing|(?:bsb|aba|ifsc|blz)(?![^\W\d_]))[\s\S]{0,30}?"
     r"(?<![^\W\d_])(?:account|acc|a/c|conto|cuenta|conta|compte|konto|kto)"
 )
 _REGISTERS: Final = (
@@ -188,8 +221,16 @@ _REGISTERS: Final = (
     "|registro imprese|kvk"
 )
 _GAP: Final = "[ _-]?"
-# Lines of names that make a rule.
-_AT_ONCE: Final = 6
+# Names that make a rule.
+_AT_ONCE: Final = 60
+# Marks a name that counts only beside one of these.
+_MARK: Final = " №"
+_NUMBER: Final = (
+    "number|numbers|no|nr|num|núm|numero|numéro|número|nummer|nro|numer[ua]?|nº|n|č|c|číslo|cislo|čísla"
+    "|broj|br|št|številka|stevilka"
+    "|szám|száma|αρ|αριθμός|αριθμ|номер|№|numeris|numurs|număr|număru?l|numar|numarası|#"
+)
+_OF: Final = "de|del|della|dell|di|do|da|du|van|het|la|le|el|d|на"
 _SHORT: Final = 7
 _LONG: Final = 8
 _NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
@@ -235,17 +276,38 @@ def _one(name: str) -> str:
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(words) == 1 else "")
 
 
+def _numbered(names: str) -> str:
+    """Return an expression for names with a word such as `number` beside them; before them they stand as they are."""
+    number = rf"(?:{_NUMBER}){_NO_LETTER_AFTER}"
+    before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{_OF})[\W_]{{1,2}}){{0,2}}"
+    glued = "|".join(name for name in names.split("|") if len(name) < _SHORT and name.isalpha())
+    return (
+        rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
+        # as in a key, `vatNumber`
+        + (rf"|{_NO_LETTER_BEFORE}(?:{glued})(?:number|nummer|nr|num|no){_NO_LETTER_AFTER}" if glued else "")
+    )
+
+
 def _batched(lines: Sequence[str]) -> Iterator[Sequence[str]]:
     return (lines[first : first + _AT_ONCE] for first in range(0, len(lines), _AT_ONCE))
 
 
 def _rules() -> Iterator[Rule]:
     for label, lines in _NAMES.items():
+        rule, names = label.lower().replace("_", "-"), "|".join(lines).split("|")
+        weak = [name.removesuffix(_MARK) for name in names if name.endswith(_MARK)]
         # a rule for some of the names at a time: what a text must hold is one of at most two hundred words
-        for number, some in enumerate(_batched(lines), 1):
-            yield _rule(f"{label.lower().replace('_', '-')}-labeled-{number}", label, _any_of("|".join(some)))
+        for number, some in enumerate(_batched([name for name in names if not name.endswith(_MARK)]), 1):
+            yield _rule(f"{rule}-labeled-{number}", label, _any_of("|".join(some)))
+        if weak:
+            yield _rule(f"{rule}-numbered", label, _numbered("|".join(weak)))
     # short words for a passport mean other things, too: the number must look like one
-    yield shipped("passport-short", "PASSPORT", _PASSPORT, context=named("pas|pase|pasas|pasa|passi|passet"), score=0.6)
+    yield shipped(
+        "passport-short", "PASSPORT", _PASSPORT, context=named("pass|pas|pase|pasas|pasa|passi|passet"), score=0.6
+    )
+    # `dl` is a unit, and an airline, too
+    dl = _before_value(r"(?<![^\W_])(?<!/)(?<!flight )dl(?![^\W\d_])")
+    yield shipped("driver-license-short", "DRIVER_LICENSE", _LICENSE, context=dl, score=0.6)
     yield _rule("bank-account-at", "BANK_ACCOUNT", _AT_BANK)
     yield _rule("company-id-registered", "COMPANY_ID", rf"(?:{_any_of(_REGISTERS)}){_SEAT}")
 

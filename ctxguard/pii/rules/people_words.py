@@ -268,7 +268,7 @@ ORGANIZATIONS: Final = (
     "committee|council|street|road|avenue|city|county|island|project|plan|program|system|model|server|client|"
     "version|edition|series|set|kit|policy|protocol|format|default|housing|estate|apartments|tower|building|"
     "festival|concert|tour|orchestra|rentals?|auto|motors|dental|stadium|dental|dermatology|medical|medicine|"
-    "pharmacy|surgery|health|wellness|therapy|counseling|care|associates|practice|barber|barbers|hair|beauty|"
+    "pharmacy|surgery|health|wellness|therapy|counseling|care|associates|practice|barbers|hair|beauty|"
     "skin|partners|consulting|media|press|news|times|games|foods|international|global|national|digital|servicio|"
     "servicios|departamento|unidad|clínica|centro|ministerio|universidad|facultad|colegio|cirugía|urgencias|"
     "abteilung|dienst|universität|klinik|krankenhaus|praxis|verein|schule|hôpital|université|école|société|"

@@ -8,6 +8,7 @@ from typing import Final
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import (
     CALLING,
+    DICTATED,
     DRAWING,
     GLUE,
     LEFT,
@@ -115,6 +116,14 @@ _EVERYWHERE: Final = (
         context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         quiet=_QUIET,
         tail=_EXTENSION,
+        score=0.6,
+    ),
+    shipped(
+        "phone-dictated",
+        "PHONE",
+        DICTATED,
+        validate=_HERE + "dictated:nanp_phone",
+        context=rf"{SINCE_DIGITS}(?:{PHONE_LOOSELY}|(?<![a-z])number)[^\d]{{0,24}}\Z",
         score=0.6,
     ),
     *(

@@ -26,7 +26,11 @@ _PLATES: Final = (
     "|plaque d'immatriculation|immatriculation|placa|matrícula|targa|kenteken|nummerplaat|numer* rejestracyjn"
     "|nr rejestracyjn|nr rej|tablic* rejestracyjn|rendszám|spz|evidenčné číslo|număr* de înmatriculare|înmatriculare"
     "|registarsk* oznak|registrsk* številk|registrsk* tablic|registreringsnummer|registreringsskylt|regnummer"
-    "|nummerplade"
+    "|nummerplade|plate|license tag|reg mark|registration mark|vehicle tag|poznávac* značk"
+    "|registračn* značk|ečv|špz|rz|reg no|reg. no|reg number|registration number|rego|plaque|targato"
+    "|reg nr|reg. nr|regnr"
+    "|reg. nummer|registrsk* oznak|reg. oznak|рег. номер|αρ. κυκλοφορίας|immat|immatriculé|targata"
+    "|nr. auto|matrícula del coche|matrícula do carro|targa del veicolo"
     "|rekisterinumer|rekisteritunnus|numurzīme|valstybin* numer|plaka no|plakası|plaka|номерний знак|держномер"
     "|регистрационен номер|πινακίδ|αριθμ* κυκλοφορίας|numberplate|registreerimismär"
 )
@@ -49,7 +53,7 @@ VEHICLE_RULES: Final = (
     shipped(
         "license-plate",
         "LICENSE_PLATE",
-        rf"{_START}(?=[^\W\d_ ·-]{{0,5}}[ ·-]?[^\W\d_]{{0,3}}[ ·-]?\d)"
+        rf"{_START}(?=[\d ·-]{{0,8}}[^\W\d_])(?=[^\W\d_ ·-]{{0,5}}[ ·-]?[^\W\d_]{{0,3}}[ ·-]?\d)"
         rf"(?=(?P<value>[{_PLATE}]{{1,8}}(?:[ ·-][{_PLATE}]{{1,5}}){{0,3}}){_END})[{_PLATE}]",
         validate="ctxguard.pii.detect.validate:plate",
         context=named(_PLATES),

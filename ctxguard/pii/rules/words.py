@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "CALLING",
     "CONNECTOR",
+    "DICTATED",
     "DRAWING",
     "GLUE",
     "IDENTITY",
@@ -48,7 +49,8 @@ def token(form: str) -> str:
     of keys of sixteen random characters, one in thirty has no digit.
     """
     return (
-        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9]|(?:[A-Z]{0,16}+[a-z_.:-]{1,16}+(?=[A-Z])){4}|[A-Z]{20})(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z_.:-]{0,64}+[0-9]|(?:[A-Z]{0,16}+[a-z_.:-]{1,16}+(?=[A-Z])){4}"
+        r"|[A-Z]{20})(?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-)"
         rf"(?:{form})(?![A-Za-z0-9_-])"
     )
 
@@ -60,11 +62,17 @@ LEFT: Final = rf"(?<![{_GLUED}])(?<![{_GLUED}]_)(?<![{_GLUED}]__)(?<![{_GLUED}]-
 """A number begins here: not glued to a letter or a digit, not within a name, and no decimals."""
 RIGHT: Final = rf"(?![{_GLUED}])(?!_{{1,3}}[{_GLUED}])(?!-[{_GLUED}])(?!\.\d)"
 """A number ends here. A sentence may begin right behind its dot."""
+DICTATED: Final = (
+    rf"{LEFT}(?:\d{{3}}(?P<short>, |\.\.\. | \.\.\. )\d{{2,3}}(?P=short)\d{{4}}"
+    r"|\d{4}(?P<long>, |\.\.\. | \.\.\. )\d{4}(?P=long)\d{4}(?P=long)\d{4}|\d \d \d,? \d(?:,? \d){5,12})"
+    rf"{RIGHT}(?!,? ?\d)"
+)
+"""A number as it is dictated, digit by digit or with pauses: `2 0 1, 5 5 5, 0 1 4 7`, `201 ... 555 ... 0147`."""
 NO_FOUR_BEFORE: Final = r"(?<!(?<!\d)\d{4}[ -])"
 NO_FOUR_AFTER: Final = r"(?![ -]\d{4}(?!\d))"
 """A number in fours is no row of a table: no other four stands beside it."""
 CONNECTOR: Final = (
-    r"(?:[\s\"'_:=#.,?()\\°º-]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code"
+    r"(?:[^\w<{}!$%&@+^~;|/]|[_º]|(?:n|no|num|n[uú]mero|num[eé]ro|number|nummer|nr|id|it|is|was|my|the|code"
     r"|holder)(?![A-Za-z0-9]))"
     r"{0,12}?(?<![A-Za-z0-9])"
 )
@@ -110,27 +118,34 @@ IDENTITY: Final = (
 )
 """Words before the number of a person, whatever the country."""
 _PHONE_NOUNS: Final = (
-    "tel|telef|tels|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil|mobiel|mobiele|cel"
+    "tel|telef|tels|mobile|cell|fax|msisdn|whatsapp|sms|landline|hotline|helpline|pager|dial|mob|mobil"
+    "|mobiel|mobiele|cel"
     "|gsm|natel|kom|ph|tfno|tlf|tlfno|telf|teléf|tél"
     r"|telefon\w{0,6}|téléphone|telefono|teléfono|móvil|movil|telemóvel|telemovel|cellulare|telefone|telefoon"
-    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobilni|mobitel|mobiil|tfn|tlm|tlfnr|telnr|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
+    r"|handy|celular|telefoonnummer|puh|(?:matka)?puhelin\w{0,10}|тел\w{0,6}|мобилен|моб\w{0,8}"
+    r"|стационарен|τηλ\w{0,7}|κινητ\w{1,3}|tālr\w{0,6}|mobil\w{0,6}|mobitel|mobiil\w{0,4}|kännykkä"
+    r"|festnetz|durchwahl|σταθερό|cep|tfn|tlm|tlfnr|telnr|κιν|faks\w{0,4}|mobiln\w{1,4}|mobilnum\w{1,6}"
 )
 _WHOM: Final = "(?: me| us| him| her| them)"
 _PHONE_PHRASES: Final = (
     rf"call{_WHOM}?(?: at| on)|call{_WHOM}|can call|reach{_WHOM}? (?:at|on)|be reached (?:at|on)"
     rf"|text(?: me)? (?:at|on)|(?:ring|phone|call|dial) (?:me|us)|call ?back number|work line|direct line"
-    r"|desk(?=[:\s\"'=]{1,4}\Z)"
+    r"|desk(?=[:\s\"'=]{1,4}\Z)|(?<=\*)(?:te|cp|hp|wp|fx)(?=\*)|pod numer\w{1,3}"
 )
 # A word in brackets behind a number is the label of that number, not of the next one; a bracket may hold both.
 _NOT_BEHIND: Final = r"(?:(?<!\d\()(?<!\d \()|(?![^\W\d_]{1,20}\)))"
 # Verbs of calling, by the beginnings of their forms.
 _CALLING: Final = (
-    r"erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e|ar|ame|enos|adme)"
-    r"|localizarme|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
+    r"erreich\w{1,5}|(?:an)?ruf(?:e|en|t)?|rückruf|joindre|joignable|r?app?el(?:ez|er|le|ons)|ll[aá]m(?:e"
+    r"|ar|ame|enos|adme)"
+    r"|localizar(?:me)?|chiam(?:i|ar[ei]|ami|ate|atemi)|raggiung\w{1,5}|bereik\w{1,5}|bel(?:len|t)?"
+    r"|za?dzwo[nń]\w{0,4}|dzwo[nń]\w{1,4}"
     r"|ligue|ligar|ligue-?me|telefonar|(?:za)?vol(?:ejte|at|ať|ajte|ej)|sun[aă]|sunați|sunati|apela(?:ți|ti)?"
     r"|hív(?:jon|ható|ja|hat|d|j)?\w{0,4}|soit(?:a|taa|akaa|ella)|обад\w{1,6}|звън\w{1,6}|дзвон\w{1,6}|подзвон\w{1,6}"
-    r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)|skambin\w{1,5}|paskambin\w{1,5}"
-    r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
+    r"|καλέσ\w{1,5}|κάλεσ\w{1,4}|(?:na)?zov(?:ite|i|em)|pokli[cč]\w{1,5}|helista\w{0,3}|zvan(?:iet|īt|i)"
+    r"|skambin\w{1,5}|paskambin\w{1,5}"
+    r"|aray\w{1,6}|ringa?|ringe?|nås|når|träffas|terugbel\w{0,3}|richiam\w{1,4}|liga|contacta\w{0,5}"
+    r"|recapito|rückfragen|alüüt\w{0,2}|soittak\w{1,4}"
 )
 # What kind of phone it is; a number in the form of one may follow.
 _KINDS: Final = (
@@ -143,13 +158,23 @@ PHONE_STRICTLY: Final = (
     rf"|(?<![a-z])(?:{_PHONE_PHRASES})(?![a-z])|电话|手机|電話|携帯|전화|휴대"
 )
 """Words before bare digits that make them a phone number."""
+# `my number`, `meine neue Nummer`, and the one letter before a number on a card: `T: 030 1234567`.
+_MINE: Final = (
+    r"(?<![^\W\d_])(?:(?:my|mein[ea]?|mon|mi|mio|mijn|mój|moje|meu|mitt|mit|minu|mans|mano|moj|moja"
+    r"|мій)(?: [^\W\d_]{2,8})?"
+    r" (?:n[uú]m[^\W\d_]{2,5}|nummer|číslo|broj|številka|номер)|numeroni|számom|numărul meu|номерът ми"
+    r"|numaram)(?![^\W\d_])"
+    r"|(?<![^\s|·])[tmpfh](?:[:.]|(?= [(\d]))(?=\s?\Z)"
+)
 PHONE_LOOSELY: Final = (
-    PHONE_STRICTLY + rf"|{word('call|calling|called|contact|contato|contacto|kontakt|answering|reach|texted')}"
-    r"|my number(?![a-z])|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
+    PHONE_STRICTLY + rf"|{_MINE}|{word('call|calling|called|contact|contato|contacto|kontakt|answering|reach|texted')}"
+    r"|联系|聯繫|联络|致电|拨打|来电|热线|連絡|연락"
 )
 """Words before grouped digits that make them a phone number."""
 PHONE_JOIN: Final = (
-    r"(?:[\s\"'_:=#.,()\[\]\\-]|(?:[^\W\d_]{1,2}|num|number|line|value|text|type|was|the|num[eé]r\w{0,3}|número|nummer\w{0,2}"
-    r"|unter|auf|sous|est|ist|lautet|pod|mich|uns|mal|bitte|numeroon|numeroa|mein\w{0,2}|mon|het|op|můj|môj|moj|ma|číslo|numar|broj)(?![^\W\d_])){0,16}\Z"
+    r"(?:[^\w<{}!$%&@+^~;|/]|_|(?:[^\W\d_]{1,2}|num|number|line|value|text|type|was|the|num[eé]r\w{0,3}"
+    r"|número|nummer\w{0,2}"
+    r"|unter|auf|sous|est|ist|lautet|pod|mich|uns|mal|bitte|numeroon|numeroa|mein\w{0,2}|mon|het|op|můj"
+    r"|môj|moj|ma|číslo|numar|broj)(?![^\W\d_])){0,16}\Z"
 )
 """What may stand between a word like `phone` and bare digits."""
