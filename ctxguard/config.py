@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args, get
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.settings import valid_budget
+from ctxguard.settings import nearest, valid_budget
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -456,5 +456,4 @@ def _home(name: str, model: type[BaseModel]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"
+    return nearest(name, known) or f"; known are {', '.join(sorted(known))}"

@@ -164,9 +164,9 @@ def one_of(value: T, known: object, setting: str) -> T:
     Raises:
         ConfigError: it is another; all that are known are named.
     """
-    words = get_args(known)
-    if value not in words:
-        raise ConfigError(f"{setting} is {' or '.join(map(repr, words))}, not {value!r}", setting=setting)
+    *words, last = map(repr, get_args(known))
+    if value not in get_args(known):
+        raise ConfigError(f"{setting} is {', '.join(words)} or {last}, not {value!r}", setting=setting)
     return value
 
 

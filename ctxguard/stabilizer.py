@@ -85,7 +85,7 @@ class Stabilizer(NotAHook):
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
             something would have been refused. Adapters, guards, and the proxy keep to it.
-        others: none; `from_policy` takes the settings of a policy, such as `rules`.
+        others: nothing; settings of a policy, such as `rules`, go to `from_policy`.
 
     Raises:
         ConfigError: a setting is out of range, or there is none of this name.
@@ -119,8 +119,7 @@ class Stabilizer(NotAHook):
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
         if others:
-            raise ConfigError(_untaken(next(iter(others))), setting=next(iter(others)))
-
+            raise _untaken(next(iter(others)))
         self.budget: int | str = valid_budget(budget)
         self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
         self.mode: Mode = one_of(mode, Mode, "mode")
@@ -128,10 +127,8 @@ class Stabilizer(NotAHook):
         window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
         wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = suiting(wanted, profile[0]) if profile else wanted
-        self.checks: tuple[Check, ...] = (
-            *callables(ALL_CHECKS if checks is None else checks, "checks", named=True),
-            *profile,
-        )
+        judging = callables(ALL_CHECKS if checks is None else checks, "checks", named=True)
+        self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
         self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
@@ -401,7 +398,7 @@ class Stabilizer(NotAHook):
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self.passed_on(run.history, error)
+            return self._passed_on(run.history, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -409,7 +406,7 @@ class Stabilizer(NotAHook):
             watch.ended(result.report)
         return result
 
-    def passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+    def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
         """Return a history as it is, where an error is only observed."""
         given = tuple(history)
         settings = CallSettings(budget=0, counter=self.counter)
@@ -440,14 +437,14 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
     return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-def _untaken(setting: str) -> str:
-    """Return what is wrong with a setting that `Stabilizer` does not take, and what to write instead."""
+def _untaken(setting: str) -> ConfigError:
+    """Return the error for a setting that `Stabilizer` does not take; it says what to write instead."""
     policy = next((each for each in ("agent", *POLICIES) if setting in policy_settings(each)), None)
     if policy is None:
         remedy = nearest(setting, _settings_of(Stabilizer))
     else:
         remedy = f"; policies do: write Stabilizer.from_policy({policy!r}, budget=…, {setting}=…)"
-    return f"Stabilizer takes no setting {setting!r}{remedy}"
+    return ConfigError(f"Stabilizer takes no setting {setting!r}{remedy}", setting=setting)
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:

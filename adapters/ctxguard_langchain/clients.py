@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -33,15 +33,10 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
     Raises:
         ConfigError: No client was found that can be guarded, or a setting cannot be used.
     """
-    from ctxguard.wire.transport import as_guard, guarded_http_client
+    from ctxguard.wire import clients
+    from ctxguard.wire.transport import as_guard
 
-    shared = as_guard(guard, settings)
-
-    def guarded_client(client: Any) -> Any:  # noqa: ANN401 - a client of either SDK
-        # the SDKs have no public way to a client's HTTP client
-        return client.with_options(http_client=guarded_http_client(client._client, shared))  # noqa: SLF001
-
-    changed = _changed(model, guarded_client, _MOST_LAYERS)
+    changed = _changed(model, partial(clients.guarded, guard=as_guard(guard, settings)), _MOST_LAYERS)
     if changed is None:
         raise ConfigError(f"expected a chat model, got {type(model).__name__}", setting="model")
     return cast("Model", changed)

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from ctxguard.draft.draft import (
-    Action,
-    CallSettings,
-    Change,
-    Cut,
-    Draft,
-    Follower,
-    IncrementalStage,
-    LeftOut,
-    Stage,
-    StageResult,
-    follow,
-    stage_name,
-)
-from ctxguard.draft.drivers import Ask, adrive, drive, reads_only, refuse
-
-__all__ = [
-    "Action",
-    "Ask",
-    "CallSettings",
-    "Change",
-    "Cut",
-    "Draft",
-    "Follower",
-    "IncrementalStage",
-    "LeftOut",
-    "Stage",
-    "StageResult",
-    "adrive",
-    "drive",
-    "follow",
-    "reads_only",
-    "refuse",
-    "stage_name",
-]
+from ctxguard.draft.draft import Action as Action
+from ctxguard.draft.draft import CallSettings as CallSettings
+from ctxguard.draft.draft import Change as Change
+from ctxguard.draft.draft import Cut as Cut
+from ctxguard.draft.draft import Draft as Draft
+from ctxguard.draft.draft import Follower as Follower
+from ctxguard.draft.draft import IncrementalStage as IncrementalStage
+from ctxguard.draft.draft import LeftOut as LeftOut
+from ctxguard.draft.draft import Stage as Stage
+from ctxguard.draft.draft import StageResult as StageResult
+from ctxguard.draft.draft import follow as follow
+from ctxguard.draft.draft import stage_name as stage_name
+from ctxguard.draft.drivers import Ask as Ask
+from ctxguard.draft.drivers import adrive as adrive
+from ctxguard.draft.drivers import drive as drive
+from ctxguard.draft.drivers import reads_only as reads_only
+from ctxguard.draft.drivers import refuse as refuse

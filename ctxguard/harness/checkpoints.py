@@ -10,23 +10,57 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
+
+from pydantic import TypeAdapter
 
 from ctxguard import __version__
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.harness.engine import Plan, Results, Tally
-from ctxguard.harness.figures import Figures, Place
-from ctxguard.harness.judging import Verdict
+from ctxguard.harness.engine import Plan, Results
+from ctxguard.harness.figures import Figures
 from ctxguard.harness.recordings import Recording, Skipped, Source
-from ctxguard.harness.replay import Call, SessionReplay
+from ctxguard.harness.replay import SessionReplay
 
 EVERY: Final = 5.0
 """Seconds between two writes."""
-_ADDED: Final = tuple(f.name for f in fields(Figures) if f.name not in ("places", "milliseconds"))
+_At: TypeAlias = tuple[str, int, int]
+"""File, line, and number of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Hold one of the worst sessions, and where its recording stands."""
+
+    at: _At
+    order: int
+    told: SessionReplay
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Hold what the file says.
+
+    Attributes:
+        key: of the replay.
+        done: recordings that were taken in.
+        last: tells the last of them from others.
+        tallies: figures, sessions seen, and the worst of them, for each setting.
+        skipped: what could not be replayed.
+        skipped_count: how many there were.
+    """
+
+    key: str
+    done: int
+    last: str
+    tallies: list[tuple[Figures, int, list[_Kept]]]
+    skipped: list[Skipped]
+    skipped_count: int
+
+
+_FORMAT: Final = TypeAdapter(_Progress)
 
 
 class Checkpoint:
@@ -59,22 +93,21 @@ class Checkpoint:
         state = self._read()
         if state is None:
             return 0
-        worst = [_tally_of(each, tally) for each, tally in zip(state["tallies"], results.tallies, strict=True)]
-        results.skipped = [Skipped(**each) for each in state["skipped"]]
-        results.skipped_count = state["skipped_count"]
-        wanted = {place for own in worst for place in own}
-        kept: dict[tuple[str, int, int], Recording] = {}
+        results.skipped, results.skipped_count = state.skipped, state.skipped_count
+        wanted = {kept.at for _, _, worst in state.tallies for kept in worst}
+        found: dict[_At, Recording] = {}
         last: Source | None = None
-        for _ in range(state["done"]):
+        for _ in range(state.done):
             last = next(sources, None)
             if isinstance(last, Recording) and (place := _place(last)) in wanted:
-                kept[place] = last
-        if last is None or _mark(last) != state["last"] or wanted - kept.keys():
+                found[place] = last
+        if last is None or _mark(last) != state.last or wanted - found.keys():
             raise self._refused("the recordings have changed since it was written")
-        for own, tally in zip(worst, results.tallies, strict=True):
-            for place, (order, told) in own.items():
-                tally.restore(told, kept[place], order)
-        return int(state["done"])
+        for (figures, seen, worst), tally in zip(state.tallies, results.tallies, strict=True):
+            tally.figures, tally.seen = figures, seen
+            for kept in worst:
+                tally.restore(kept.told, found[kept.at], kept.order)
+        return state.done
 
     def note(self, results: Results, done: int, last: Source) -> None:
         """Write the progress, where it is time to."""
@@ -87,17 +120,14 @@ class Checkpoint:
         Raises:
             ConfigError: the file cannot be written.
         """
-        state = {
-            "key": self._key,
-            "done": done,
-            "last": _mark(last),
-            "tallies": [_of_tally(tally) for tally in results.tallies],
-            "skipped": [asdict(each) for each in results.skipped],
-            "skipped_count": results.skipped_count,
-        }
+        tallies = [
+            (tally.figures, tally.seen, [_Kept(_place(recording), order, told) for told, recording, order in tally])
+            for tally in results.tallies
+        ]
+        state = _Progress(self._key, done, _mark(last), tallies, results.skipped, results.skipped_count)
         beside = self._path.with_name(f"{self._path.name}.new")
         try:
-            beside.write_text(json.dumps(state), encoding="utf-8")
+            beside.write_bytes(_FORMAT.dump_json(state))
             os.replace(beside, self._path)  # noqa: PTH105 - the name says that it replaces
         except OSError as error:
             raise self._refused(reason_of(error)) from error
@@ -107,16 +137,17 @@ class Checkpoint:
         """Remove the file: there is nothing to take up any more."""
         self._path.unlink(missing_ok=True)
 
-    def _read(self) -> Any:  # noqa: ANN401 - JSON that this module wrote
+    def _read(self) -> _Progress | None:
         try:
-            state = json.loads(self._path.read_text(encoding="utf-8"))
+            text = self._path.read_bytes()
+            state = json.loads(text)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise self._refused(f"it cannot be read ({reason_of(error)})") from error
         if not isinstance(state, dict) or state.get("key") != self._key:
             raise self._refused("it is of another replay, or of another version of ctxguard")
-        return state
+        return _FORMAT.validate_json(text)
 
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(
@@ -124,7 +155,7 @@ class Checkpoint:
         )
 
 
-def _place(recording: Recording) -> tuple[str, int, int]:
+def _place(recording: Recording) -> _At:
     return recording.path, recording.line, recording.place
 
 
@@ -132,58 +163,3 @@ def _mark(source: Source) -> str:
     """Return what tells a recording from another one."""
     data = source.data if isinstance(source, Recording) else str(source).encode()
     return hashlib.sha256(data).hexdigest()
-
-
-def _of_tally(tally: Tally) -> dict[str, object]:
-    worst = [{"place": _place(recording), "order": order, "told": _of_told(told)} for told, recording, order in tally]
-    return {"figures": _of_figures(tally.figures), "seen": tally.seen, "worst": worst}
-
-
-def _tally_of(state: Mapping[str, Any], tally: Tally) -> dict[tuple[str, int, int], tuple[int, SessionReplay]]:
-    """Fill a tally but for its worst sessions, which are returned by the places of their recordings."""
-    tally.figures = _figures_of(state["figures"])
-    tally.seen = state["seen"]
-    return {tuple(each["place"]): (each["order"], _told_of(each["told"])) for each in state["worst"]}
-
-
-def _of_told(told: SessionReplay) -> dict[str, object]:
-    return {
-        "named": [told.id, told.path, told.line, told.budget],
-        "figures": _of_figures(told.figures),
-        "calls": [[c.end, c.before, c.after, c.cut, c.bill, c.trimmed] for c in told.calls],
-        "places": [asdict(place) for place in told.places],
-    }
-
-
-def _told_of(state: Mapping[str, Any]) -> SessionReplay:
-    calls, places = [Call(*each) for each in state["calls"]], [_place_of(each) for each in state["places"]]
-    name, path, line, budget = state["named"]
-    return SessionReplay(name, path, line, budget, _figures_of(state["figures"]), calls, places)
-
-
-def _place_of(state: Mapping[str, Any]) -> Place:
-    return Place(state["session"], state["path"], state["call"], Verdict(**state["verdict"]))
-
-
-def _of_figures(figures: Figures) -> dict[str, object]:
-    told: dict[str, object] = {name: getattr(figures, name) for name in _ADDED}
-    told["places"] = {law: asdict(place) for law, place in figures.places.items()}
-    told["milliseconds"] = list(_bins(figures.milliseconds))
-    return told
-
-
-def _bins(sketch: Any) -> Iterator[tuple[float, float]]:  # noqa: ANN401 - what is looked at has no public name
-    """Walk the values of a sketch with their counts; the library itself saves one only with protobuf."""
-    store = sketch._store  # noqa: SLF001
-    yield from ((sketch._mapping.value(n + store.offset), count) for n, count in enumerate(store.bins) if count)  # noqa: SLF001
-    if sketch._zero_count:  # noqa: SLF001
-        yield 0.0, sketch._zero_count  # noqa: SLF001
-
-
-def _figures_of(state: Mapping[str, Any]) -> Figures:
-    figures = Figures(**{name: state[name] for name in _ADDED})
-    figures.saved_by = Counter(figures.saved_by)
-    figures.places = {law: _place_of(each) for law, each in state["places"].items()}
-    for value, count in state["milliseconds"]:
-        figures.milliseconds.add(value, count)
-    return figures

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+from ddsketch import DDSketch
+from pydantic import PlainSerializer, PlainValidator
 
 from ctxguard.harness.judging import Verdict
-
-if TYPE_CHECKING:
-    from ddsketch import DDSketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,22 @@ class Place:
         return f"{self.verdict} (call {self.call} of session {self.session}, {self.path})"
 
 
-def _sketch() -> DDSketch:
-    from ddsketch import DDSketch
+def _bins(sketch: DDSketch) -> list[tuple[float, float]]:
+    """Return the values of a sketch with their counts; the library itself saves one only with protobuf."""
+    store, zeros = sketch._store, sketch._zero_count  # noqa: SLF001 - what is looked at has no public name
+    bins = [(sketch._mapping.value(n + store.offset), count) for n, count in enumerate(store.bins) if count]  # noqa: SLF001
+    return [*bins, *([(0.0, zeros)] if zeros else [])]
 
-    return DDSketch(0.01)
+
+def _sketch(bins: Iterable[tuple[float, float]] = ()) -> DDSketch:
+    sketch = DDSketch(0.01)
+    for value, count in bins:
+        sketch.add(value, count)
+    return sketch
+
+
+Sketch = Annotated[DDSketch, PlainValidator(_sketch), PlainSerializer(_bins)]
+"""A sketch of values within one percent, saved as its values with their counts."""
 
 
 @dataclass(slots=True)
@@ -87,7 +99,7 @@ class Figures:
     held_in_context: float = 0.0
     findings: dict[str, int] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
-    milliseconds: DDSketch = field(default_factory=_sketch)
+    milliseconds: Sketch = field(default_factory=_sketch)
 
     def add(self, other: Figures) -> None:
         """Add the figures of other sessions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, get_args
+from typing import Final
 
 from ctxguard.errors import ConfigError
 
@@ -18,16 +18,6 @@ def check_text(text: object) -> None:
     """
     if not isinstance(text, str):
         raise TypeError(f"expected a text, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
-
-
-def one_of(value: object, known: object, setting: str) -> None:
-    """Do nothing where a value is one that a `Literal` names.
-
-    Raises:
-        ConfigError: it is another.
-    """
-    if value not in get_args(known):
-        raise ConfigError(f"{setting} is one of {', '.join(get_args(known))}, not {value!r}", setting=setting)
 
 
 def seconds(value: object, setting: str) -> None:

@@ -1,7 +1,7 @@
 """Bring back what was cut and matters now.
 
 Exchanges are ranked by BM25 and, where there is an embedding, by meaning, fused by reciprocal ranks. An exchange counts
-together with its neighbors, replies of the model count for less than what people said and tools found, and of equal
+together with those around it, replies of the model count for less than what people said and tools found, and of equal
 matches the shorter one comes first. Measured by `benchmarks/memory.py` on conversations with questions about them.
 """
 

@@ -103,10 +103,14 @@ def serve(
     note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
     if host not in _LOOPBACK:
         note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
+    _begin_log()
+    _run(app, host, port, grace)
+
+
+def _begin_log() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
     logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
-    _run(app, host, port, grace)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:

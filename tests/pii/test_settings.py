@@ -62,7 +62,7 @@ REFUSED = [
     ("strategy", "redact, pseudonymize, hash, partial", lambda: Masker(strategy=5)),
     ("strategy", "redact, pseudonymize, hash, partial", lambda: Masker(strategy=["redact"])),
     ("key", "16 bytes", lambda: Masker(strategy="hash", key=5)),
-    ("on_detector_error", "raise, redact", lambda: Masker(on_detector_error="ignore")),
+    ("on_detector_error", "'raise' or 'redact'", lambda: Masker(on_detector_error="ignore")),
     ("timeout", "seconds", lambda: Masker(nothing, timeout="1")),
     ("timeout", "seconds", lambda: Masker(timeout=-1)),
     ("rules", "'STANDARD'", lambda: mask_pii("x", rules="STANDARD")),

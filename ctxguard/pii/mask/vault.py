@@ -7,12 +7,11 @@ mean another person's value.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
@@ -21,19 +20,12 @@ from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.pseudonyms import Original, normalized
 from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
+from ctxguard.pii.mask.vault_records import SessionRecords, label_and_number
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.pii.settings import seconds
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
-
-_NUMBERS: Final = "-numbers"
-"""Ends the namespace of the numbers that a session gave."""
-_ERASED: Final = "-erased"
-"""Ends the namespace of the notes on what was erased; none holds a value."""
-_EVERYTHING: Final = "*"
-_NOTE_BYTES: Final = 4
-"""Random bytes of such a note, by which two notes differ."""
 
 
 class Vault:
@@ -62,11 +54,6 @@ class Vault:
     def __repr__(self) -> str:
         return f"Vault({type(self._store).__name__}, keys={len(self._keys)})"
 
-    @property
-    def expires(self) -> bool:
-        """Whether records end after a time."""
-        return self._ttl is not None
-
     def session(self, session: str) -> SessionVault:
         """Return the vault of one session.
 
@@ -76,7 +63,7 @@ class Vault:
         Raises:
             ConfigError: the name is not a string, or empty.
         """
-        opened = SessionVault(self, session)
+        opened = SessionVault(self._records(session))
         self._open_sessions.add(opened)
         return opened
 
@@ -93,17 +80,12 @@ class Vault:
             StoreError: the records are deleted, but the log of the database still holds them (sealed), because another
                 connection is reading it; call `sweep()` of the store later.
         """
-        namespace = _namespace(session)
+        records = self._records(session)
         try:
-            return self._forget_session(namespace) if value is None else self._forget_value(session, value)
+            return records.erase_all() if value is None else self._forget_value(session, value)
         finally:
             for opened in list(self._open_sessions):
-                opened.reload(namespace)
-
-    def _forget_session(self, namespace: str) -> int:
-        self.numbered(namespace)
-        self.note_erasure(namespace, _EVERYTHING)
-        return self._store.delete_namespace(namespace)
+                opened.reload(records.namespace)
 
     def _forget_value(self, session: str, value: str) -> int:
         gone = self.session(session).forget(value)
@@ -115,80 +97,11 @@ class Vault:
 
     def rotate(self, session: str) -> int:
         """Seal every record of a session anew by the first key; return how many there are."""
-        namespace = _namespace(session)
-        return sum(self._reseal(namespace, name) for name in self.names(namespace))
+        records = self._records(session)
+        return sum(map(records.reseal, records.names()))
 
-    def _reseal(self, namespace: str, name: str) -> bool:
-        """Seal one record anew; False where it was erased meanwhile, so that it does not come back."""
-        noted = self._erasures(namespace, name)
-        plain = self.read(namespace, name)
-        if plain is None:
-            return False
-        self._store.put(namespace, name, self._keys.seal(plain, _about(namespace, name)), ttl=self._ttl)
-        # who erases notes it first: whatever was not noted until now is erased after this record was written
-        if self._erasures(namespace, name) == noted:
-            return True
-        self.erase(namespace, name)
-        return False
-
-    def note_erasure(self, namespace: str, name: str) -> None:
-        """Note that a record, or all of a session, is about to be erased."""
-        self._store.put(namespace + _ERASED, name, os.urandom(_NOTE_BYTES), ttl=self._ttl)
-
-    def _erasures(self, namespace: str, name: str) -> tuple[bytes | None, bytes | None]:
-        erased = namespace + _ERASED
-        return self._store.get(erased, name), self._store.get(erased, _EVERYTHING)
-
-    def read(self, namespace: str, name: str) -> bytes | None:
-        """Open one record; None where there is none.
-
-        Raises:
-            VaultError: no key opens it, or it is damaged.
-        """
-        sealed = self._store.get(namespace, name)
-        return None if sealed is None else self._keys.open(sealed, _about(namespace, name))
-
-    def write_new(self, namespace: str, name: str, plain: bytes) -> bytes:
-        """Seal a record unless there is one; return what stands there."""
-        sealed = self._keys.seal(plain, _about(namespace, name))
-        standing = self._store.put_new(namespace, name, sealed, ttl=self._ttl)
-        return self._keys.open(standing, _about(namespace, name))
-
-    def erase(self, namespace: str, name: str) -> None:
-        """Erase a record."""
-        self._store.delete(namespace, name)
-
-    def keep_number(self, namespace: str, name: str) -> None:
-        """Keep for ever that a placeholder was given."""
-        self._store.put_new(namespace + _NUMBERS, name, b"")
-
-    def given(self, namespace: str) -> list[str]:
-        """Return the placeholder with the highest number that a session gave of each label.
-
-        The highest says all: the lower ones are dropped here, which keeps the list short.
-        """
-        kept = list(self._store.keys(namespace + _NUMBERS))
-        highest = _highest(kept)
-        for name in set(kept).difference(highest):
-            self._store.delete(namespace + _NUMBERS, name)
-        return highest
-
-    def numbered(self, namespace: str) -> tuple[list[str], list[str]]:
-        """Keep for ever which placeholders a session gave: return those with a record, and the highest of each label.
-
-        Numbers are listed before records, as a record is written before its number is kept: whatever counts as given
-        has its record among those listed, or has none.
-        """
-        kept = self.given(namespace)
-        names = self.names(namespace)
-        highest = _highest([*kept, *names])
-        for name in set(highest).difference(kept):
-            self.keep_number(namespace, name)
-        return names, highest
-
-    def names(self, namespace: str) -> list[str]:
-        """Return the placeholders that a session has records of."""
-        return [name for name in self._store.keys(namespace) if PSEUDONYM.fullmatch(name) is not None]
+    def _records(self, session: str) -> SessionRecords:
+        return SessionRecords(self._store, self._keys, self._ttl, session)
 
 
 def session_vault(vault: object) -> SessionVault | None:
@@ -211,9 +124,8 @@ class SessionVault(GivesBack):
     first wins, and other workers learn it.
     """
 
-    def __init__(self, vault: Vault, session: str) -> None:
-        self._vault = vault
-        self._namespace = _namespace(session)
+    def __init__(self, records: SessionRecords) -> None:
+        self._records = records
         self._lock = RLock()
         self._is_loaded = False
         self._placeholders: dict[tuple[str, str], str] = {}
@@ -233,7 +145,7 @@ class SessionVault(GivesBack):
         with self._lock:
             self._load()
             known = self._placeholders.get((label, normalized(label, original.value)))
-            if known is not None and self._vault.expires:
+            if known is not None and self._records.expire:
                 self._refresh(known)
                 known = self._placeholders.get((label, normalized(label, original.value)))
             return known if known is not None else self._allocated(label, original)
@@ -249,7 +161,7 @@ class SessionVault(GivesBack):
             if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
                 self._catch_up()
                 self._read(placeholder)
-            elif self._vault.expires and self._originals.get(placeholder) is not None:
+            elif self._records.expire and self._originals.get(placeholder) is not None:
                 self._refresh(placeholder)
             if placeholder in self._damaged:
                 raise self._damaged[placeholder]
@@ -273,8 +185,7 @@ class SessionVault(GivesBack):
             gone = [key for key in self._placeholders if self._is_part(key, value)]
             for key in gone:
                 name = self._placeholders.pop(key)
-                self._vault.note_erasure(self._namespace, name)
-                self._vault.erase(self._namespace, name)
+                self._records.erase(name)
                 self._originals[name] = None
             if self._damaged:
                 raise VaultError(
@@ -290,7 +201,7 @@ class SessionVault(GivesBack):
 
     def reload(self, namespace: str) -> None:
         """Drop what was read of the records, where they are this session's, and read them anew when they are wanted."""
-        if namespace != self._namespace:
+        if namespace != self._records.namespace:
             return
         with self._lock:
             self._is_loaded = False
@@ -299,7 +210,7 @@ class SessionVault(GivesBack):
 
     def _refresh(self, name: str) -> None:
         """Forget a record that has ended since it was read."""
-        if self._vault.read(self._namespace, name) is None:
+        if self._records.read(name) is None:
             self._originals[name] = None
             self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
 
@@ -312,14 +223,14 @@ class SessionVault(GivesBack):
             raise sealed_otherwise[0]
         while key not in self._placeholders:
             name = pseudonym(label, self._counts.get(label, 0) + 1)
-            self._learn(name, self._vault.write_new(self._namespace, name, plain))
-        self._vault.keep_number(self._namespace, self._placeholders[key])
+            self._learn(name, self._records.write_new(name, plain))
+        self._records.keep_number(self._placeholders[key])
         return self._placeholders[key]
 
     def _catch_up(self) -> None:
         """Learn what other workers gave meanwhile: a number counts as given where its record is gone by now, too."""
-        for highest in self._vault.given(self._namespace):
-            label, number = _given(highest)
+        for highest in self._records.given():
+            label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
                 self._read(pseudonym(label, missed))
             self._count(highest)
@@ -329,7 +240,7 @@ class SessionVault(GivesBack):
         if self._is_loaded:
             return
         self._is_loaded = True
-        names, highest = self._vault.numbered(self._namespace)
+        names, highest = self._records.numbered()
         for name in highest:
             self._count(name)
         for name in names:
@@ -338,7 +249,7 @@ class SessionVault(GivesBack):
     def _read(self, name: str) -> None:
         """Learn one record; a damaged one keeps its number and costs nothing but itself."""
         try:
-            plain = self._vault.read(self._namespace, name)
+            plain = self._records.read(name)
         except VaultError as error:
             self._damaged[name] = error
             plain = b"{}"
@@ -355,21 +266,8 @@ class SessionVault(GivesBack):
         self._placeholders.setdefault((record["label"], normalized(record["label"], record["value"])), name)
 
     def _count(self, name: str) -> None:
-        label, number = _given(name)
+        label, number = label_and_number(name)
         self._counts[label] = max(self._counts.get(label, 0), number)
-
-
-def _highest(names: Iterable[str]) -> list[str]:
-    """Return the placeholder with the highest number of each label."""
-    return list({_given(name)[0]: name for name in sorted(names, key=_given)}.values())
-
-
-def _given(name: str) -> tuple[str, int]:
-    """Return label and number of a placeholder."""
-    match = PSEUDONYM.fullmatch(name)
-    if match is None:
-        raise VaultError("a vault record has a name that is no placeholder; forget its session")
-    return match[1], int(match[2].replace("_", ""))
 
 
 def _opened(store: Store) -> Store:
@@ -380,16 +278,3 @@ def _opened(store: Store) -> Store:
     if isinstance(store, str | os.PathLike):
         raise ConfigError(f"a vault needs an open store: Vault(open_store({os.fspath(store)!r}))", setting="store")
     raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
-
-
-def _about(namespace: str, name: str) -> str:
-    """Return what a record is sealed with."""
-    return f"{namespace}\0{name}"
-
-
-def _namespace(session: str) -> str:
-    if not isinstance(session, str) or not session:
-        raise ConfigError(
-            "a session needs a name of its own: a text that is not empty, as the conversation's id", setting="session"
-        )
-    return "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,153 @@
+"""The sealed records of one session in a store, the numbers that it gave, and the notes on what was erased."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.errors import ConfigError, VaultError
+from ctxguard.pii.mask.sealing import KeyRing
+from ctxguard.pii.placeholders import PSEUDONYM
+
+if TYPE_CHECKING:
+    from ctxguard.stores import Store
+
+_NUMBERS: Final = "-numbers"
+"""Ends the namespace of the numbers that a session gave."""
+_ERASED: Final = "-erased"
+"""Ends the namespace of the notes on what was erased; none holds a value."""
+_EVERYTHING: Final = "*"
+_NOTE_BYTES: Final = 4
+"""Random bytes of such a note, by which two notes differ."""
+
+
+class SessionRecords:
+    """Read and write the records of one session, each under its placeholder.
+
+    Args:
+        store: where they live.
+        keys: seal and open them.
+        ttl: seconds that each is kept; None means until it is erased.
+        session: the name of the session; only a hash of it is stored.
+
+    Raises:
+        ConfigError: the name is not a string, or empty.
+    """
+
+    def __init__(self, store: Store, keys: KeyRing, ttl: float | None, session: str) -> None:
+        if not isinstance(session, str) or not session:
+            raise ConfigError(
+                "a session needs a name of its own: a text that is not empty, as the conversation's id",
+                setting="session",
+            )
+        self.namespace = "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+        self._store = store
+        self._keys = keys
+        self._ttl = ttl
+
+    @property
+    def expire(self) -> bool:
+        """Whether records end after a time."""
+        return self._ttl is not None
+
+    def names(self) -> list[str]:
+        """Return the placeholders that have a record."""
+        return [name for name in self._store.keys(self.namespace) if PSEUDONYM.fullmatch(name) is not None]
+
+    def read(self, name: str) -> bytes | None:
+        """Open one record; None where there is none.
+
+        Raises:
+            VaultError: no key opens it, or it is damaged.
+        """
+        sealed = self._store.get(self.namespace, name)
+        return None if sealed is None else self._keys.open(sealed, self._about(name))
+
+    def write_new(self, name: str, plain: bytes) -> bytes:
+        """Seal a record unless there is one; return what stands there."""
+        sealed = self._keys.seal(plain, self._about(name))
+        standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
+        return self._keys.open(standing, self._about(name))
+
+    def erase(self, name: str) -> None:
+        """Erase a record; a worker that is sealing it anew meanwhile sees the note and erases it, too."""
+        self._note_erasure(name)
+        self._store.delete(self.namespace, name)
+
+    def erase_all(self) -> int:
+        """Erase all records and return how many there were; the numbers that were given are kept."""
+        self.numbered()
+        self._note_erasure(_EVERYTHING)
+        return self._store.delete_namespace(self.namespace)
+
+    def reseal(self, name: str) -> bool:
+        """Seal one record anew by the first key; False where it was erased meanwhile, so that it does not come back."""
+        noted = self._erasures(name)
+        plain = self.read(name)
+        if plain is None:
+            return False
+        self._store.put(self.namespace, name, self._keys.seal(plain, self._about(name)), ttl=self._ttl)
+        # who erases notes it first: whatever was not noted until now is erased after this record was written
+        if self._erasures(name) == noted:
+            return True
+        self._store.delete(self.namespace, name)
+        return False
+
+    def keep_number(self, name: str) -> None:
+        """Keep for ever that a placeholder was given."""
+        self._store.put_new(self.namespace + _NUMBERS, name, b"")
+
+    def given(self) -> list[str]:
+        """Return the placeholder with the highest number that was given of each label.
+
+        The highest says all: the lower ones are dropped here, which keeps the list short.
+        """
+        kept = list(self._store.keys(self.namespace + _NUMBERS))
+        highest = _highest(kept)
+        for name in set(kept).difference(highest):
+            self._store.delete(self.namespace + _NUMBERS, name)
+        return highest
+
+    def numbered(self) -> tuple[list[str], list[str]]:
+        """Keep for ever which placeholders were given: return those with a record, and the highest of each label.
+
+        Numbers are listed before records, as a record is written before its number is kept: whatever counts as given
+        has its record among those listed, or has none.
+        """
+        kept = self.given()
+        names = self.names()
+        highest = _highest([*kept, *names])
+        for name in set(highest).difference(kept):
+            self.keep_number(name)
+        return names, highest
+
+    def _about(self, name: str) -> str:
+        """Return what a record is sealed with."""
+        return f"{self.namespace}\0{name}"
+
+    def _note_erasure(self, name: str) -> None:
+        """Note that a record, or all of the session, is about to be erased."""
+        self._store.put(self.namespace + _ERASED, name, os.urandom(_NOTE_BYTES), ttl=self._ttl)
+
+    def _erasures(self, name: str) -> tuple[bytes | None, bytes | None]:
+        erased = self.namespace + _ERASED
+        return self._store.get(erased, name), self._store.get(erased, _EVERYTHING)
+
+
+def label_and_number(name: str) -> tuple[str, int]:
+    """Return label and number of a placeholder.
+
+    Raises:
+        VaultError: it is none.
+    """
+    match = PSEUDONYM.fullmatch(name)
+    if match is None:
+        raise VaultError("a vault record has a name that is no placeholder; forget its session")
+    return match[1], int(match[2].replace("_", ""))
+
+
+def _highest(names: Iterable[str]) -> list[str]:
+    """Return the placeholder with the highest number of each label."""
+    return list({label_and_number(name)[0]: name for name in sorted(names, key=label_and_number)}.values())
