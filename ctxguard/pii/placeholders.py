@@ -24,9 +24,9 @@ _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
 # The numbers that `pseudonym` writes: three digits in a row, or a leading zero, are somebody else's.
 _WRITTEN: Final = re.compile(r"[1-9]\d?(?:_\d\d){0,3}")
 # What begins like a placeholder and goes on with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`. A small
-# letter belongs to a key, whose name is a part of it: `<ghp_16C7e…>`.
+# letter, and more characters than an IBAN has, are a key's, whose name is a part of it: `<ghp_16C7e…>`.
 _LOOKALIKE: Final = re.compile(
-    r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d[A-Z0-9]*+(?![a-z]))"
+    r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d[A-Z0-9]{0,31}+(?![A-Za-z0-9_]))"
 )
 BLANK: Final = "\x00"
 _LABEL_REST: Final = re.compile(r"[^A-Z]+")

@@ -41,8 +41,12 @@ def test_a_value_in_the_place_of_a_number_is_masked(label, frame):
 
 @pytest.mark.parametrize("frame", ["<{}>", "&lt;{}&gt;", "note=%3C{}%3E+end"])
 def test_a_key_in_angle_brackets_is_no_placeholder(frame):
-    key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
-    assert mask_pii(frame.format(key)) == frame.format("[REDACTED_SECRET]")
+    for key in (
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "ghp_16C7E42F292C6912E7710C838347AE178B4A",
+        "ghs_12_eyJhbGciOiJIUzI1NiIs.eyJzdWIiOiIxMjM0NTY3.c2lnbmF0dXJlc2lnbmF0dXJl",
+    ):
+        assert mask_pii(frame.format(key)) == frame.format("[REDACTED_SECRET]")
 
 
 @pytest.mark.parametrize("number", [1, 99, 100, 12_345, 1_000_000])

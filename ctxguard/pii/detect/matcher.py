@@ -56,7 +56,7 @@ class Matcher:
     @cached_property
     def anchor(self) -> Anchor:
         """Where in a text a match may begin."""
-        return anchor_of(self.rule.pattern)
+        return _anchor(self.rule.pattern)
 
     @cached_property
     def evidence(self) -> Anchor:
@@ -182,6 +182,12 @@ class Matcher:
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
         return re.compile(self.rule.tail) if self.rule.tail else None
+
+
+@lru_cache(maxsize=512)
+def _anchor(pattern: str) -> Anchor:
+    """Return the anchor of an expression; many rules share one."""
+    return anchor_of(pattern)
 
 
 def _tells_word(anchor: Anchor) -> bool:
