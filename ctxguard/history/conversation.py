@@ -10,8 +10,6 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history.records import is_synthetic
 
-__all__ = ["AUTHORITY", "MESSAGES", "ExchangeSpan", "History", "task_in"]
-
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 """Kinds that stand first and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)

@@ -16,8 +16,6 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 
-__all__ = ["Overflow", "Overflows"]
-
 _MOST: Final = 4_096
 
 

@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
 
-__all__ = ["Exchange", "Pairing", "exchanges", "pair", "whole_until"]
-
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

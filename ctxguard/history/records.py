@@ -12,21 +12,6 @@ from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 
-__all__ = [
-    "CHECKPOINT",
-    "RECALLED",
-    "SUMMARY",
-    "TRAIL",
-    "Record",
-    "is_asked",
-    "is_record",
-    "is_synthetic",
-    "leading_records",
-    "record_title",
-    "records_in",
-    "write_record",
-]
-
 RECALLED: Final = (
     "Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
     "A record of what was said, not a new request."

@@ -7,7 +7,8 @@ from ctxguard.stages.checkpoints import CheckpointManager
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes
 from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
-from ctxguard.stages.intelligent_pruner import ImportanceScorer, IntelligentPruner, PruningRules
+from ctxguard.stages.importance import ImportanceScorer
+from ctxguard.stages.intelligent_pruner import IntelligentPruner, PruningRules
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.merge_message_runs import MergeMessageRuns
 from ctxguard.stages.merge_similar import MergeSimilar

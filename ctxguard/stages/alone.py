@@ -10,8 +10,6 @@ from ctxguard.artifacts import Artifact
 from ctxguard.draft import CallSettings, Draft, Stage
 from ctxguard.tokens import ArtifactCounter, find_counter
 
-__all__ = ["applied"]
-
 _UNLIMITED: Final = 1 << 40
 
 

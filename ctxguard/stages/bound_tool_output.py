@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
     from ctxguard.stores import Store
 
-__all__ = ["BoundToolOutput", "ToolBounds", "bounded", "bounded_text", "handle_of"]
-
 FLOOR: Final = 64
 """Tokens that a tool output is left in any case: enough for a marker and a few lines."""
 _ROOMY: Final = 0.5

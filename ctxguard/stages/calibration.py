@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["Calibration"]
-
 _LEAST_COUNTED: Final = 500
 """Tokens below which a comparison says too little."""
 _MOST_CORRECTION: Final = 2.5

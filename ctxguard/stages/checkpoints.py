@@ -25,8 +25,6 @@ from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
-__all__ = ["Checkpoint", "CheckpointManager", "PageState", "PhaseRule", "phase_rules", "state_of"]
-
 NAMESPACE: Final = "checkpoint"
 _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "login": ("logged in", "login successful", "signed in", "authentication succeeded"),

@@ -24,8 +24,6 @@ from ctxguard.stages.traces import Trace, trace_of
 from ctxguard.stages.trail import Trail, read_trail
 from ctxguard.stages.window_state import LATEST_CUTS, Deferred, Ledger, WindowState
 
-__all__ = ["WEIGHTS", "Cutter", "WindowSettings"]
-
 WEIGHTS: Final[Mapping[str, float]] = MappingProxyType({"user": 2.0, "assistant": 1.0, "tool": 1.0})
 """How much an exchange weighs when some have to leave, by who begins it; `tool` is a step that calls tools."""
 _DIGEST: Final = 60

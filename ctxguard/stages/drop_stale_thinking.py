@@ -11,8 +11,6 @@ from ctxguard.history import AUTHORITY
 if TYPE_CHECKING:
     from ctxguard.draft import Change, Draft
 
-__all__ = ["DropStaleThinking"]
-
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Draft, StageResult
 
-__all__ = ["EachFollower"]
-
 
 class EachFollower:
     """Follow a history by a function of one artifact, which is called for each, in order, once.

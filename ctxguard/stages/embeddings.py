@@ -23,8 +23,6 @@ from ctxguard.tokens.text_cache import TextCache
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
-__all__ = ["Embed", "Embedder", "Embedding", "Embeddings", "SemanticIndex", "find_embedder", "static_embedder"]
-
 Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 """Take texts and return one vector for each."""

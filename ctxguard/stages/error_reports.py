@@ -11,8 +11,6 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 
-__all__ = ["reports_error"]
-
 # The word "error" alone says nothing: code, logs and talk are full of it. An error has a shape.
 _AT_LINE_START: Final = re.compile(
     r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"

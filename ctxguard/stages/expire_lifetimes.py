@@ -10,8 +10,6 @@ from ctxguard.errors import ConfigError
 from ctxguard.history import Exchange, exchanges, is_asked
 from ctxguard.stages.followed import FollowedStage
 
-__all__ = ["ExpireLifetimes"]
-
 
 class ExpireLifetimes(FollowedStage):
     """Drop artifacts whose lifetime is over, each with its whole exchange.

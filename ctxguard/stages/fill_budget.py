@@ -11,8 +11,6 @@ from ctxguard.draft import Draft
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
 
-__all__ = ["DropVerboseOutput", "FillBudget"]
-
 
 class FillBudget:
     """Keep system, task, pins and the latest messages, then add other exchanges while they fit.

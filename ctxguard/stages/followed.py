@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ctxguard.draft import Draft, IncrementalStage, StageResult, follow
 
-__all__ = ["FollowedStage"]
-
 
 class FollowedStage(IncrementalStage):
     """Call a stage that declares `begin` as any other stage is called."""

@@ -10,10 +10,8 @@ from typing import Final, TypeAlias
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
 from ctxguard.history import is_asked
+from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.sliding_window import reports_error
-
-__all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "Ledger", "Scores"]
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kind": 0.15,

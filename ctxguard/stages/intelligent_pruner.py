@@ -12,12 +12,10 @@ from ctxguard.errors import ConfigError
 from ctxguard.history import ExchangeSpan, History
 from ctxguard.stages.alone import applied
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.stages.importance import WEIGHTS, Importance, ImportanceScorer, Ledger, Scores
+from ctxguard.stages.importance import ImportanceScorer, Ledger, Scores
 from ctxguard.stages.merge_similar import SimilarRuns, noted_all
 from ctxguard.stages.selection import check_every, selected, task_of, widening
 from ctxguard.stages.sliding_window import DEFAULT_RULES, ERRORS, PreservationRule, preserved_by
-
-__all__ = ["WEIGHTS", "Importance", "ImportanceScorer", "IntelligentPruner", "PruningRules"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from typing import Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 
-__all__ = ["Document", "LexicalIndex", "words"]
-
 Document: TypeAlias = tuple[str, ...]
 """The texts of one item that is ranked as a whole."""
 

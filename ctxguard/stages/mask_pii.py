@@ -17,8 +17,6 @@ from ctxguard.stages.followed import FollowedStage
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
 
-__all__ = ["MaskPII"]
-
 _REASON: Final = "holds personal data"
 
 

@@ -9,8 +9,6 @@ from ctxguard.artifacts import Artifact, Part
 from ctxguard.draft import Draft
 from ctxguard.history import MESSAGES, is_synthetic
 
-__all__ = ["MergeMessageRuns"]
-
 _BETWEEN: Final = "\n\n"
 _REASON: Final = "the message behind it holds its text: roles take turns"
 

@@ -16,8 +16,6 @@ from ctxguard.stages.alone import applied
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of, widening
 
-__all__ = ["MergeSimilar", "SimilarRuns", "noted_all"]
-
 _VARIES: Final = re.compile(r"\d+|\s+")
 
 

@@ -22,8 +22,6 @@ from ctxguard.tokens import find_counter
 if TYPE_CHECKING:
     from ctxguard.tokens import TokenCounter
 
-__all__ = ["CompressionLevel", "ConsoleMessageCompressor", "MessageCompressor", "SnapshotCompressor"]
-
 
 class SnapshotCompressor:
     """Shorten browser snapshots: what lies deep goes, elements that can be acted on stay with their refs.

@@ -6,8 +6,6 @@ from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
 
-__all__ = ["OrderByAuthority"]
-
 _RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["by_ranks", "per_token", "with_neighbors"]
-
 FUSION: Final = 20
 """The constant of reciprocal rank fusion: the lower, the more the first places count (Cormack et al., 2009, use 60)."""
 REACH: Final = 3

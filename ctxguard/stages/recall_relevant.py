@@ -33,8 +33,6 @@ from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
-__all__ = ["RecallRelevant"]
-
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after, by words."""
 _NEAR_IN_MEANING: Final = 0.25

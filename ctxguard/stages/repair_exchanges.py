@@ -12,8 +12,6 @@ from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Pairing, pair, whole_until
 from ctxguard.stages.followed import FollowedStage
 
-__all__ = ["INTERRUPTED", "RepairExchanges"]
-
 INTERRUPTED: Final = "[no result: the call was interrupted]"
 """What stands for the result of a call that never got one."""
 

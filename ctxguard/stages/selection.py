@@ -15,8 +15,6 @@ from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.history import History
 
-__all__ = ["check_every", "selected", "settled", "task_of", "widening"]
-
 _WIDENING: Final = 100
 
 

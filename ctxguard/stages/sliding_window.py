@@ -18,19 +18,6 @@ from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.selection import check_every, selected, task_of
 
-__all__ = [
-    "DEFAULT_RULES",
-    "ERRORS",
-    "FIRST_INSTRUCTIONS",
-    "SCREENSHOTS",
-    "STATE_CHANGES",
-    "PreservationRule",
-    "SlidingWindow",
-    "mentions",
-    "preserved_by",
-    "reports_error",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PreservationRule:

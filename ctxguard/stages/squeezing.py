@@ -13,8 +13,6 @@ from ctxguard.history import RECALLED, record_title
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
 from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
-__all__ = ["Squeezer", "is_json_object", "squeezed_to", "water_level"]
-
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step."""
 

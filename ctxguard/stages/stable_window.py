@@ -25,8 +25,6 @@ from ctxguard.stages.window_state import Ledger, WindowState
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
-__all__ = ["OnOverflow", "StableWindow"]
-
 OnOverflow = Literal["raise", "bound"]
 _LATEST_CALLS: Final = 4
 """Calls of the model over which the report counts cuts."""

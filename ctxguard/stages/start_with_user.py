@@ -8,8 +8,6 @@ from typing import Final
 from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
 
-__all__ = ["StartWithUser"]
-
 _REASON: Final = "the provider wants the user to speak first"
 
 

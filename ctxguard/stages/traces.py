@@ -17,8 +17,6 @@ from ctxguard.content.names import Labeled, ends_of, labeled_names, names_in, na
 from ctxguard.content.processors.json_tree import parse_json
 from ctxguard.content.processors.tree import Number
 
-__all__ = ["NAMES", "Step", "Trace", "trace_of"]
-
 NAMES: Final = 96
 """Names of one exchange that the trail may choose from."""
 _VALUE: Final = 60

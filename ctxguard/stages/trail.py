@@ -20,8 +20,6 @@ from ctxguard.content.digests import clipped
 from ctxguard.content.names import labeled, names_in
 from ctxguard.stages.traces import NAMES, Step, Trace
 
-__all__ = ["Trail", "read_trail"]
-
 _OPENING: Final = "{} earlier step{}, the oldest first:"
 _COUNT_ALONE: Final = "{} earlier step{}."
 _ALSO: Final = "Also seen:"

@@ -13,8 +13,6 @@ from ctxguard.history import History
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
-__all__ = ["LATEST_CUTS", "Deferred", "Ledger", "WindowState"]
-
 LATEST_CUTS: Final = 8
 """Cuts that a window remembers, to tell when they come in a row."""
 

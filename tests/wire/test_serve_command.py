@@ -40,7 +40,8 @@ def serving(upstream, *options, cwd):
         subprocess.Popen([*command, *options], cwd=cwd, stderr=subprocess.PIPE, text=True) as process,
     ):
         try:
-            for _ in range(300):
+            for _ in range(1200):
+                assert process.poll() is None, "it ended instead of serving"
                 try:
                     if client.get("/healthz").text == "ok\n":
                         break
