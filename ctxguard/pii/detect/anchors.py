@@ -37,8 +37,6 @@ from ctxguard.pii.detect.expressions import (
 )
 from ctxguard.pii.detect.normalize import View
 
-__all__ = ["EDGE", "SHAPE", "WORDS", "Anchor", "Form", "anchor_of", "worth"]
-
 Literals: TypeAlias = frozenset[str]
 
 _LONGEST: Final = 26

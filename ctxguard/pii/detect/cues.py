@@ -19,8 +19,6 @@ from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["addresses", "names", "words_of"]
-
 PERSON: Final = "PERSON"
 ADDRESS: Final = "ADDRESS"
 _WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
@@ -246,9 +244,18 @@ def _labels(listed: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1)
 def _tree() -> Node:
+    """Return the tree of all words that announce a name or an address, with what each of them announces."""
     root = Node()
+    for listed, frame in (*_of_persons(), *_of_addresses()):
+        for phrase in _spelled(listed):
+            _put(root, phrase.split(), frame)
+            if frame.is_label and " " in phrase:
+                _put(root, [phrase.replace(" ", "")], frame)
+    return root
+
+
+def _of_persons() -> list[tuple[str, Frame]]:
     joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
-    lines, spaced = re.compile(_JOINT + _LINES, re.IGNORECASE), re.compile(r"[ \t:]{1,3}" + _LINES)
     calling = re.compile(
         rf" (?P<value>[^\W\d_]\S{{1,20}}(?: [^\W\d_]\S{{0,20}}){{0,3}}?)(?=,? (?i:{words.CALLING})(?![^\W_]))"
     )
@@ -257,9 +264,7 @@ def _tree() -> Node:
     )
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
     title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
-    part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
-    code = re.compile(_JOINT + _CODE, re.IGNORECASE)
-    person = [
+    return [
         (words.NAME_LABELS, Frame(PERSON, joint, people.name, "field", is_label=True)),
         (
             words.PLAIN_LABELS,
@@ -287,19 +292,20 @@ def _tree() -> Node:
         (words.GREETINGS, Frame(PERSON, space, people.name, "closed", begins=True)),
         (words.CLOSINGS, Frame(PERSON, closing, people.name, "line", begins=True)),
     ]
-    address = [
+
+
+def _of_addresses() -> list[tuple[str, Frame]]:
+    joint = re.compile(_JOINT + _REST, re.IGNORECASE)
+    lines, spaced = re.compile(_JOINT + _LINES, re.IGNORECASE), re.compile(r"[ \t:]{1,3}" + _LINES)
+    part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
+    code = re.compile(_JOINT + _CODE, re.IGNORECASE)
+    return [
         (words.ADDRESS_LABELS, Frame(ADDRESS, lines, people.address, "field", is_label=True)),
         (words.ADDRESS_PARTS, Frame(ADDRESS, part, people.address, "part", is_label=True)),
         (words.ADDRESS_PHRASES, Frame(ADDRESS, spaced, people.address, "said")),
         (words.CODES, Frame(ADDRESS, code, people.code, "field", is_label=True)),
         (words.CITIES, Frame(ADDRESS, joint, people.city, "field", beside=_labels(words.BESIDE_CITIES), is_label=True)),
     ]
-    for listed, frame in (*person, *address):
-        for phrase in _spelled(listed):
-            _put(root, phrase.split(), frame)
-            if frame.is_label and " " in phrase:
-                _put(root, [phrase.replace(" ", "")], frame)
-    return root
 
 
 def _put(root: Node, phrase: Sequence[str], frame: Frame) -> None:

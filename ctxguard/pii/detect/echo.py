@@ -13,8 +13,6 @@ from typing import Final
 from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["Names", "is_part_of_name"]
-
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
 _SHORTEST: Final = 3

@@ -9,29 +9,6 @@ from re import _constants as op  # type: ignore[attr-defined]  # the one parser 
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
-__all__ = [
-    "ALL",
-    "BEYOND",
-    "DIGITS",
-    "FARTHEST",
-    "LATIN",
-    "LETTERS",
-    "LOWER",
-    "ONE",
-    "REPEATS",
-    "UPPER",
-    "Chars",
-    "Parsed",
-    "consumed_by",
-    "inner_of",
-    "is_number",
-    "members_of",
-    "parse",
-    "reach",
-    "stands_alone",
-    "width_of",
-]
-
 Chars: TypeAlias = frozenset[int]
 """Codes below 256, and `BEYOND` where any other character is a member."""
 Parsed: TypeAlias = Iterable[tuple[object, object]]

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.people import Place
 
-__all__ = ["Row", "grid_rows", "within"]
-
 _STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|'')*+'"
 _VALUES: Final = re.compile(rf"\s*+((?:{_STRING}|\([^()]*+\)|[^\"'(),\[\]]|[\"'(])*?)\s*+(?:,|[\])]?\Z)")
 _FIELDS: Final = re.compile(r"([^\t\n]*)(?:\t|\n|\Z)")

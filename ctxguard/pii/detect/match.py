@@ -26,8 +26,6 @@ from ctxguard.pii.spans import Span, resolve
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["PERSON", "WINDOW", "Engine", "engine_of", "joined"]
-
 # Digits and their separators in a shape: every match of an expression about a number lies within one run, up to its
 # last digit or bracket. What stands behind that is taken along, so that no place is looked at from several beginnings.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")

@@ -16,8 +16,6 @@ from ctxguard.pii.detect.normalize import View
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-__all__ = ["MEMO", "WINDOW", "Matcher"]
-
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000

@@ -18,8 +18,6 @@ from typing import Final
 from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders, without_lookalikes
 from ctxguard.pii.spans import Span
 
-__all__ = ["View", "beyond_ascii", "may_spell", "spelled_placeholders", "view_of", "views_of"]
-
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"

@@ -7,8 +7,6 @@ from typing import Final
 
 from ctxguard.pii.detect.validate import is_code, is_example
 
-__all__ = ["bare_password", "mixed_password", "quoted_password", "secret_value"]
-
 _PLAIN_WORD: Final = re.compile(
     r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
 )

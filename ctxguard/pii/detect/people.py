@@ -8,21 +8,6 @@ from typing import Final, TypeAlias
 
 from ctxguard.pii.rules import people_words as words
 
-__all__ = [
-    "CITY",
-    "CODE_AND_CITY",
-    "END",
-    "OF",
-    "POSTAL_CODE",
-    "UP",
-    "Place",
-    "address",
-    "city",
-    "code",
-    "lines",
-    "name",
-]
-
 Place: TypeAlias = tuple[int, int]
 """Where something begins and ends in a text."""
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")

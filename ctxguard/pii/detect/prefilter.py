@@ -13,8 +13,6 @@ from typing import Final
 from ctxguard.pii.detect.anchors import EDGE, Anchor, Form
 from ctxguard.pii.detect.normalize import View
 
-__all__ = ["Prefilter"]
-
 _MEMORY: Final = 64 << 20
 
 

@@ -16,8 +16,6 @@ from ctxguard.pii.detect.cues import words_of
 from ctxguard.pii.detect.people import CITY, CODE_AND_CITY, END, OF, POSTAL_CODE, UP, lines, name
 from ctxguard.pii.rules import people_words as words
 
-__all__ = ["owners", "streets"]
-
 _NAME: Final = rf"{UP}[\w'’.-]{{0,24}}"
 _ENGLISH: Final = re.compile(
     rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}"

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from ctxguard.pii.detect.grids import Row, grid_rows, within
 from ctxguard.pii.detect.people import Place
 
-__all__ = ["Headings", "columns"]
-
 Judge: TypeAlias = Callable[[str], Place | None]
 _ALIGNED: Final = "  "
 """Stands for the blanks, two or more, that stand between aligned columns."""

@@ -13,40 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumber
 
-__all__ = [
-    "address_length",
-    "card",
-    "card_on_two_lines",
-    "chinese_id",
-    "crypto",
-    "date",
-    "dialed_phone",
-    "dictated",
-    "email",
-    "generated",
-    "german_insurance",
-    "iban_length",
-    "international_phone",
-    "is_address",
-    "is_code",
-    "is_example",
-    "is_local_address",
-    "loose_phone",
-    "luhn",
-    "mac",
-    "named_secret",
-    "nanp_phone",
-    "national_phone",
-    "phone_of",
-    "plain_phone",
-    "plate",
-    "random_enough",
-    "small_address",
-    "stdnum",
-    "us_ssn",
-    "vehicle",
-]
-
 _NOT_DIGITS: Final = bytes(set(range(128)) - set(b"0123456789"))
 _ISSUER: Final = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})\Z"  # Visa

@@ -20,8 +20,6 @@ from ctxguard.pii.rules.words import (
     word,
 )
 
-__all__ = ["CORE_RULES"]
-
 _HERE: Final = "ctxguard.pii.detect.validate:"
 _SEPARATED: Final = r"(?P<s>[ .-])"
 # Letters outside ASCII that addresses use: Latin, Greek, Cyrillic. Scripts without spaces between words would glue.

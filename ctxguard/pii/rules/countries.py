@@ -20,8 +20,6 @@ from ctxguard.pii.rules.words import (
     word,
 )
 
-__all__ = ["COUNTRIES", "COUNTRY_RULES", "RULES_BY_COUNTRY"]
-
 _STDNUM: Final = "ctxguard.pii.detect.validate:stdnum:"
 _START: Final = r"(?<![A-Za-z0-9_-])(?<![0-9]\.)"
 _END: Final = r"(?![0-9A-Za-z_-])"

@@ -11,8 +11,6 @@ from ctxguard.pii.rules.passwords import PASSWORD_RULES
 from ctxguard.pii.rules.rule import shipped
 from ctxguard.pii.rules.words import token
 
-__all__ = ["CREDENTIAL_RULES"]
-
 _HERE: Final = "ctxguard.pii.detect.validate:"
 _A: Final = "[A-Za-z0-9]"
 _W: Final = "[A-Za-z0-9_-]"

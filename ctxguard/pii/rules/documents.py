@@ -14,8 +14,6 @@ from unicodedata import normalize
 from ctxguard.pii.rules.rule import Rule, shipped
 from ctxguard.pii.rules.words import GLUE
 
-__all__ = ["DOCUMENT_RULES", "named"]
-
 # Numbers of identity cards begin with letters of the country's script.
 _CAPITALS: Final = "A-ZΑ-ΩА-ЯІЇЄҐ"
 _LETTERS: Final = f"a-z{_CAPITALS}"

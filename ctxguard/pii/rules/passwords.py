@@ -10,8 +10,6 @@ from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
 
-__all__ = ["PASSWORD_RULES"]
-
 _HERE: Final = "ctxguard.pii.detect.passwords:"
 _NAME: Final = "(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,40}?"
 # What every match holds, so that texts without it cost nothing, and the words.

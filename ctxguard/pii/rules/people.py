@@ -9,8 +9,6 @@ from typing import Final
 
 from ctxguard.pii.rules.rule import Rule, shipped
 
-__all__ = ["PEOPLE_RULES"]
-
 _LETTER: Final = r"[^\W\d_]"
 
 

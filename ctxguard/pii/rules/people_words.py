@@ -9,42 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ADDRESS_LABELS",
-    "ADDRESS_PARTS",
-    "ADDRESS_PHRASES",
-    "BESIDE_CITIES",
-    "BESIDE_CONTACTS",
-    "BESIDE_NAMES",
-    "BESIDE_NOM",
-    "BESIDE_PARTS",
-    "CALLERS",
-    "CALLING",
-    "CHANNELS",
-    "CITIES",
-    "CLOSINGS",
-    "CODES",
-    "GREETINGS",
-    "HOUSE_FIRST",
-    "HOUSE_LAST",
-    "INTRODUCTIONS",
-    "NAMED",
-    "NAME_LABELS",
-    "NOM",
-    "NO_NAME",
-    "ORDINARY",
-    "ORGANIZATIONS",
-    "PARTICLES",
-    "PATIENTS",
-    "PLAIN_LABELS",
-    "RELATIVES",
-    "ROLES",
-    "SELVES",
-    "STREET_ENDINGS",
-    "STREET_WORDS",
-    "TITLES",
-]
-
 NAME_LABELS: Final = (
     # en
     "(first|last|full|given|family|middle|maiden|legal|preferred|nick|sur|fore|christian|birth) name;surname;"

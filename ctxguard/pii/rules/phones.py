@@ -19,8 +19,6 @@ from ctxguard.pii.rules.words import (
     SINCE_DIGITS,
 )
 
-__all__ = ["REGIONS", "phone_rules"]
-
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
 """Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
 _HERE: Final = "ctxguard.pii.detect.validate:"

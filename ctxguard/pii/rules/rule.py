@@ -10,8 +10,6 @@ from typing import Final, ParamSpec
 from ctxguard.errors import ConfigError
 from ctxguard.pii.placeholders import label_of, redaction
 
-__all__ = ["Rule", "shipped"]
-
 _P = ParamSpec("_P")
 _TEXTS: Final = ("name", "label", "pattern", "context", "behind", "quiet", "tail")
 _EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")

@@ -7,8 +7,6 @@ from typing import Final
 from ctxguard.pii.rules.documents import named
 from ctxguard.pii.rules.rule import shipped
 
-__all__ = ["VEHICLE_RULES"]
-
 _START: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![0-9A-Za-z_-])"
 # Neither I nor O nor Q, which look like digits.

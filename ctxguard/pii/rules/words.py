@@ -4,27 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CALLING",
-    "CONNECTOR",
-    "DICTATED",
-    "DRAWING",
-    "GLUE",
-    "IDENTITY",
-    "LEFT",
-    "NO_FOUR_AFTER",
-    "NO_FOUR_BEFORE",
-    "PHONE_JOIN",
-    "PHONE_LOOSELY",
-    "PHONE_STRICTLY",
-    "QUIET_NUMBER",
-    "RIGHT",
-    "SINCE_DIGITS",
-    "token",
-    "word",
-]
-
-
 _WHOSE: Final = (
     "(?:user|customer|client|patient|person|employee|applicant|contact|recipient|sender|owner|holder|member"
     "|guest|student"
