@@ -142,6 +142,8 @@ def _range(first: int, last: int) -> Chars:
 
 def width_of(kind: object, argument: object) -> tuple[int, int]:
     """Return how many characters a node matches, at least and at most."""
+    if kind in ONE:
+        return 1, 1
     if kind is op.GROUPREF:
         return 0, 2 * FARTHEST
     least, most = parser.SubPattern(parser.State(), [(kind, argument)]).getwidth()
@@ -157,12 +159,10 @@ def consumed_by(parsed: Parsed) -> Chars:
     """Return which characters a match may be made of; small and capital letters are taken for each other."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
-        if kind in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
-            continue
-        if inner := inner_of(kind, argument):
-            consumed = consumed.union(*map(consumed_by, inner))
-        elif kind in ONE:
+        if kind in ONE:
             consumed |= _in_both_cases(members_of(kind, argument))
+        elif kind not in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
+            consumed = consumed.union(*map(consumed_by, inner_of(kind, argument)))
     return consumed
 
 
