@@ -129,7 +129,6 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         self.config = (
             load_context_config().compaction if config is None else instance(config, CompactionConfig, "config")
         )
-        self.on_compaction = on_compaction
         self.keep_recent = keep_recent
         self.summaries = Summaries(
             _asked(summarizer),
@@ -139,14 +138,12 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
             max_input,
             Breaker(max_failures),
         )
-        self._rules = rules
-        self._masker: Masker | None = None
-        self._told: TextCache[bool] = TextCache()
+        self._summarizing = _Summarizing(self.summaries, rules, on_compaction)
         self._counter = ArtifactCounter(find_counter(counter))
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compacts one conversation."""
-        return _Compacting(self, CompactionPlan(draft, self.config))
+        return _Compacting(self._summarizing, CompactionPlan(draft, self.config))
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Return whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
@@ -193,6 +190,19 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         processor: object = package.history_processor(self.as_stabilizer())
         return processor
 
+
+class _Summarizing:
+    """What the conversations of one compactor share: its summaries, its mask, and what its listener was told."""
+
+    def __init__(
+        self, summaries: Summaries, rules: Detector | Sequence[Detector] | None, on_compaction: OnCompaction | None
+    ) -> None:
+        self.summaries = summaries
+        self._rules = rules
+        self._masker: Masker | None = None
+        self._on_compaction = on_compaction
+        self._told: TextCache[bool] = TextCache()
+
     def mask_of(self, draft: Draft) -> Callable[[str], str]:
         """Return what masks texts for the summarizer: the stages before this one, or rules of its own."""
         if draft.masks:
@@ -231,10 +241,10 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
     def tell(self, key: str, told: CompactionResult) -> Generator[Ask, object, None]:
         """Tell the listener of a compaction, once."""
-        if self.on_compaction is None or self._told.get(key):
+        if self._on_compaction is None or self._told.get(key):
             return
         try:
-            yield Ask(self.on_compaction, (told,))
+            yield Ask(self._on_compaction, (told,))
         except Exception as error:  # noqa: BLE001 - a listener cannot break the call
             _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
         self._told.put(key, value=True)
@@ -243,8 +253,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 class _Compacting:
     """Compact one conversation."""
 
-    def __init__(self, compactor: HistoryCompactor, plan: CompactionPlan) -> None:
-        self._compactor = compactor
+    def __init__(self, summarizing: _Summarizing, plan: CompactionPlan) -> None:
+        self._summarizing = summarizing
         self._plan = plan
         self._shown: tuple[object, Artifact | None] = (None, None)
 
@@ -257,16 +267,16 @@ class _Compacting:
         return self._compacted(draft) if self._plan.begins else draft
 
     def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
-        compactor, plan = self._compactor, self._plan
-        keys = plan.keys(compactor.summaries.instructions)
-        mask = compactor.mask_of(draft)
+        shared, plan = self._summarizing, self._plan
+        keys = plan.keys(shared.summaries.instructions)
+        mask = shared.mask_of(draft)
         if draft.dry:
-            summary = yield from compactor.known_summary(keys[-1])
+            summary = yield from shared.known_summary(keys[-1])
             return plan.result(draft, self._message(draft, summary, keys[-1], mask))
-        summary = self._shorter(draft, (yield from compactor.summary(plan, keys, mask)), mask)
+        summary = self._shorter(draft, (yield from shared.summary(plan, keys, mask)), mask)
         message = self._message(draft, summary, keys[-1], mask)
         result = plan.result(draft, message, fallback=summary is None)
-        yield from compactor.tell(keys[-1], _told(draft, result, message, fallback=summary is None))
+        yield from shared.tell(keys[-1], _told(draft, result, message, fallback=summary is None))
         return result
 
     def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
