@@ -36,7 +36,11 @@ ENCODINGS = {
 }
 letters = st.sampled_from("bcdfgklmnpqrtvwxz")
 syllables = st.tuples(letters, st.sampled_from(["a", "e", "i", "o", "u", "é", "ö", "ł", "ñ"]), letters).map("".join)
-name_words = st.lists(syllables, min_size=2, max_size=3).map("".join).map(str.capitalize)
+# A word that firms and products end in, such as `Format`, is not taken for a surname.
+no_surnames = frozenset(words.ORGANIZATIONS.split("|"))
+name_words = (
+    st.lists(syllables, min_size=2, max_size=3).map("".join).filter(lambda word: word not in no_surnames)
+).map(str.capitalize)
 full_names = st.tuples(name_words, st.sampled_from([" ", " J. ", " de ", " van der ", "-", " O'"]), name_words)
 people = full_names.map(
     lambda parts: parts[0] + parts[1] + parts[2] if parts[1] != "-" else f"{parts[0]}-{parts[2]} Xu"
