@@ -111,7 +111,7 @@ def recall_stages(
 
     Args:
         share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
-            with `embed`, which finds more that is worth its room.
+            with `embed`. More finds more of what was said, and leaves fewer of the latest steps.
         embed: compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
         **settings: see `ChainOptions`.
     """

@@ -137,7 +137,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
     """Return what is to be called with each report, or None.
 
     Raises:
-        ConfigError: It is no function.
+        ConfigError: It is not a function.
     """
     if given is None or callable(given):
         return given

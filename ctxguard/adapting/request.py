@@ -70,7 +70,7 @@ def settings_of(
         billed: Keys of settings that the model is shown.
 
     Raises:
-        HistoryError: It is no dict.
+        HistoryError: The request is not a dict.
     """
     if not isinstance(request, Mapping):
         raise HistoryError(

@@ -41,6 +41,8 @@ _ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
 # Rules whose words are looked for one by one. `scan` judges by one rule at a time, and so without a prefilter.
 _FEW: Final = 2
+# Each holds an automaton, which takes far more memory than a verdict.
+_MOST_PREFILTERS: Final = 512
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
@@ -260,8 +262,9 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     return [one for one in matchers if one.stands_after(lowered)]
 
 
-@lru_cache(MEMO)
+@lru_cache(_MOST_PREFILTERS)
 def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
+    """Return what looks for the words of several rules at once; most texts need fewer than 200 of these."""
     return Prefilter([one.words_before for one in matchers])
 
 

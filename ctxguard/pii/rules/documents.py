@@ -275,7 +275,10 @@ def _one(name: str) -> str:
 
 
 def _numbered(names: str) -> str:
-    """Return an expression for names with a word such as `number` beside them; before them they stand as they are."""
+    """Return an expression for names that count only beside a word such as `number`.
+
+    The word stands before the name (`numéro de compte`) or behind it (`compte no`), after up to four more letters.
+    """
     number = rf"(?:{_NUMBER}){_NO_LETTER_AFTER}"
     before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{_OF})[\W_]{{1,2}}){{0,2}}"
     glued = "|".join(name for name in names.split("|") if len(name) < _SHORT and name.isalpha())
