@@ -171,13 +171,7 @@ def require_stabilizer(given: object) -> Stabilizer:
 def with_adapter_stages(
     stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory.
-
-    Args:
-        stabilizer: The stabilizer with the chain.
-        adapter: The adapter that read the history, or None where it came as artifacts.
-        keep_thinking: Keep signed thinking from before a cut.
-    """
+    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory."""
     chain = copy.copy(stabilizer)
     chain.stages = chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking)
     return chain

@@ -197,12 +197,7 @@ def _payload(part: object) -> str | None:
 
 
 def image(url: object, *, detail: object = None) -> Part:
-    """Return the part of an image, counted by the provider's rule.
-
-    Args:
-        url: Its link or `data:` URL; the size is read from the data.
-        detail: OpenAI's `low`, `high` or `auto`.
-    """
+    """Return the part of an image by its link or `data:` URL, which tells its size; `detail` is OpenAI's."""
     # a link is never fetched: without the data, the size of an average image is assumed
     media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
     return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)

@@ -60,11 +60,7 @@ def is_record(value: object) -> bool:
 
 
 def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
-    """Return a history, which has to be a list.
-
-    Args:
-        native: The value to check.
-        of: What the list should hold, for the error.
+    """Return a history, which has to be a list; errors say of what.
 
     Raises:
         HistoryError: The value is not a list.
@@ -88,13 +84,7 @@ def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Valu
 
 
 def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:
-    """Return a field that the provider requires. It may be None.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
-        unless: Fields one of which may stand in place of the required one.
+    """Return a field that the provider requires, if only as None; one of the fields `unless` may stand in for it.
 
     Raises:
         HistoryError: The field is missing.
@@ -106,13 +96,7 @@ def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[
 
 
 def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[str]) -> object:
-    """Return a field that the provider does not require, or None where it is missing.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
-        known: The names of the other fields that the value can have.
+    """Return a field that is not required; None where it is missing. `known` are the other fields there can be.
 
     Raises:
         HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
@@ -129,11 +113,6 @@ def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[
 
 def require_text(value: object, key: str, path: Path = ()) -> str:
     """Return a field that has to hold a string.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
 
     Raises:
         HistoryError: The field holds anything else.
@@ -155,12 +134,7 @@ def place_name(path: Path) -> str:
 
 
 def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:
-    """Walk the parts of a content, each with its place. An empty string and None have none.
-
-    Args:
-        content: A string, a list of strings and records, or None.
-        path: The place of the content.
-        noun: What errors call a part.
+    """Walk the parts of a content with their places; errors call a part `noun`. An empty string and None have none.
 
     Raises:
         HistoryError: The content or one of its parts is anything else.

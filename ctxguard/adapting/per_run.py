@@ -77,9 +77,6 @@ class PerRun(Generic[Context]):
     def of(self, context: Context) -> ForRun:
         """Return what a run uses.
 
-        Args:
-            context: The framework's own run context.
-
         Raises:
             ConfigError: A function gave something else than a stabilizer or the vault of a session.
         """
@@ -148,14 +145,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Name the conversation of a report, and hand the report to the application.
-
-    Args:
-        on_report: The application's function; None for none.
-        report: The report.
-        session: The name that the framework has for the conversation.
-        tool: The name of the tool whose output was bounded as it returned; None for a model call.
-    """
+    """Hand a report to the application with the name of its conversation, and of the tool that it is about, if any."""
     # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
     report.tool = tool

@@ -85,9 +85,6 @@ def settings_of(
 def plain_settings(settings: object) -> Schema:
     """Return the settings of a framework's call as plain JSON, to be searched.
 
-    Args:
-        settings: What the framework passes on to the model; None for nothing.
-
     Raises:
         ConfigError: They cannot be written as JSON.
     """

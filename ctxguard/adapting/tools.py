@@ -24,12 +24,7 @@ _EXCHANGE_TOKENS: Final = 200
 
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
-    """Return a stabilizer that masks a tool's output and bounds it, for when the tool returns.
-
-    Args:
-        stabilizer: The stabilizer with the whole chain.
-        max_tokens: The limit for the output.
-    """
+    """Return a stabilizer that masks and bounds a tool's output when the tool returns."""
     from ctxguard.stages import BoundToolOutput, MaskPII
 
     masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]

@@ -104,13 +104,7 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
 
 
 def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, Tolerance] = TOLERANCES) -> Comparison:
-    """Compare a replay with an earlier one, run by run. What cannot be compared counts as worse.
-
-    Args:
-        now: the new report.
-        before: the earlier one, of the same sessions and settings.
-        tolerances: how much worse each figure may be.
-    """
+    """Compare a replay with an earlier one, run by run. What cannot be compared counts as worse."""
     worse: list[str] = []
     compared = 0
     if now.skipped_count > before.skipped_count:

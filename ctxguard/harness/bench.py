@@ -121,10 +121,7 @@ class Totals:
 
 
 def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
-    """Return the contestants that are installed, and a line for each that is not.
-
-    Args:
-        names: those that are wanted; none means all. The baseline always runs.
+    """Return the contestants that are installed, of those that are named or of all, and a line for each that is not.
 
     Raises:
         CtxguardError: there is no contestant of a name.

@@ -64,13 +64,7 @@ _FORMAT: Final = TypeAdapter(_Progress)
 
 
 class Checkpoint:
-    """Write progress to a file now and then, and take it up again.
-
-    Args:
-        path: the file; it need not exist.
-        plan: what is replayed; a file of another plan is refused.
-        names: the recordings as they were named.
-    """
+    """Write progress to a file now and then, and take it up again; a file of another plan is refused."""
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
         self._path = path

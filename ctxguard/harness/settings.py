@@ -68,13 +68,7 @@ def swept(
     values: Mapping[str, Sequence[Value]],
     known: Mapping[str, str | int | float | None],
 ) -> tuple[Setting, ...]:
-    """Return the settings of every combination.
-
-    Args:
-        make: makes the stabilizer of one combination.
-        values: the values of each swept setting; empty gives one setting.
-        known: the settings that are the same in all, for the report.
-    """
+    """Return the settings of every combination."""
     settings = []
     for combination in product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))

@@ -165,15 +165,10 @@ def read_usage(path: Path) -> list[Usage]:
 
 
 def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
-    """Yield the recorded requests of JSONL.
+    """Yield the recorded requests of JSONL; `model` is that of records that name none.
 
     A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
     included; and, where it knows, the `api` (or `kind`) and the `model`.
-
-    Args:
-        lines: of the file.
-        name: what errors call it.
-        model: for records that name none.
 
     Raises:
         CtxguardError: a line is no such record.

@@ -23,11 +23,7 @@ class Counters:
         self._by_family: dict[str, ArtifactCounter] = {}
 
     def of(self, body: Mapping[str, object]) -> ArtifactCounter:
-        """Return the counter for a request: one for each family of models.
-
-        Args:
-            body: The request.
-        """
+        """Return the counter for a request: one for each family of models."""
         model = body.get("model")
         if not isinstance(model, str) or not model or hasattr(self._own.counter, "family"):
             return self._own

@@ -89,12 +89,7 @@ FORMATS: Final = (
 
 
 def format_of(method: str, path: str) -> Format | None:
-    """Return the format of a request, or None where the guard cannot read it.
-
-    Args:
-        method: The HTTP method.
-        path: The path of the URL; what comes before the API's own part of it does not matter.
-    """
+    """Return the format of a request, or None where the guard cannot read it."""
     if method.upper() != "POST":
         return None
     path = path.rstrip("/")

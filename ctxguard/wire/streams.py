@@ -65,9 +65,6 @@ class _Channel:
 class EventStream:
     """Give values back in the events of one answer: `feed` its bytes as they come, then `close`.
 
-    Args:
-        reply: Knows the values.
-
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """

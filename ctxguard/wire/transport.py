@@ -174,12 +174,7 @@ class AsyncTransport(_AsyncTransport):
 
 
 class _Shared:
-    """Send by the transport of another client, and leave closing it to that client.
-
-    Args:
-        transport: The transport.
-        owner: The client, which is kept alive.
-    """
+    """Send by the transport of another client, and leave closing it to that client."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
         self.handle_request = getattr(transport, "handle_request", None)
