@@ -9,10 +9,11 @@ import asyncio
 import copy
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.formats import format_of
@@ -73,28 +74,10 @@ class Transport(_Transport):
 
     def handle_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
         """Send one request guarded, and return its answer with the values back."""
-        library = _library(request)
         if self._inner is None:
-            self._inner = library.HTTPTransport()
-        if _passes_unread(self.guard, request):
-            return self._inner.handle_request(request)
-        asked = _asked(request, request.read())
-        try:
-            prepared = self.guard.prepare(asked)
-        except CtxguardError as error:
-            return _refused(library, self.guard, error)
-        answer = self._inner.handle_request(_guarded(library, request, prepared))
-        while prepared.may_be_sent_again(answer.status_code):
-            again = self.guard.again(asked, prepared, answer.status_code, answer.read())
-            if again is None:
-                break
-            prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
-        answer.headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, self.guard):
-            return answer
-        if _is_stream(answer):
-            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
-        return _restored(library, answer, content=prepared.whole(answer.read()))
+            self._inner = _library(request).HTTPTransport()
+        guard = self.guard
+        return drive(_exchanged(guard, request, "read", self._inner.handle_request, guard.prepare, guard.again))
 
 
 class AsyncTransport(_AsyncTransport):
@@ -136,28 +119,10 @@ class AsyncTransport(_AsyncTransport):
 
     async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
         """Send one request guarded, and return its answer with the values back."""
-        library = _library(request)
         if self._inner is None:
-            self._inner = library.AsyncHTTPTransport()
-        if _passes_unread(self.guard, request):
-            return await self._inner.handle_async_request(request)
-        asked = _asked(request, await request.aread())
-        try:
-            prepared = await self._prepared(asked)
-        except CtxguardError as error:
-            return _refused(library, self.guard, error)
-        answer = await self._inner.handle_async_request(_guarded(library, request, prepared))
-        while prepared.may_be_sent_again(answer.status_code):
-            again = await self._again(asked, prepared, answer.status_code, await answer.aread())
-            if again is None:
-                break
-            prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
-        answer.headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, self.guard):
-            return answer
-        if _is_stream(answer):
-            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
-        return _restored(library, answer, content=prepared.whole(await answer.aread()))
+            self._inner = _library(request).AsyncHTTPTransport()
+        send = self._inner.handle_async_request
+        return await adrive(_exchanged(self.guard, request, "aread", send, self._prepared, self._again))
 
     def _is_large(self, asked: WireRequest) -> bool:
         return self._large is not None and len(asked.body) >= self._large
@@ -171,6 +136,38 @@ class AsyncTransport(_AsyncTransport):
         if self._is_large(asked):
             return await asyncio.to_thread(self.guard.again, asked, prepared, status, answer)
         return await self.guard.aagain(asked, prepared, status, answer)
+
+
+def _exchanged(
+    guard: Guard,
+    request: Any,  # noqa: ANN401 - of either library
+    read: str,
+    send: Callable[..., object],
+    prepare: Callable[..., object],
+    again: Callable[..., object],
+) -> Generator[Ask, object, Any]:
+    """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
+    library = _library(request)
+    if _passes_unread(guard, request):
+        return (yield Ask(send, (request,)))
+    asked = _asked(request, (yield Ask(getattr(request, read))))
+    try:
+        prepared: Any = yield Ask(prepare, (asked,))
+    except CtxguardError as error:
+        return _refused(library, guard, error)
+    answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
+    while prepared.may_be_sent_again(answer.status_code):
+        refused = yield Ask(getattr(answer, read))
+        another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
+        if another is None:
+            break
+        prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
+    answer.headers.update(prepared.headers)
+    if not _is_restored(answer, prepared, guard):
+        return answer
+    if _is_stream(answer):
+        return _restored(library, answer, stream=_stream_of(library)(answer, prepared, guard))
+    return _restored(library, answer, content=prepared.whole((yield Ask(getattr(answer, read)))))
 
 
 class _Shared:
@@ -228,7 +225,7 @@ def _passes_unread(guard: Guard, request: Any) -> bool:  # noqa: ANN401
     return passes
 
 
-def _asked(request: Any, body: bytes) -> WireRequest:  # noqa: ANN401
+def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
     headers = {name.lower(): value for name, value in request.headers.items()}
     return WireRequest(request.method, request.url.path, headers, body)
 
