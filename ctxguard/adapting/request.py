@@ -151,13 +151,13 @@ class RequestTexts:
         Raises:
             CheckFailedError: A stage dropped the artifact or joined it with another.
         """
-        done = self.beside.restored(artifacts)
-        # no instructions here means that they were clean and stayed outside
-        instructions = done.instructions or request.instructions
+        changes, joined, history = self.beside.restored(artifacts)
+        # none here means that they were clean and stayed outside
+        instructions = joined or request.instructions
         tools = request.tools
-        if done.changes:
-            tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, done.changes)[_TOOLS])
-        return replace(request, tools=tools, instructions=instructions), done.artifacts
+        if changes:
+            tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, changes)[_TOOLS])
+        return replace(request, tools=tools, instructions=instructions), history
 
 
 def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:

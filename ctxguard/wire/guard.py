@@ -361,13 +361,13 @@ class Guard(NotAHook):
             allowed = result.report.budget
             if result.report.observed:
                 return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
-            done = beside.restored(result.artifacts)
-            changed = copy_with(body, done.changes)
-            written = kind.written(changed, chain.adapter.write(kind.native(changed), done.artifacts))
+            changes, _, history = beside.restored(result.artifacts)
+            changed = copy_with(body, changes)
+            written = kind.written(changed, chain.adapter.write(kind.native(changed), history))
             sent = self._check.cleaned(written)
             tokens = result.report.tokens_after
             # counted as a whole where the chain did not see all of it, or where little room is left
-            if done.changes or sent is not written or tokens > _COUNTED_FROM * allowed:
+            if changes or sent is not written or tokens > _COUNTED_FROM * allowed:
                 tokens = count(sent).tokens
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, owner)
