@@ -27,16 +27,9 @@ def pre_model_hook(
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 
     It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state stays raw. A
-    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it.
-
-    Args:
-        stabilizer: see `ContextGuard`.
-        persist: rewrite `messages` of the state instead, for good; needs langgraph.
-        model: see `ContextGuard`.
-        tools: see `ContextGuard`.
-        window: see `ContextGuard`.
-        keep_thinking: see `ContextGuard`.
-        on_report: see `ContextGuard`.
+    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it. With `persist`, it
+    rewrites `messages` of the state instead, for good, which needs langgraph. All other settings are those of
+    `ContextGuard`.
 
     Raises:
         ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
