@@ -156,11 +156,7 @@ def request_flow(
 
 
 def require_stabilizer(given: object) -> Stabilizer:
-    """Return a stabilizer that was handed over.
-
-    Raises:
-        ConfigError: The value is something else, such as a budget.
-    """
+    """Return a stabilizer that was handed over; refuse anything else, such as a budget."""
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history never is
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__

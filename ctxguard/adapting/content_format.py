@@ -63,11 +63,7 @@ def opaque(value: object) -> Part:
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
-    """Read a part of unknown type: it is counted and handed on as it is.
-
-    Raises:
-        HistoryError: The part belongs to the format of another provider.
-    """
+    """Read a part of unknown type, which is counted and handed on as it is; refuse one of another provider's format."""
     # what another provider's adapter can mask must not slip through here as something nobody knows
     refuse_foreign_part(part, path)
     return [((), opaque(part))]

@@ -75,11 +75,7 @@ class PerRun(Generic[Context]):
         return is_function(self._stabilizer) or is_function(self._vault)
 
     def of(self, context: Context) -> ForRun:
-        """Return what a run uses.
-
-        Raises:
-            ConfigError: A function gave something else than a stabilizer or the vault of a session.
-        """
+        """Return what a run uses."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
             chosen = require_stabilizer(chosen(context))
@@ -122,20 +118,12 @@ def is_function(given: object) -> bool:
 def require_choice(
     given: Stabilizer | Callable[[Context], Stabilizer],
 ) -> Stabilizer | Callable[[Context], Stabilizer]:
-    """Return a stabilizer, or a function that gives one.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Return a stabilizer, or a function that gives one; refuse anything else."""
     return given if is_function(given) else require_stabilizer(given)
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:
-    """Return what is to be called with each report, or None.
-
-    Raises:
-        ConfigError: It is not a function.
-    """
+    """Return what is to be called with each report, or None; refuse what cannot be called."""
     if given is None or callable(given):
         return given
     raise ConfigError(

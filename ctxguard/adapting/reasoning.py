@@ -27,11 +27,7 @@ _SIGNED_FORMAT: Final = "anthropic"
 
 
 def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
-    """Return the reasoning and refusals beside a content, in order, from the message or the object at `path` in it.
-
-    Raises:
-        HistoryError: One of them cannot be read.
-    """
+    """Return the reasoning and refusals beside a content, in order, from the message or the object at `path` in it."""
     held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
     if not held:  # the common case, and it is asked of every message
         return []

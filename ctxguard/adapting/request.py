@@ -83,11 +83,7 @@ def settings_of(
 
 
 def plain_settings(settings: object) -> Schema:
-    """Return the settings of a framework's call as plain JSON, to be searched.
-
-    Raises:
-        ConfigError: They cannot be written as JSON.
-    """
+    """Return the settings of a framework's call as plain JSON, to be searched; refuse what is not JSON."""
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
         plain: Schema = json.loads(json.dumps(given, default=plain_object))
@@ -146,11 +142,7 @@ class RequestTexts:
     def restored(
         self, request: Request[Native], artifacts: Sequence[Artifact]
     ) -> tuple[Request[Native], list[Artifact]]:
-        """Return the request with what became of its texts, and the artifacts that belong to the history.
-
-        Raises:
-            CheckFailedError: A stage dropped the artifact or joined it with another.
-        """
+        """Return the request with what became of its texts, and the artifacts that belong to the history."""
         changes, joined, history = self.beside.restored(artifacts)
         # none here means that they were clean and stayed outside
         instructions = joined or request.instructions
@@ -215,11 +207,7 @@ def _found(detector: Detector, text: str) -> bool:
 
 
 def require_clean_schemas(report: Report) -> None:
-    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them.
-
-    Raises:
-        CheckFailedError: `NoPII` found something in the tools, the schemas or the instructions of the request.
-    """
+    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them."""
     if report.observed:
         return
     # the artifact that stands for them is the first, and the only one with such places

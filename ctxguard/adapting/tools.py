@@ -59,11 +59,7 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
 
 
 def require_vault(given: object) -> SessionVault:
-    """Return the vault of a session that was handed over.
-
-    Raises:
-        ConfigError: The value is something else, such as the vault of all sessions.
-    """
+    """Return the vault of a session that was handed over; refuse anything else, such as the vault of all sessions."""
     from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))

@@ -109,11 +109,7 @@ class Checkpoint:
             self.write(results, done, last)
 
     def write(self, results: Results, done: int, last: Source) -> None:
-        """Write the progress.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Write the progress."""
         tallies = [
             (tally.figures, tally.seen, [_Kept(_place(recording), order, told) for told, recording, order in tally])
             for tally in results.tallies

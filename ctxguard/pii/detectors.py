@@ -187,11 +187,7 @@ class GuardedDetector:
 def as_detector(
     rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> Detector:
-    """Return a rule set as it is, and anything else guarded.
-
-    Raises:
-        ConfigError: it can find nothing.
-    """
+    """Return a rule set as it is, and anything else that can find something guarded."""
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.rules.rule import Rule
 

@@ -79,11 +79,7 @@ def speak_utf8() -> None:
 
 
 def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
-    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
+    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`."""
     if output is None:
         sys.stdout.write(printable(text) + end)
         return
@@ -97,11 +93,7 @@ def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
 
 
 def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> None:
-    """Refuse to write over what is read.
-
-    Raises:
-        ConfigError: the output is one of the sources.
-    """
+    """Refuse to write over what is read."""
     if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
         raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 

@@ -153,12 +153,7 @@ _TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
 
 
 def read_usage(path: Path) -> list[Usage]:
-    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`.
-
-    Raises:
-        CtxguardError: a line is no such record.
-        OSError: the file cannot be read.
-    """
+    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
         return list(usages_in(lines, path.name))

@@ -37,11 +37,7 @@ class Format:
         return frozenset({self.history, *self.system})
 
     def native(self, body: Mapping[str, object]) -> object:
-        """Return what the adapter reads.
-
-        Raises:
-            HistoryError: The body has no history of this format.
-        """
+        """Return what the adapter reads."""
         history = body.get(self.history)
         if self.api == "responses" and (history is None or isinstance(history, str)):
             return [] if history is None else [{"role": "user", "content": history}]

@@ -321,21 +321,13 @@ class Guard(NotAHook):
         return body
 
     def _too_deep(self, request: WireRequest) -> Prepared:
-        """Pass on what is nested too deeply to be read, where that is allowed.
-
-        Raises:
-            WireError: It is not.
-        """
+        """Pass on what is nested too deeply to be read, where that is allowed; else refuse it."""
         if self.on_unreadable == "pass" or self.stabilizer.mode == "observe":
             return Prepared(request.body)
         raise WireError("the body is nested too deeply") from None
 
     def _unread(self, request: WireRequest, why: str) -> Prepared:
-        """Pass on what the guard cannot read, where that is allowed.
-
-        Raises:
-            WireError: It is not.
-        """
+        """Pass on what the guard cannot read, where that is allowed; else refuse it."""
         if self.on_unreadable == "pass":
             return Prepared(request.body)
         hint = "on_unreadable='pass' (serve: --on-unreadable pass) sends such requests on unread"

@@ -168,11 +168,7 @@ class _Forward:
             await asyncio.gather(answering, leaving, return_exceptions=True)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body of a request.
-
-        Raises:
-            WireError: It is too large.
-        """
+        """Return the body of a request, or refuse one that is too large."""
         most = self._guard.max_body
         told = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)

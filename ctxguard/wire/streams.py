@@ -78,11 +78,7 @@ class EventStream:
         self._added = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what can be sent now.
-
-        Raises:
-            WireError: An event is too large.
-        """
+        """Return what can be sent now."""
         return b"".join(map(self._event, self._splitter.feed(chunk)))
 
     def close(self) -> bytes:

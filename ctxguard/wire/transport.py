@@ -205,11 +205,7 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
 
 
 def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
-    """Return a guard that was handed over, or that of a stabilizer.
-
-    Raises:
-        ConfigError: It is neither, or a setting cannot be used.
-    """
+    """Return a guard that was handed over, or that of a stabilizer; refuse anything else."""
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
