@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
@@ -112,6 +112,19 @@ async def astabilize_native(
     flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
     done, report = await adrive(flow)
     return done.messages, report
+
+
+def stabilize_with_system(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Any],
+    history: tuple[str, object],
+    system: tuple[str, object],
+    **settings: Any,  # noqa: ANN401 - those of `stabilize_native`
+) -> tuple[Any, Any, Report]:
+    """Return the prompt, the messages and the report of a history and a system prompt, each given with its key."""
+    native = dict([history] if system[1] is None else [history, system])
+    done, report = stabilize_native(stabilizer, adapter, native, **settings)
+    return done.get(system[0]), done[history[0]], report
 
 
 def request_flow(

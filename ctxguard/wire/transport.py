@@ -83,12 +83,11 @@ class Transport(_Transport):
 class AsyncTransport(_AsyncTransport):
     """Send the requests of an async client guarded: `httpx.AsyncClient(transport=AsyncTransport(stabilizer))`.
 
+    The settings that are not named here are those of `Transport`.
+
     Args:
-        guard: See `Transport`.
-        transport: See `Transport`.
         large: Bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
             Summarizers must be sync then.
-        settings: See `Transport`.
 
     Raises:
         ConfigError: A setting cannot be used.

@@ -124,20 +124,12 @@ def _lines_of(text: str) -> int:
 
 
 def _first_lines(text: str, lines: int) -> str:
-    end = -1
-    for _ in range(lines):
-        end = text.find("\n", end + 1)
-        if end < 0:
-            return text
-    return text[: end + 1]
+    rest = text.split("\n", lines)[lines:]
+    return text.removesuffix(rest[0]) if rest else text
 
 
 def _last_lines(text: str, lines: int) -> str:
     if lines <= 0:
         return ""
-    start = len(text) - text.endswith("\n")
-    for _ in range(lines):
-        start = text.rfind("\n", 0, start)
-        if start < 0:
-            return text
-    return text[start + 1 :]
+    parts = text.removesuffix("\n").rsplit("\n", lines)
+    return text[len(parts[0]) + 1 :] if len(parts) > lines else text
