@@ -8,6 +8,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from ctxguard.adapting.editing import are_same_objects
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
@@ -64,6 +65,6 @@ def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]
     """Return the update that puts the stabilized messages in the state's place; no messages if none changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-    if len(messages) == len(stabilized) and all(was is now for was, now in zip(messages, stabilized, strict=True)):
+    if are_same_objects(stabilized, messages):
         return {"messages": []}
     return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stabilized]}

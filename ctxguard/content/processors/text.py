@@ -53,7 +53,7 @@ class TextProcessor:
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker with the handle, then without."""
-        return _resorts(self._source, f"{self._total} lines")
+        return resorts(self._source, f"{self._total} lines")
 
     def _head(self, room: int) -> str:
         head = self._source.text[: min(room, self._source.head_end)]
@@ -106,7 +106,8 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
     return replace(source, text=head + tail, gap=len(head), lines=source.lines or source.line_count())
 
 
-def _resorts(source: Source, total: str) -> tuple[str, ...]:
+def resorts(source: Source, total: str) -> tuple[str, ...]:
+    """Return what is said of a source of which nothing can be shown: the marker, then only the handle or the total."""
     return (f"[{note('0 of ' + total, source.handle)}]", f"[{source.handle or total}]", "…")
 
 
