@@ -42,8 +42,8 @@ test: $(VENV)/.test ## every gate and every test
 	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
 	@touch $@
 
-test-oldest: .venv-oldest/.done ## the adapters with the oldest supported frameworks
-	.venv-oldest/bin/python -m pytest tests/adapters
+test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
+	.venv-oldest/bin/python -m pytest tests/adapters tests/files
 
 types: $(VENV)/.test ## lint and format, and the types
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 
 import pytest
@@ -106,7 +107,10 @@ def test_agents_sdk_tool_describes_and_runs_the_function(report, saved):
 
     def call(tool, **arguments):
         written = json.dumps(arguments)
-        context = ToolContext(context=None, tool_name=tool.name, tool_call_id="1", tool_arguments=written)
+        told = {"tool_name": tool.name, "tool_call_id": "1", "tool_arguments": written}
+        # the oldest supported version takes no arguments here
+        known = inspect.signature(ToolContext).parameters
+        context = ToolContext(context=None, **{name: value for name, value in told.items() if name in known})
         return asyncio.run(tool.on_invoke_tool(context, written))
 
     tool = agents.function_tool(report)
