@@ -11,19 +11,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast, get_args
 
 from ctxguard.errors import ConfigError, CtxguardError, MisplacedError, StoreError
 
-__all__ = [
-    "NotAHook",
-    "OfOneProcess",
-    "callables",
-    "install_command",
-    "instance",
-    "nearest",
-    "one_of",
-    "opened",
-    "valid_budget",
-    "whole_number",
-]
-
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
 
@@ -123,6 +110,14 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
     if value < least:
         raise ConfigError(f"{setting} must be {least} or more{unit and ' ' + unit}, not {value}", setting=setting)
     return value
+
+
+def seconds(value: object, setting: str) -> None:
+    """Refuse what is neither a number of seconds above 0 nor None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {_shown(value)}", setting=setting)
 
 
 def _shown(value: object) -> str:

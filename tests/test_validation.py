@@ -38,7 +38,7 @@ async def of_coroutine(draft):
         (lambda: Stabilizer(100, checks=["NoPII"]), "checks holds 'NoPII', which cannot be called"),
         (lambda: Stabilizer(100, checks=[lambda draft: ()]), "without a name; give it an attribute `name`"),
         (lambda: ContextManager({"strategy": "hybrid"}), "config is a ContextConfig, not dict; write ContextConfig(…)"),
-        (lambda: HistoryCompactor(print), "config is a CompactionConfig, not builtin_function_or_method"),
+        (lambda: HistoryCompactor(len), "config is a CompactionConfig, not builtin_function_or_method"),
         (
             lambda: HistoryCompactor(summarizer=5),
             "not int; of a model make one by pydantic_ai_summ",

@@ -6,18 +6,10 @@ import re
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any, cast
 
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.settings import install_command
-
-
-class _Agent(Protocol):
-    async def run(self, prompt: str, /) -> object: ...
-
-
-class _Runnable(Protocol):
-    async def ainvoke(self, prompt: str, /) -> object: ...
 
 
 def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
@@ -65,7 +57,7 @@ def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[
     agent = agent_or_model if hasattr(agent_or_model, "run") else _plain_agent(agent_or_model)
 
     async def summarize(prompt: str) -> str:
-        result = await cast("_Agent", agent).run(prompt)
+        result = await cast("Any", agent).run(prompt)
         return str(getattr(result, "output", result))
 
     return summarize
@@ -86,7 +78,7 @@ def langchain_summarizer(runnable: object) -> Callable[[str], Awaitable[str]]:
         raise SummarizerError(f"expected a runnable with ainvoke(), got {type(runnable).__name__}")
 
     async def summarize(prompt: str) -> str:
-        return _text_of(await cast("_Runnable", runnable).ainvoke(prompt))
+        return _text_of(await cast("Any", runnable).ainvoke(prompt))
 
     return summarize
 

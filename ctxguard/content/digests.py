@@ -299,11 +299,8 @@ def _shorter_arguments(arguments: str) -> Iterator[str]:
     except (ValueError, RecursionError):
         if not arguments.lstrip().startswith(("{", "[")):
             yield from (clipped(arguments, length) for length in _STRING_LENGTHS)
-        yield f'{{"…":"{len(arguments)} characters"}}'
-        yield "{}"
-        return
-    for length in _STRING_LENGTHS:
-        yield render(_shortened(tree, length, 0))
+    else:
+        yield from (render(_shortened(tree, length, 0)) for length in _STRING_LENGTHS)
     yield f'{{"…":"{len(arguments)} characters"}}'
     yield "{}"
 

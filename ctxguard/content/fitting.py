@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ctxguard.content.views import Count, Processor, TruncationInfo, View
+from ctxguard.content.views import Count, Processor, View
 
 _STEPS = 7
 _FULL_ENOUGH = 0.93
@@ -83,12 +83,9 @@ def _next(room: int, low: int, high: int | None, share: float) -> int:
 
 def _smallest(processor: Processor, max_tokens: int, count: Count) -> View:
     smallest = processor.view(0)
-    texts = (smallest.text, *processor.fallbacks(), "")
-    for text in texts:
-        tokens = count(text)
-        if tokens <= max_tokens:
-            return _counted(replace(smallest, text=text, cut=True), tokens)
-    return View("", cut=True, info=TruncationInfo(truncated=True))
+    texts = (smallest.text, *processor.fallbacks())
+    text = next((text for text in texts if count(text) <= max_tokens), "")
+    return _counted(replace(smallest, text=text, cut=True), count(text))
 
 
 def _counted(view: View, tokens: int) -> View:

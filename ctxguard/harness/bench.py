@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.harness.fidelity import Need
 
-FAULTS: Final = ("pairs", "system prompt", "last message", "failed")
-"""What makes a request useless: broken pairs, a lost system prompt, a lost last message, an exception."""
 SUMMARY_CHARACTERS: Final = 2_000
 _LINE: Final = 100
 
@@ -54,7 +52,7 @@ class BenchCall:
         price: of the request, or None where nothing was sent.
         milliseconds: processor time of the library's own work.
         is_over: whether the request exceeds the budget.
-        fault: one of `FAULTS`, or None.
+        fault: what makes the request useless: `pairs`, `system prompt`, `last message`, `failed`; None for nothing.
         opens_with_user: whether the first message behind the system prompt is the user's, as some providers demand;
             true also where the recording itself begins with another.
         extends: whether the prompt extends the one before; None where there is none.

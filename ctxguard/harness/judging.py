@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
-LAWS: Final = ("budget", "pairs", "system", "recent", "personal data", "prefix", "trail")
-"""Names of the laws, as findings carry them; a check of the chain is named as it names itself."""
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
 """What a line can tell of: a word, or no more than a price."""
@@ -33,7 +31,7 @@ class Verdict:
     """Hold one thing that is wrong with one request.
 
     Attributes:
-        law: one of `LAWS`, or the name of a check.
+        law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
         message: what is wrong; never holds a personal value.
         path: where in the request.
     """

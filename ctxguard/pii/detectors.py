@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
-from ctxguard.pii.settings import RULE_SET, seconds
+from ctxguard.pii.settings import RULE_SET
 from ctxguard.pii.spans import Detector, Span, resolve
-from ctxguard.settings import install_command, one_of
+from ctxguard.settings import install_command, one_of, seconds
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:

@@ -16,14 +16,6 @@ def check_text(text: object) -> None:
         raise TypeError(f"expected a text, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
-def seconds(value: object, setting: str) -> None:
-    """Refuse what is neither a number of seconds above 0 nor None."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {value!r}", setting=setting)
-
-
 def values_of(values: object, setting: str) -> list[str]:
     """Return the values that are always or never found; refuse a single text, or values that are not texts."""
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):

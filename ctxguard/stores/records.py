@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxguard.errors import ConfigError, StoreError
+from ctxguard.settings import seconds
 
 FORMAT: Final = 1
 """Number of the record format written here; a reader skips what has a higher one."""
@@ -102,13 +103,8 @@ def check_names(*names: str) -> None:
 
 def expiry(now: float, ttl: float | None) -> float | None:
     """Return when a record written now ends; `ttl` is a number of seconds above 0, or None."""
-    if ttl is None:
-        return None
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
-        raise ConfigError(f"ttl is a number of seconds, not {ttl!r}; None keeps the record for ever", setting="ttl")
-    if not ttl > 0:
-        raise ConfigError(f"ttl must be above 0 seconds, not {ttl}; None keeps the record for ever", setting="ttl")
-    return float(now + ttl)
+    seconds(ttl, "ttl")
+    return None if ttl is None else float(now + ttl)
 
 
 def check_limit(max_bytes: int | None, size: int | None = None) -> None:

@@ -245,7 +245,5 @@ def encoding_of(model: str | None) -> str | None:
     """Return the encoding of a model by its name; o200k_base for no name, None for a family with no public one."""
     if model is None:
         return "o200k_base"
-    if not isinstance(model, str):
-        raise ConfigError(f"model is the name of a model, not {model!r}", setting="model")
     family = family_of(model)
     return family.encoding if family.own_vocabulary and family.encoding in ENCODINGS else None

@@ -132,7 +132,7 @@ def test_delete_namespace_does_not_count_what_was_over(store: AnyStore, clock) -
 
 @pytest.mark.parametrize("ttl", [0, -1, math.nan])
 def test_a_ttl_that_is_no_time_is_refused(store: AnyStore, ttl: float) -> None:
-    with pytest.raises(ConfigError, match="ttl must be above 0"):
+    with pytest.raises(ConfigError, match="ttl is a number of seconds above 0"):
         store.put("n", "k", b"", ttl=ttl)
     assert store.get("n", "k") is None
 
@@ -298,7 +298,7 @@ def test_a_record_that_is_none_is_refused(store: AnyStore, put: str) -> None:
         write("n", "k", "text")
     with pytest.raises(StoreError, match="a namespace or key is a text, not int"):
         write("n", 5, b"v")
-    with pytest.raises(ConfigError, match="ttl is a number of seconds, not '1h'") as caught:
+    with pytest.raises(ConfigError, match="ttl is a number of seconds above 0, or None, not '1h'") as caught:
         write("n", "k", b"v", ttl="1h")
     assert caught.value.setting == "ttl"
     assert list(store.keys("n")) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.people import Place
@@ -103,11 +104,7 @@ class Row(NamedTuple):
 
 def grid_rows(text: str) -> list[Row]:
     """Return the rows of all such tables, by where they begin."""
-    return sorted((row for form in _FORMS for row in _rows(form, text)), key=_begin)
-
-
-def _begin(row: Row) -> int:
-    return row.begin
+    return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 
 
 def _rows(form: _Form, text: str) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ctxguard.pii.detect.grids import Row, grid_rows, within
@@ -99,7 +100,7 @@ class Headings:
 
     def _told(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
         """Return what the heading of a value's column and the cells before it say; None outside of the columns."""
-        column = bisect_right(cells, start, key=_first) - 1
+        column = bisect_right(cells, start, key=itemgetter(0)) - 1
         if not 0 <= column < len(headings):
             return None
         text, (a, b) = self._text, headings[column]
@@ -114,16 +115,8 @@ class Headings:
 
 def _around(tables: list[_Lined], start: int) -> _Lined | None:
     """Return the table or the row that a place is in."""
-    number = bisect_right(tables, start, key=_begin) - 1
+    number = bisect_right(tables, start, key=attrgetter("begin")) - 1
     return tables[number] if number >= 0 and start < tables[number].end else None
-
-
-def _begin(table: _Lined) -> int:
-    return table.begin
-
-
-def _first(cell: Place) -> int:
-    return cell[0]
 
 
 def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:

@@ -22,7 +22,7 @@ from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.mask.vault_records import SessionRecords, label_and_number
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
-from ctxguard.pii.settings import seconds
+from ctxguard.settings import seconds
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
