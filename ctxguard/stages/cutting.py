@@ -171,7 +171,16 @@ class Cutter:
 
     def _is_kept(self, other: int, number: int) -> bool:
         """Return whether an exchange is not an earlier trail, which the next one replaces."""
-        return other == self.ledger.history.last_user(number + 1) or not self._is_trail(other)
+        return not self._is_trail(other) or self._is_quoted(other, number)
+
+    def _is_quoted(self, other: int, number: int) -> bool:
+        """Return whether a trail is the user's last message: somebody quoted one, as it stands nowhere else."""
+        history = self.ledger.history
+        if other != history.last_user(number + 1):
+            return False
+        # In a loop with one user message, the last trail is the last message in the user's role as well. It stands
+        # where cuts put it: behind what the user asked, before everything that was answered.
+        return other in (0, number) or not history.users[other : other + 1] == [other]
 
     def _is_trail(self, number: int) -> bool:
         return record_title(self.ledger.history.members(number)[0]) == TRAIL

@@ -1,0 +1,57 @@
+"""Results that are fed back: a loop that goes on from what was sent, as agents that store their prompts do."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, step, user
+
+from ctxguard import Stabilizer
+from ctxguard.history import TRAIL, record_title, records_in, write_record
+
+LOOK = "Look at every host and tell me which one fails. "
+
+
+def fed_back(stabilizer, steps=40, *, task=LOOK, asks_every=None):
+    """Yield the results of a loop that keeps what was sent, with one user message or one in so many steps."""
+    history = [user(task)]
+    for number in range(steps):
+        output = f"host-{number}.example.org: disk_{number} is {number} percent full. " * 6
+        history += step(f"c{number}", output, tool="look", arguments=f'{{"host": "host-{number}"}}', said="Next.")
+        if asks_every and number % asks_every == asks_every - 1:
+            history.append(user(f"And after host-{number}?"))
+        result = stabilizer.stabilize(history)
+        history = list(result.artifacts)
+        yield result
+
+
+def trails_in(result):
+    return [r for a in result.artifacts for r in records_in(a.text) if r.title == TRAIL]
+
+
+@pytest.mark.parametrize("policy", ["agent", "chat", "browser", "recall"])
+@pytest.mark.parametrize("asks_every", [None, 5])
+@pytest.mark.parametrize("task", [LOOK, LOOK * 70])
+def test_a_loop_that_feeds_results_back_has_one_trail(policy, asks_every, task):
+    stabilizer = Stabilizer.from_policy(policy, budget=3_000, counter="estimate")
+    results = list(fed_back(stabilizer, 60, task=task, asks_every=asks_every))
+    assert all(len(trails_in(result)) <= 1 for result in results)
+    assert trails_in(results[-1]), "nothing was cut"
+    assert all(result.report.ok for result in results)
+
+
+def test_a_trail_that_is_fed_back_counts_all_steps_that_have_left():
+    *_, last = fed_back(Stabilizer(1_500, counter="estimate"))
+    (trail,) = trails_in(last)
+    there = sum(bool(artifact.calls) for artifact in last.artifacts)
+    assert trail.body.startswith(f"{40 - there} earlier steps")
+
+
+def test_a_trail_that_a_user_quotes_as_the_last_message_stays():
+    quoted = user(write_record(TRAIL, "2 earlier steps, the oldest first:\n- look host-1\n- look host-2"))
+    history = [user("Help me."), assistant("Gladly."), quoted]
+    for number in range(30):
+        history += step(f"c{number}", f"host-{number} is fine. " * 20)
+    result = Stabilizer(900, counter="estimate").stabilize(history)
+    assert result.report.counts()["dropped"] > 20
+    assert quoted in result.artifacts
+    assert [record_title(artifact) for artifact in result.artifacts].count(TRAIL) == 2
