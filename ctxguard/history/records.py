@@ -23,6 +23,8 @@ TRAIL: Final = "Trail of the earlier conversation, which is no longer shown. A r
 """Title of the message that tells what has left."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
 """Title of the message that stands for completed phases."""
+JOINT: Final = "\n\n"
+"""What stands between the texts of messages that were joined, where roles must take turns."""
 _DIGEST_LETTERS: Final = 8
 _LENGTH_LETTERS: Final = 5
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -105,6 +107,26 @@ def records_in(text: str) -> list[Record]:
     """Return the records that stand anywhere in a text, also where they were joined to other words."""
     found = (_record_at(text, header.start()) for header in _HEADER.finditer(text))
     return [record for record in found if record is not None]
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return a text taken apart at the records that blank lines join to it: the records, and the words around them."""
+    pieces: list[str] = []
+    begin = 0
+    for header in _HEADER.finditer(text):
+        record = _record_at(text, header.start()) if header.start() >= begin else None
+        if record is None or not _is_joined(text, begin, header.start(), record.end):
+            continue
+        pieces += [text[begin : header.start() - len(JOINT)]] if header.start() > begin else []
+        pieces.append(text[header.start() : record.end])
+        begin = min(len(text), record.end + len(JOINT))
+    return [*pieces, text[begin:]] if begin < len(text) or not pieces else pieces
+
+
+def _is_joined(text: str, begin: int, start: int, end: int) -> bool:
+    """Return whether nothing but joints stands between a record and the words around it."""
+    before, after = text[begin:start], text[end:]
+    return (not before or before.endswith(JOINT)) and (not after or after.startswith(JOINT))
 
 
 def is_synthetic(artifact: Artifact) -> bool:

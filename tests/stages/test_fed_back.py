@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import is_
+
 import pytest
 from builders import assistant, step, user
 
-from ctxguard import Stabilizer
+from ctxguard import Artifact, Part, Stabilizer
 from ctxguard.history import TRAIL, record_title, records_in, write_record
 
 LOOK = "Look at every host and tell me which one fails. "
@@ -55,3 +57,43 @@ def test_a_trail_that_a_user_quotes_as_the_last_message_stays():
     assert result.report.counts()["dropped"] > 20
     assert quoted in result.artifacts
     assert [record_title(artifact) for artifact in result.artifacts].count(TRAIL) == 2
+
+
+@pytest.mark.parametrize("policy", ["agent", "chat", "recall"])
+@pytest.mark.parametrize("asks_every", [None, 5])
+def test_where_roles_take_turns_a_fed_back_trail_is_taken_apart_from_what_it_was_joined_with(policy, asks_every):
+    stabilizer = Stabilizer.from_policy(policy, budget=1_500, counter="estimate", provider="strict")
+    for result in fed_back(stabilizer, asks_every=asks_every):
+        assert result.report.ok, str(result.report)
+        assert len(trails_in(result)) <= 1
+        assert sum(LOOK.strip() in artifact.text for artifact in result.artifacts) == 1
+        again = stabilizer.stabilize(result.artifacts)
+        assert all(map(is_, again.artifacts, result.artifacts))
+        assert len(again.artifacts) == len(result.artifacts)
+        assert again.report.counts() == {"kept": len(result.artifacts)}
+        assert not again.report.changed
+    assert trails_in(result), "nothing was cut"
+
+
+def test_a_record_within_a_sentence_is_not_taken_apart():
+    quoted = f"You wrote {write_record(TRAIL, '2 earlier steps.')} and what was the first?"
+    history = [user("Help me."), assistant("Gladly."), user(quoted)]
+    result = Stabilizer(900, counter="estimate", provider="strict").stabilize(history)
+    assert result.artifacts == history
+    assert not result.report.changed
+
+
+def test_a_message_with_an_image_is_taken_apart_and_joined_again():
+    image = Part("image", tokens=80)
+    text = f"{LOOK}\n\n{write_record(TRAIL, '3 earlier steps.')}\n\nAnd this one?"
+    joined = Artifact("user", (Part("text", text), image))
+    stabilizer = Stabilizer(600, counter="estimate", provider="strict")
+    assert stabilizer.stabilize([joined]).artifacts == [joined]
+    history = [joined]
+    for number in range(30):
+        history += step(f"c{number}", f"host-{number} is fine. " * 12)
+    first, *_ = stabilizer.stabilize(history).artifacts
+    assert first.content[1] is image
+    (trail,) = records_in(first.text)
+    assert int(trail.body.partition(" ")[0]) > 20
+    assert first.text.startswith(LOOK) and first.text.endswith("\n\nAnd this one?")
