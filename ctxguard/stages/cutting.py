@@ -180,7 +180,7 @@ class Cutter:
             return False
         # In a loop with one user message, the last trail is the last message in the user's role as well. It stands
         # where cuts put it: behind what the user asked, before everything that was answered.
-        return other in (0, number) or not history.users[other : other + 1] == [other]
+        return other in (0, number) or history.users[other : other + 1] != [other]
 
     def _is_trail(self, number: int) -> bool:
         return record_title(self.ledger.history.members(number)[0]) == TRAIL

@@ -96,4 +96,5 @@ def test_a_message_with_an_image_is_taken_apart_and_joined_again():
     assert first.content[1] is image
     (trail,) = records_in(first.text)
     assert int(trail.body.partition(" ")[0]) > 20
-    assert first.text.startswith(LOOK) and first.text.endswith("\n\nAnd this one?")
+    assert first.text.startswith(LOOK)
+    assert first.text.endswith("\n\nAnd this one?")
