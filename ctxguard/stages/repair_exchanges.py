@@ -25,7 +25,8 @@ class RepairExchanges(FollowedStage):
 
     A dangling call gets a result that says so, a result without a call is dropped, a second result of the same call
     too; a result that came late moves up behind its call; missing ids are filled in. The last exchange may stay open,
-    unless its results came in one message, as Anthropic, Bedrock and Gemini want them: that message is complete. OpenAI and Anthropic refuse a whole history for any one of these (400).
+    unless its results came in one message, as Anthropic, Bedrock and Gemini want them: that message is complete.
+    OpenAI and Anthropic refuse a whole history for any one of these (400).
 
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
