@@ -185,6 +185,10 @@ class Cutter:
     def _is_trail(self, number: int) -> bool:
         return record_title(self.ledger.history.members(number)[0]) == TRAIL
 
+    def _repeats(self, number: int) -> bool:
+        """Return whether an exchange is an earlier trail, or a block of what was recalled: no step of its own."""
+        return record_title(self.ledger.history.members(number)[0]) in (TRAIL, RECALLED)
+
     def _with_earlier_trail(self, state: WindowState, number: int) -> WindowState:
         """Return the state with a trail that came with the history, of a result that was stored, taken over."""
         earlier = next((n for n in state.numbers() if not self._is_kept(n, number)), None)
@@ -346,7 +350,7 @@ class Cutter:
         history, steps = self.ledger.history, self._steps
         for number in range(len(steps) - 1, state.judged):
             calls = history.members(number)[0].calls
-            steps.append(steps[-1] + (0 if self._is_trail(number) else max(1, len(calls))))
+            steps.append(steps[-1] + (0 if self._repeats(number) else max(1, len(calls))))
         there = sum(steps[n + 1] - steps[n] for n in state.kept if n < state.judged)
         return state.earlier.steps + steps[state.judged] - there
 
@@ -375,7 +379,7 @@ class Cutter:
         told = self._tellable(state)
         for old in [n for n in self._traces if n < told.start]:
             del self._traces[old]
-        traces = [(n, self._trace(n)) for n in told if not self._is_trail(n)]
+        traces = [(n, self._trace(n)) for n in told if not self._repeats(n)]
         kept = set(state.kept)
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
         trail = replace(trail, steps=self._steps_gone(state))

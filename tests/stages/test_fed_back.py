@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, step, user
 
 from ctxguard import Artifact, Part, Stabilizer
-from ctxguard.history import TRAIL, record_title, records_in, write_record
+from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
 
 LOOK = "Look at every host and tell me which one fails. "
 
@@ -46,6 +46,23 @@ def test_a_trail_that_is_fed_back_counts_all_steps_that_have_left():
     (trail,) = trails_in(last)
     there = sum(bool(artifact.calls) for artifact in last.artifacts)
     assert trail.body.startswith(f"{40 - there} earlier steps")
+
+
+def test_what_was_recalled_and_fed_back_is_no_step_and_no_words_of_the_user():
+    stabilizer = Stabilizer.from_policy("recall", 2_000, counter="estimate")
+    history, steps, has_recalled = [user(LOOK)], 1, False
+    for number in range(60):
+        history += step(f"c{number}", f"host-{number}.example.org: disk_{number} is fine. " * 6, tool="look")
+        history += [assistant("Fine."), user(f"What of disk_{number // 2}?")]
+        steps += 3
+        history = list(stabilizer.stabilize(history).artifacts)
+        titles = [record_title(artifact) for artifact in history]
+        has_recalled |= RECALLED in titles
+        there = sum(title is None and artifact.kind != "tool" for title, artifact in zip(titles, history, strict=True))
+        for trail in (record for artifact in history for record in records_in(artifact.text) if record.title == TRAIL):
+            assert trail.body.startswith(f"{steps - there} earlier step")
+            assert "Recalled from earlier" not in trail.body
+    assert has_recalled
 
 
 def test_a_trail_that_a_user_quotes_as_the_last_message_stays():
