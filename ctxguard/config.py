@@ -131,7 +131,7 @@ class StabilizerConfig(_Settings):
             with each call; None means that it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: latest messages that are always kept.
-        target: share of the room that a cut frees down to; None means 0.37, or more where `StableWindow` says so.
+        target: share of the room that a cut frees down to; None means 0.35, or more where `StableWindow` says so.
         trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.
         digests: whether old outputs and arguments become digests before exchanges leave.
         rules: names of the rule sets that say what is masked (`standard`, `people`, `ssn`, `digits`), one or several;

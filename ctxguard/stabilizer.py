@@ -60,7 +60,7 @@ class Stabilizer(NotAHook):
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the room that a cut frees down to; None means 0.37, or more where `StableWindow` says so.
+        target: share of the room that a cut frees down to; None means 0.35, or more where `StableWindow` says so.
             The lower, the rarer the cuts. The room is what system, task and the last user message leave of the budget.
             This setting and the four below are those of the policy's `StableWindow`, which documents them.
         trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.

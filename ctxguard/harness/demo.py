@@ -21,7 +21,7 @@ from ctxguard.report import Decision, Report
 from ctxguard.report.data import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
-DEMO_BUDGET: Final = 2_000
+DEMO_BUDGET: Final = 1_800
 DEMO_POLICY: Final = "chat"
 
 COLOURS: Final = {

@@ -80,7 +80,7 @@ class BoundToolOutput(FollowedStage):
         max_tokens: int | None = None,
         share: float = 0.25,
         exchange_share: float = 0.5,
-        pressed: float = 0.4,
+        pressed: float = 0.3,
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:

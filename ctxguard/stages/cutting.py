@@ -30,7 +30,7 @@ _DIGEST: Final = 60
 """Tokens of a digest, of an output or of arguments."""
 _WORTH_IT: Final = 90
 """Tokens up to which a digest would save too little."""
-_TARGET: Final = 0.37
+_TARGET: Final = 0.35
 _TRAIL: Final = 0.7
 """Share of what a cut leaves that the trail may take."""
 _SMALL_ROOM: Final = 500
@@ -50,7 +50,7 @@ _LAST_RESORT: Final = 0.8
 below this share of the room."""
 _SHORT_TRAIL: Final = 500
 _LEAST_TRAIL: Final = 24
-_LONGEST_TRAIL: Final = 6_000
+_LONGEST_TRAIL: Final = 7_000
 """Tokens of a trail; beyond, it would be a list of names that nobody reads."""
 _REMEMBERED: Final = 512
 """The latest exchanges that a trail tells of, so that a cut costs the same however long the conversation is."""
@@ -81,7 +81,7 @@ class WindowSettings:
     def kept_of(self, room: int) -> int:
         """Return the tokens that a cut leaves of a room.
 
-        Without a target, 0.37 of it, and more where cutting deeper would not make cuts rarer enough to pay: all of a
+        Without a target, 0.35 of it, and more where cutting deeper would not make cuts rarer enough to pay: all of a
         small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
         """
         if self.target is not None:

@@ -50,7 +50,7 @@ class StableWindow:
     exceed the budget, their tool outputs are squeezed, then arguments and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.37, and more of a
+        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.35, and more of a
             room that is small (all of it, up to 500 tokens) or large (all but 13,000 tokens, up to 0.6 of it). In a
             room of 3,000 tokens or more, a cut goes deeper where the next two steps would not fit otherwise.
         trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None

@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from functools import lru_cache, partial
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
 from ctxguard.pii.detect.expressions import (
     ALL,
-    BEYOND,
     DIGITS,
     FARTHEST,
     LATIN,
@@ -30,6 +28,7 @@ from ctxguard.pii.detect.expressions import (
     Chars,
     Parsed,
     consumed_by,
+    in_both_cases,
     inner_of,
     members_of,
     parse,
@@ -50,6 +49,7 @@ _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # How much a character tells where it is common, or stands for many in a form, against 1 of all others.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
+_ASCII: Final[Chars] = frozenset(range(128))
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 
 
@@ -78,12 +78,15 @@ class Form:
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return what the members of a class become; None where they are many, or beyond ASCII and so of many forms."""
-        if self.is_ascii:
-            chars = frozenset(char for char in chars if char < 128)
-        if any(char > 127 for char in chars):
-            return None
-        folded = frozenset(chr(self.table[char]) for char in chars)
-        return folded if len(folded) <= _WIDEST else None
+        return _folded(self.table, chars & _ASCII if self.is_ascii else chars)
+
+
+@lru_cache(maxsize=1024)
+def _folded(table: bytes, chars: Chars) -> Literals | None:
+    if not chars <= _ASCII:
+        return None
+    folded = frozenset(chr(table[char]) for char in chars)
+    return folded if len(folded) <= _WIDEST else None
 
 
 def _form(
@@ -228,6 +231,7 @@ class _Walk:
         if kind in (op.AT, op.ASSERT, op.ASSERT_NOT):
             self._look_around(kind, argument)
             return
+        consumed: Chars | None = None
         if kind is op.SUBPATTERN and argument[1] & re.IGNORECASE and not self._form.ignores_case:  # type: ignore[index]
             self._break()
         elif kind in (op.SUBPATTERN, op.ATOMIC_GROUP):
@@ -237,16 +241,19 @@ class _Walk:
         elif kind in REPEATS:
             self._repeat(*argument)  # type: ignore[misc]
         elif kind is op.BRANCH:
-            self._branch(argument[1])  # type: ignore[index]
+            alternatives = [_Walk(self._form, one) for one in argument[1]]  # type: ignore[index]
+            self._branch(alternatives)
+            consumed = frozenset[int]().union(*(one.lead for one in alternatives))
         elif kind in (op.LITERAL, op.IN):
             chars = members_of(kind, argument)
-            self.is_possible &= not self._form.is_ascii or bool(chars & ALL - frozenset(range(128, BEYOND + 1)))
+            self.is_possible &= not self._form.is_ascii or not chars.isdisjoint(_ASCII)
             self._append(self._form.fold(chars))
+            consumed = in_both_cases(chars)
         else:
             self._break()
         if kind not in REPEATS:
             self._widen(*width_of(kind, argument))
-        self.lead |= consumed_by([(kind, argument)])
+        self.lead |= consumed_by([(kind, argument)]) if consumed is None else consumed
 
     def _widen(self, least: int, most: int) -> None:
         """Count characters that were read."""
@@ -276,9 +283,9 @@ class _Walk:
             self._read = frozenset(literal + EDGE for literal in self._read)
             self._break()
 
-    def _branch(self, alternatives: Sequence[Parsed]) -> None:
+    def _branch(self, alternatives: Sequence[_Walk]) -> None:
         """Take in a group: one of its alternatives stands there."""
-        walks = [walk for one in alternatives if (walk := _Walk(self._form, one)).is_possible]
+        walks = [walk for walk in alternatives if walk.is_possible]
         self.is_possible &= bool(walks)
         if all(walk.exact is not None for walk in walks):
             self._append(frozenset().union(*(walk.exact or () for walk in walks)))
@@ -370,7 +377,7 @@ def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
     """Return every head with every tail; None where it is too much."""
     if len(heads) * len(tails) > most:
         return None
-    both = frozenset(map("".join, product(heads, tails)))
+    both = frozenset([head + tail for head in heads for tail in tails])
     return both if max(map(len, both)) <= _LONGEST else None
 
 

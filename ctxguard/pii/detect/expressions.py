@@ -160,14 +160,15 @@ def consumed_by(parsed: Parsed) -> Chars:
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
-            consumed |= _in_both_cases(members_of(kind, argument))
+            consumed |= in_both_cases(members_of(kind, argument))
         elif kind not in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
             consumed = consumed.union(*map(consumed_by, inner_of(kind, argument)))
     return consumed
 
 
 @lru_cache(maxsize=1024)
-def _in_both_cases(chars: Chars) -> Chars:
+def in_both_cases(chars: Chars) -> Chars:
+    """Return a class with the other case of each of its ASCII letters."""
     return chars | {letter ^ 0x20 for letter in chars & (UPPER | LETTERS)}
 
 
