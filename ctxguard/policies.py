@@ -243,8 +243,7 @@ def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
     """Return the stages with those around them that put the roles where a provider wants them."""
-    from ctxguard.stages import MergeMessageRuns, StartWithUser
-    from ctxguard.stages.merge_message_runs import SplitMergedRecords
+    from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
 
     first: list[Stage] = []
     added: list[Stage] = []
