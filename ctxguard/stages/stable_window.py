@@ -242,6 +242,8 @@ class _Window:
         """Return where an exchange begins in the history, in which stages may have added or dropped some before."""
         start = self._history.start(number)
         root = self._history.artifacts[start].root
+        if start < len(draft.history) and draft.history[start].root is root:
+            return start
         behind = (p for p in range(len(draft.history) - 1, -1, -1) if draft.history[p].root is root)
         return next(behind, min(start, len(draft.history) - 1))
 
