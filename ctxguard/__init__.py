@@ -6,46 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxguard.adapting.guard import guard
-    from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
-    from ctxguard.compat.pattern import stabilize_context
-    from ctxguard.compat.truncate import estimate_tokens, truncate_messages
-    from ctxguard.config import ContextConfig, load_context_config
-    from ctxguard.draft import Draft, Stage
-    from ctxguard.errors import BudgetExceededError, CtxguardError
-    from ctxguard.history import Exchange, exchanges
-    from ctxguard.pii import mask_pii, validate_no_pii
-    from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilized, Stabilizer
-    from ctxguard.tokens import TokenCounter
+    from ctxguard.adapting.guard import guard as guard
+    from ctxguard.artifacts import Artifact as Artifact
+    from ctxguard.artifacts import Kind as Kind
+    from ctxguard.artifacts import Lifetime as Lifetime
+    from ctxguard.artifacts import Part as Part
+    from ctxguard.artifacts import ToolCall as ToolCall
+    from ctxguard.compat.pattern import stabilize_context as stabilize_context
+    from ctxguard.compat.truncate import estimate_tokens as estimate_tokens
+    from ctxguard.compat.truncate import truncate_messages as truncate_messages
+    from ctxguard.config import ContextConfig as ContextConfig
+    from ctxguard.config import load_context_config as load_context_config
+    from ctxguard.draft import Draft as Draft
+    from ctxguard.draft import Stage as Stage
+    from ctxguard.errors import BudgetExceededError as BudgetExceededError
+    from ctxguard.errors import CtxguardError as CtxguardError
+    from ctxguard.history import Exchange as Exchange
+    from ctxguard.history import exchanges as exchanges
+    from ctxguard.pii import mask_pii as mask_pii
+    from ctxguard.pii import validate_no_pii as validate_no_pii
+    from ctxguard.report import Report as Report
+    from ctxguard.stabilizer import Stabilized as Stabilized
+    from ctxguard.stabilizer import Stabilizer as Stabilizer
+    from ctxguard.tokens import TokenCounter as TokenCounter
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Artifact",
-    "BudgetExceededError",
-    "ContextConfig",
-    "CtxguardError",
-    "Draft",
-    "Exchange",
-    "Kind",
-    "Lifetime",
-    "Part",
-    "Report",
-    "Stabilized",
-    "Stabilizer",
-    "Stage",
-    "TokenCounter",
-    "ToolCall",
-    "estimate_tokens",
-    "exchanges",
-    "guard",
-    "load_context_config",
-    "mask_pii",
-    "stabilize_context",
-    "truncate_messages",
-    "validate_no_pii",
-]
 
 _HOMES = {
     "ctxguard.adapting.guard": ("guard",),
@@ -62,6 +47,7 @@ _HOMES = {
     "ctxguard.compat.truncate": ("estimate_tokens", "truncate_messages"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = [*sorted(_HOME_OF)]  # noqa: PLE0604 - the names above, which are loaded when they are asked for
 
 
 def __getattr__(name: str) -> object:

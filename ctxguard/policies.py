@@ -225,11 +225,7 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
 
 def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
-    """Return the chain of a policy that has a window.
-
-    Raises:
-        ConfigError: there is no such policy, or it has no window.
-    """
+    """Return the chain of a policy, which must have a window."""
     windowed = [name for name in POLICIES if "target" in policy_settings(name)]
     if policy not in windowed:
         known = ", ".join(windowed)

@@ -22,10 +22,6 @@ class GuardedClient:
 
     Operations that send content to a model and that the guard cannot read, such as `invoke_model`, are refused unless
     the guard has `on_unreadable="pass"`.
-
-    Args:
-        client: What sends the requests.
-        guard: Guards them.
     """
 
     def __init__(self, client: Any, guard: Guard) -> None:  # noqa: ANN401 - boto3 makes the classes of its clients
@@ -88,12 +84,7 @@ def _as_json(body: Mapping[str, object]) -> bytes:
 
 
 def _as_sent(value: object, blobs: dict[str, bytes]) -> object:
-    """Return a value as boto3 writes it into the body of a request, with blobs as base64.
-
-    Args:
-        value: The value.
-        blobs: Is told which text stands for which blob.
-    """
+    """Return a value as boto3 writes it into a body, and note in `blobs` which base64 text stands for which blob."""
     if isinstance(value, (bytes, bytearray)):
         text = base64.b64encode(value).decode()
         blobs[text] = bytes(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting.adapter import request_flow, stabilize_native
+from ctxguard.adapting.adapter import request_flow, stabilize_with_system
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.request import Request, settings_of
@@ -102,17 +102,7 @@ def stabilize_messages(
 
     The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
     """
-    request: dict[str, object] = {"messages": messages}
-    if system is not None:
-        request["system"] = system
-    native, report = stabilize_native(
-        stabilizer,
-        BedrockAdapter(),
-        cast("Native", request),
-        tools=tools,
-        window=window,
-        keep_thinking=keep_thinking,
+    named = ("messages", messages), ("system", system)
+    return stabilize_with_system(
+        stabilizer, BedrockAdapter(), *named, tools=tools, window=window, keep_thinking=keep_thinking
     )
-    done = cast("Mapping[str, object]", native)
-    prompt = cast("list[Mapping[str, object]] | None", done.get("system"))
-    return prompt, cast("list[Message]", done["messages"]), report

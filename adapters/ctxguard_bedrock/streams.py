@@ -24,10 +24,6 @@ class GuardedStream:
 
     What may still become a placeholder is held back, at most 64 characters of a block, and sent at its end at the
     latest.
-
-    Args:
-        stream: The events as boto3 reads them.
-        reply: Knows the values.
     """
 
     def __init__(self, stream: Any, reply: Reply) -> None:  # noqa: ANN401 - boto3 makes the classes of its streams

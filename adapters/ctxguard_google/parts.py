@@ -153,13 +153,7 @@ def _members(response: object) -> list[object]:
 
 
 def place_call(part: object, path: Path, number: int) -> PlacedCall:
-    """Return the function call of a part.
-
-    Args:
-        part: The part.
-        path: Its place.
-        number: How many calls of the same function stand before it in the content; calls without an id pair by it.
-    """
+    """Return the function call of a part; one without an id is told by its `number` among those of its function."""
     spelled, inner = set_field(part, "function_call")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting.adapter import request_flow, stabilize_native
+from ctxguard.adapting.adapter import request_flow, stabilize_with_system
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import Path, fields_of, get
 from ctxguard.adapting.request import Request, settings_of
@@ -91,12 +91,8 @@ def stabilize_messages(
 
     The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
     """
-    request: dict[str, object] = {"contents": contents}
-    if system_instruction is not None:
-        request["system_instruction"] = system_instruction
-    native, report = stabilize_native(stabilizer, GoogleAdapter(), cast("Native", request), tools=tools, window=window)
-    done = cast("Mapping[str, object]", native)
-    return done.get("system_instruction"), cast("list[Content]", done["contents"]), report
+    named = ("contents", contents), ("system_instruction", system_instruction)
+    return stabilize_with_system(stabilizer, GoogleAdapter(), *named, tools=tools, window=window)
 
 
 def _request(request: Mapping[str, object]) -> Request[Native]:

@@ -118,10 +118,6 @@ def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]
     """Walk what is to be changed in a message. A block of which nothing is left goes, and the id of a stored item.
 
     Sealed reasoning goes with a change of any of it, and with it all other reasoning and the ids it stood with.
-
-    Args:
-        content: of the message.
-        changes: the new values, by their places in the message.
     """
     places: dict[Path, Path] = {place: place[:2] for place in changes if place[0] == "content" and len(place) > 1}
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}

@@ -70,11 +70,7 @@ def _free_text(arguments: str) -> str:
 
 
 def native_call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call as LangChain writes it.
-
-    Raises:
-        AdapterError: its arguments are no JSON object.
-    """
+    """Return a tool call as LangChain writes it; its arguments must be a JSON object."""
     return {"name": call.name, "args": _like({}, call), "id": call.id, "type": "tool_call"}
 
 

@@ -43,11 +43,7 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
 
 
 def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object:
-    """Return a copy of a chat model with its clients changed.
-
-    Raises:
-        ConfigError: It has none.
-    """
+    """Return a copy of a chat model with its clients changed, or refuse a model that has none."""
     changes = _clients(model, change)
     if not changes:
         raise ConfigError(

@@ -8,6 +8,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from ctxguard.adapting.editing import are_same_objects
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
@@ -27,16 +28,9 @@ def pre_model_hook(
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 
     It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state stays raw. A
-    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it.
-
-    Args:
-        stabilizer: see `ContextGuard`.
-        persist: rewrite `messages` of the state instead, for good; needs langgraph.
-        model: see `ContextGuard`.
-        tools: see `ContextGuard`.
-        window: see `ContextGuard`.
-        keep_thinking: see `ContextGuard`.
-        on_report: see `ContextGuard`.
+    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it. With `persist`, it
+    rewrites `messages` of the state instead, for good, which needs langgraph. All other settings are those of
+    `ContextGuard`.
 
     Raises:
         ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
@@ -71,6 +65,6 @@ def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]
     """Return the update that puts the stabilized messages in the state's place; no messages if none changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-    if len(messages) == len(stabilized) and all(was is now for was, now in zip(messages, stabilized, strict=True)):
+    if are_same_objects(stabilized, messages):
         return {"messages": []}
     return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stabilized]}

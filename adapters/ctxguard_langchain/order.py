@@ -24,12 +24,7 @@ class OrderWatch:
         self._named: set[str] = set()
 
     def look(self, handler: object, own: str) -> None:
-        """Warn where a handler runs other middleware.
-
-        Args:
-            handler: What the guard hands a request on to.
-            own: The name of the guard.
-        """
+        """Warn where a handler runs other middleware."""
         new = [name for name in middleware_behind(handler) if name not in self._named | _PASSES_ON | {own}]
         if new:
             self._named.update(new)

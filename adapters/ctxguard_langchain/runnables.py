@@ -126,11 +126,7 @@ def _session(config: RunnableConfig) -> str | None:
 
 
 def as_messages(given: object) -> list[BaseMessage]:
-    """Return what a chat model may be given as messages; messages stay the same objects.
-
-    Raises:
-        HistoryError: it holds something that is no message.
-    """
+    """Return what a chat model may be given as messages; messages stay the same objects."""
     if isinstance(given, PromptValue):
         return given.to_messages()
     if isinstance(given, str):

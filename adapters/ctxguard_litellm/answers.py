@@ -38,11 +38,7 @@ async def restored_stream(chunks: AsyncIterable[Any], prepared: Prepared) -> Asy
 
 
 class _ObjectStream:
-    """Give values back in a stream of objects, by way of the events that they stand for.
-
-    Args:
-        events: Gives values back in events.
-    """
+    """Give values back in a stream of objects, by way of the events that they stand for."""
 
     def __init__(self, events: EventStream) -> None:
         self.events = events

@@ -32,18 +32,14 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
 
     In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
     It does what `ctxguard serve` does, as `ctxguard.wire.Guard`: Chat Completions, Responses and Anthropic Messages are
-    read, everything else is refused. Its modes are `pre_call` and `post_call`; it needs both.
+    read, everything else is refused. Its modes are `pre_call` and `post_call`; it needs both. The settings from
+    `strategy` to `on_report` are those of `ctxguard.wire.Guard`.
 
     Args:
         stabilizer: Does the work; None makes one of the settings below.
         budget: Tokens that the body of a request may take.
         policy: The name of a chain, see `ctxguard.policies`.
         counter: What counts tokens, see `ctxguard.tokens.find_counter`.
-        strategy: See `ctxguard.wire.Guard`.
-        on_unreadable: See `ctxguard.wire.Guard`.
-        vault: See `ctxguard.wire.Guard`.
-        keep_thinking: See `ctxguard.wire.Guard`.
-        on_report: See `ctxguard.wire.Guard`.
         settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:

@@ -25,16 +25,7 @@ _OF_THE_PROXY: Final = frozenset(all_litellm_params) | {"secret_fields", "proxy_
 
 
 def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
-    """Return the request of a client.
-
-    Args:
-        data: What the proxy holds of it.
-        call_type: LiteLLM's name for the call.
-        key: Of the client, or a hash of it, by which sessions are kept apart.
-
-    Raises:
-        WireError: The request cannot be written as JSON.
-    """
+    """Return the request of a client, by whose key sessions are kept apart."""
     received = data.get("proxy_server_request") or {}
     headers = {str(name).lower(): str(value) for name, value in (received.get("headers") or {}).items()}
     headers = {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}

@@ -17,11 +17,7 @@ _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 
 
 def calls_of(message: Message) -> Iterator[PlacedCall]:
-    """Walk the calls of a message, of any role, with their places.
-
-    Raises:
-        HistoryError: there are calls in a message that is not the assistant's, or what should be one is none.
-    """
+    """Walk the calls of a message with their places; only an assistant's may have any."""
     listed, legacy = get(message, "tool_calls"), get(message, "function_call")
     if (listed or legacy) and (role := get(message, "role")) in _OTHERS:
         field = "tool_calls" if listed else "function_call"

@@ -23,12 +23,7 @@ Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Hold what a filter prepared for one model call.
-
-    Attributes:
-        data: The input of the call.
-        again: Prepares it with a smaller budget.
-    """
+    """Hold what a filter prepared for one model call, and what prepares it with a smaller budget."""
 
     data: ModelInputData
     again: Callable[[], Awaitable[ModelInputData]]

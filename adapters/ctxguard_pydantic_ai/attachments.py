@@ -8,14 +8,7 @@ from ctxguard.files import BinaryContent
 
 
 class Attachment(NativeContent, BinaryContent):
-    """Be the `BinaryContent` of both libraries: put it into a prompt, or return it from a tool.
-
-    Args:
-        data: the bytes.
-        mime_type: what they are.
-        width: pixels.
-        height: pixels.
-    """
+    """Be the `BinaryContent` of both libraries: put it into a prompt, or return it from a tool."""
 
     media_type: str = ""  # not the property that the core has: PydanticAI sets it
 

@@ -234,11 +234,7 @@ class ContextGuard(AbstractCapability[Any], NotAHook):
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return what the model is to see of a history, which must end as the history does.
-
-    Raises:
-        HistoryError: A stage dropped the message that is to be answered.
-    """
+    """Return what the model is to see of a history, which must end as the history does."""
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
     return list(view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.request import Request, RequestTexts
@@ -114,6 +114,19 @@ async def astabilize_native(
     return done.messages, report
 
 
+def stabilize_with_system(
+    stabilizer: Stabilizer,
+    adapter: Adapter[Any],
+    history: tuple[str, object],
+    system: tuple[str, object],
+    **settings: Any,  # noqa: ANN401 - those of `stabilize_native`
+) -> tuple[Any, Any, Report]:
+    """Return the prompt, the messages and the report of a history and a system prompt, each given with its key."""
+    native = dict([history] if system[1] is None else [history, system])
+    done, report = stabilize_native(stabilizer, adapter, native, **settings)
+    return done.get(system[0]), done[history[0]], report
+
+
 def request_flow(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
@@ -156,11 +169,7 @@ def request_flow(
 
 
 def require_stabilizer(given: object) -> Stabilizer:
-    """Return a stabilizer that was handed over.
-
-    Raises:
-        ConfigError: The value is something else, such as a budget.
-    """
+    """Return a stabilizer that was handed over; refuse anything else, such as a budget."""
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history never is
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
@@ -171,13 +180,7 @@ def require_stabilizer(given: object) -> Stabilizer:
 def with_adapter_stages(
     stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory.
-
-    Args:
-        stabilizer: The stabilizer with the chain.
-        adapter: The adapter that read the history, or None where it came as artifacts.
-        keep_thinking: Keep signed thinking from before a cut.
-    """
+    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory."""
     chain = copy.copy(stabilizer)
     chain.stages = chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking)
     return chain

@@ -23,21 +23,6 @@ _MASK_TOKENS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """Hold what became of the texts beside a history.
-
-    Attributes:
-        changes: The new texts by their places, where they changed.
-        instructions: The instructions that joined the history; empty where none did.
-        artifacts: Those that belong to the history.
-    """
-
-    changes: dict[Path, object]
-    instructions: str
-    artifacts: list[Artifact]
-
-
-@dataclass(frozen=True, slots=True)
 class Beside:
     """Stand for what is sent beside a history.
 
@@ -71,15 +56,15 @@ class Beside:
         """Return the history with the artifact in front."""
         return history if self.artifact is None else [self.artifact, *history]
 
-    def restored(self, artifacts: Sequence[Artifact]) -> Restored:
-        """Return what became of the texts, and of the history.
+    def restored(self, artifacts: Sequence[Artifact]) -> tuple[dict[Path, object], str, list[Artifact]]:
+        """Return the texts that changed by their places, the instructions that joined, and the history.
 
         Raises:
             CheckFailedError: A stage dropped the artifact or joined it with another, so that no one can tell what the
                 texts are now.
         """
         if self.artifact is None:
-            return Restored({}, "", list(artifacts))
+            return {}, "", list(artifacts)
         mine = [artifact for artifact in artifacts if artifact.root.source is _BESIDE]
         if len(mine) != 1 or len(mine[0].fields) != len(self.paths):
             raise CheckFailedError(("SystemIntact: a stage dropped or joined what is sent beside the history",))
@@ -88,7 +73,7 @@ class Beside:
             for path, was, now in zip(self.paths, self.artifact.fields, mine[0].fields, strict=True)
             if path is not None and was.text != now.text
         }
-        return Restored(changes, mine[0].text, [artifact for artifact in artifacts if artifact is not mine[0]])
+        return changes, mine[0].text, [artifact for artifact in artifacts if artifact is not mine[0]]
 
 
 # the very same artifact at every call, by which a stabilizer finds what it worked out in earlier ones

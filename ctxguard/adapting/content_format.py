@@ -63,11 +63,7 @@ def opaque(value: object) -> Part:
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
-    """Read a part of unknown type: it is counted and handed on as it is.
-
-    Raises:
-        HistoryError: The part belongs to the format of another provider.
-    """
+    """Read a part of unknown type, which is counted and handed on as it is; refuse one of another provider's format."""
     # what another provider's adapter can mask must not slip through here as something nobody knows
     refuse_foreign_part(part, path)
     return [((), opaque(part))]
@@ -197,12 +193,7 @@ def _payload(part: object) -> str | None:
 
 
 def image(url: object, *, detail: object = None) -> Part:
-    """Return the part of an image, counted by the provider's rule.
-
-    Args:
-        url: Its link or `data:` URL; the size is read from the data.
-        detail: OpenAI's `low`, `high` or `auto`.
-    """
+    """Return the part of an image by its link or `data:` URL, which tells its size; `detail` is OpenAI's."""
     # a link is never fetched: without the data, the size of an average image is assumed
     media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
     return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)

@@ -148,12 +148,7 @@ def _links(value: object, path: Path, own: AbstractSet[str]) -> Iterator[PlacedF
 
 
 def is_payload(value: object, *, least: int = _FRAMING) -> bool:
-    """Tell base64 data and `data:` URLs, which mean nothing as text.
-
-    Args:
-        value: A value of any kind.
-        least: Characters from which on a text may be base64 data.
-    """
+    """Tell `data:` URLs, and base64 data of `least` characters or more: they mean nothing as text."""
     if not isinstance(value, str):
         return False
     if value.startswith("data:"):

@@ -60,26 +60,14 @@ def is_record(value: object) -> bool:
 
 
 def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
-    """Return a history, which has to be a list.
-
-    Args:
-        native: The value to check.
-        of: What the list should hold, for the error.
-
-    Raises:
-        HistoryError: The value is not a list.
-    """
+    """Return a history, which has to be a list; errors say of what."""
     if not is_list(native):
         raise HistoryError(f"expected a list of {of}, got {type(native).__name__}")
     return native
 
 
 def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Value]:
-    """Return the messages of a request, or of a list of messages.
-
-    Raises:
-        HistoryError: The request has none, or they are no list.
-    """
+    """Return the messages of a request, or of a list of messages; refuse anything else."""
     if not isinstance(native, Mapping):
         return require_list(native, "messages")
     if "messages" not in native:
@@ -88,17 +76,7 @@ def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Valu
 
 
 def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:
-    """Return a field that the provider requires. It may be None.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
-        unless: Fields one of which may stand in place of the required one.
-
-    Raises:
-        HistoryError: The field is missing.
-    """
+    """Return a field that the provider requires, if only as None; one of the fields `unless` may stand in for it."""
     is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
     if is_missing and not any(get(value, other) is not None for other in unless):
         raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
@@ -106,13 +84,7 @@ def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[
 
 
 def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[str]) -> object:
-    """Return a field that the provider does not require, or None where it is missing.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
-        known: The names of the other fields that the value can have.
+    """Return a field that is not required; None where it is missing. `known` are the other fields there can be.
 
     Raises:
         HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
@@ -128,16 +100,7 @@ def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[
 
 
 def require_text(value: object, key: str, path: Path = ()) -> str:
-    """Return a field that has to hold a string.
-
-    Args:
-        value: A dict, or an object with fields.
-        key: The name of the field.
-        path: The place of the value in its message.
-
-    Raises:
-        HistoryError: The field holds anything else.
-    """
+    """Return a field that has to hold a string."""
     text = get(value, key)
     if not isinstance(text, str):
         raise unreadable((*path, key), "a text", text)
@@ -155,16 +118,7 @@ def place_name(path: Path) -> str:
 
 
 def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:
-    """Walk the parts of a content, each with its place. An empty string and None have none.
-
-    Args:
-        content: A string, a list of strings and records, or None.
-        path: The place of the content.
-        noun: What errors call a part.
-
-    Raises:
-        HistoryError: The content or one of its parts is anything else.
-    """
+    """Walk the parts of a content with their places; errors call a part `noun`. An empty string and None have none."""
     if isinstance(content, str):
         if content:
             yield path, content

@@ -41,12 +41,7 @@ class Fragment:
 
 
 def split_message(message: object, groups: Sequence[tuple[int, ...]]) -> list[Fragment]:
-    """Return the fragments of a message.
-
-    Args:
-        message: The native message.
-        groups: The indexes of the members that each fragment has; together they are all.
-    """
+    """Return the fragments of a message, by the indexes of the members that each has; together they are all."""
     occurrence = object()
     return [Fragment(message, occurrence, indexes, len(groups) == 1) for indexes in groups]
 

@@ -75,14 +75,7 @@ class PerRun(Generic[Context]):
         return is_function(self._stabilizer) or is_function(self._vault)
 
     def of(self, context: Context) -> ForRun:
-        """Return what a run uses.
-
-        Args:
-            context: The framework's own run context.
-
-        Raises:
-            ConfigError: A function gave something else than a stabilizer or the vault of a session.
-        """
+        """Return what a run uses."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
             chosen = require_stabilizer(chosen(context))
@@ -125,20 +118,12 @@ def is_function(given: object) -> bool:
 def require_choice(
     given: Stabilizer | Callable[[Context], Stabilizer],
 ) -> Stabilizer | Callable[[Context], Stabilizer]:
-    """Return a stabilizer, or a function that gives one.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Return a stabilizer, or a function that gives one; refuse anything else."""
     return given if is_function(given) else require_stabilizer(given)
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:
-    """Return what is to be called with each report, or None.
-
-    Raises:
-        ConfigError: It is not a function.
-    """
+    """Return what is to be called with each report, or None; refuse what cannot be called."""
     if given is None or callable(given):
         return given
     raise ConfigError(
@@ -148,14 +133,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Name the conversation of a report, and hand the report to the application.
-
-    Args:
-        on_report: The application's function; None for none.
-        report: The report.
-        session: The name that the framework has for the conversation.
-        tool: The name of the tool whose output was bounded as it returned; None for a model call.
-    """
+    """Hand a report to the application with the name of its conversation, and of the tool that it is about, if any."""
     # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
     report.tool = tool

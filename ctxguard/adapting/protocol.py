@@ -54,11 +54,6 @@ def chain_for(
     """Return a chain with what a native history needs behind it.
 
     That is `DropStaleThinking`, for signed thinking, and the adapter's own `last_stage`.
-
-    Args:
-        adapter: The adapter that reads the history, or None where it comes as artifacts.
-        stages: The chain.
-        keep_thinking: Keep signed thinking from before a cut.
     """
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 

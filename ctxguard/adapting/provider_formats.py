@@ -59,15 +59,7 @@ def is_converse(messages: object) -> bool:
 
 
 def refuse_foreign(message: object, own: ProviderFormat) -> None:
-    """Refuse a message or item that belongs to another format.
-
-    Args:
-        message: A dict, or an object with fields.
-        own: The format it is read as.
-
-    Raises:
-        HistoryError: The message has what only another format has; the error says whose it is.
-    """
+    """Refuse a message or item that belongs to another format than the one it is read as, and say to whose."""
     kind, role = get(message, "type"), get(message, "role")
     if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
         _refuse(f"type {kind!r}", RESPONSES, own)
@@ -90,16 +82,7 @@ def _has_types(parts: object) -> bool:
 
 
 def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | None = None) -> None:
-    """Refuse a content part that belongs to another format.
-
-    Args:
-        part: A dict, or an object with fields, of a type that its adapter does not know.
-        path: The place of the part in its message.
-        own: The format it is read as, where that has parts without a type.
-
-    Raises:
-        HistoryError: The part is one that another format knows.
-    """
+    """Refuse a part of unknown type that another format knows; `own` has parts without a type, too."""
     # Refused rather than counted as unknown: what nobody reads is neither masked nor bounded.
     kind = get(part, "type")
     if isinstance(kind, str) and kind in _PARTS:
@@ -110,15 +93,7 @@ def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | 
 
 
 def require_role(message: object, own: ProviderFormat) -> str:
-    """Return the role of a message.
-
-    Args:
-        message: A dict, or an object with fields.
-        own: The format it is read as.
-
-    Raises:
-        HistoryError: The message has no role, is not a message, or belongs to another format.
-    """
+    """Return the role of a message, which must be a message of this format and have one."""
     refuse_foreign(message, own)
     role = get(message, "role")
     if isinstance(role, str):

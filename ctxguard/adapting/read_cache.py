@@ -120,11 +120,7 @@ class ReadCache(Generic[Message, Read]):
 
 
 def read_at(read: Callable[[Message], Read], message: Message, position: int) -> Read:
-    """Return what is read of a message.
-
-    Raises:
-        HistoryError: The message cannot be read; the error names its position.
-    """
+    """Return what is read of a message; where it cannot be read, the error names its position."""
     try:
         return read(message)
     except HistoryError as error:

@@ -27,15 +27,7 @@ _SIGNED_FORMAT: Final = "anthropic"
 
 
 def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
-    """Return the reasoning and refusals beside a content, in order.
-
-    Args:
-        fields: The message, or the object that holds its further fields.
-        path: The place of that object in the message.
-
-    Raises:
-        HistoryError: One of them cannot be read.
-    """
+    """Return the reasoning and refusals beside a content, in order, from the message or the object at `path` in it."""
     held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
     if not held:  # the common case, and it is asked of every message
         return []
@@ -44,13 +36,7 @@ def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
 
 
 def reasoning_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Walk the changes of a message, with reasoning details removed as a whole where a change lies in one of them.
-
-    Args:
-        fields: The message, or the object that holds its further fields.
-        changes: The new values, by their places in the message.
-        path: The place of the fields in the message.
-    """
+    """Walk the changes of a message, with reasoning details removed as a whole where a change lies in one of them."""
     details = _details(fields, path)
     places = {place for place, _ in details}
     for place, new in changes.items():

@@ -12,11 +12,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """Remember values by key; the least recently used ones make room. Safe for many threads.
-
-    Args:
-        size: How many values are kept.
-    """
+    """Remember values by key, `size` of them; the least recently used ones make room. Safe for many threads."""
 
     def __init__(self, size: int) -> None:
         self._size = size

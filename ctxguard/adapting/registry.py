@@ -63,11 +63,7 @@ def detect_adapter(native: object) -> Adapter[object] | None:
 
 
 def require_adapter(native: object) -> Adapter[object]:
-    """Return the first installed adapter that recognizes a history.
-
-    Raises:
-        AdapterError: None does.
-    """
+    """Return the first installed adapter that recognizes a history; refuse a history that none does."""
     adapter = detect_adapter(native)
     if adapter is None:
         kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__

@@ -83,14 +83,7 @@ def settings_of(
 
 
 def plain_settings(settings: object) -> Schema:
-    """Return the settings of a framework's call as plain JSON, to be searched.
-
-    Args:
-        settings: What the framework passes on to the model; None for nothing.
-
-    Raises:
-        ConfigError: They cannot be written as JSON.
-    """
+    """Return the settings of a framework's call as plain JSON, to be searched; refuse what is not JSON."""
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
         plain: Schema = json.loads(json.dumps(given, default=plain_object))
@@ -149,18 +142,14 @@ class RequestTexts:
     def restored(
         self, request: Request[Native], artifacts: Sequence[Artifact]
     ) -> tuple[Request[Native], list[Artifact]]:
-        """Return the request with what became of its texts, and the artifacts that belong to the history.
-
-        Raises:
-            CheckFailedError: A stage dropped the artifact or joined it with another.
-        """
-        done = self.beside.restored(artifacts)
-        # no instructions here means that they were clean and stayed outside
-        instructions = done.instructions or request.instructions
+        """Return the request with what became of its texts, and the artifacts that belong to the history."""
+        changes, joined, history = self.beside.restored(artifacts)
+        # none here means that they were clean and stayed outside
+        instructions = joined or request.instructions
         tools = request.tools
-        if done.changes:
-            tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, done.changes)[_TOOLS])
-        return replace(request, tools=tools, instructions=instructions), done.artifacts
+        if changes:
+            tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, changes)[_TOOLS])
+        return replace(request, tools=tools, instructions=instructions), history
 
 
 def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
@@ -218,11 +207,7 @@ def _found(detector: Detector, text: str) -> bool:
 
 
 def require_clean_schemas(report: Report) -> None:
-    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them.
-
-    Raises:
-        CheckFailedError: `NoPII` found something in the tools, the schemas or the instructions of the request.
-    """
+    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them."""
     if report.observed:
         return
     # the artifact that stands for them is the first, and the only one with such places

@@ -24,12 +24,7 @@ _EXCHANGE_TOKENS: Final = 200
 
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
-    """Return a stabilizer that masks a tool's output and bounds it, for when the tool returns.
-
-    Args:
-        stabilizer: The stabilizer with the whole chain.
-        max_tokens: The limit for the output.
-    """
+    """Return a stabilizer that masks and bounds a tool's output when the tool returns."""
     from ctxguard.stages import BoundToolOutput, MaskPII
 
     masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
@@ -64,11 +59,7 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
 
 
 def require_vault(given: object) -> SessionVault:
-    """Return the vault of a session that was handed over.
-
-    Raises:
-        ConfigError: The value is something else, such as the vault of all sessions.
-    """
+    """Return the vault of a session that was handed over; refuse anything else, such as the vault of all sessions."""
     from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,13 +17,6 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.report import CheckResult
-
-
-class CheckFormat(StrEnum):
-    """Name the forms in which findings are printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @spread(budget="that of the configuration; without one any length is fine")
@@ -40,7 +32,7 @@ def check(
             "names and postal addresses; list type and place.",
         ),
     ] = False,
-    report: Annotated[CheckFormat, typer.Option("--report", "-r", help="What is printed.")] = CheckFormat.TEXT,
+    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
 ) -> None:
     """Validate a session without changing it; list what is wrong and exit with 1.
 
@@ -68,7 +60,7 @@ def check(
                 )
             judged.append((one.id, results))
     ok = not any(result.findings for _, results in judged for result in results)
-    out(_as_json(session, judged, ok=ok) if report is CheckFormat.JSON else _as_text(judged))
+    out(_as_json(session, judged, ok=ok) if report == "json" else _as_text(judged))
     if not ok:
         raise typer.Exit(1)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 def demo(
     chain: ChainOptions,
-    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = ReportFormat.TEXT,
+    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = "text",
     save: Annotated[
         Path | None, typer.Option("--save", metavar="FILE", help="Write the session to this file, to try commands on.")
     ] = None,
@@ -35,7 +35,7 @@ def demo(
 
     with working("stabilizing"):
         told = demo_report(_stabilizer(chain))
-    if report is ReportFormat.TEXT:
+    if report == "text":
         show_demo(told)
     else:
         out(reports_as([told], report))

@@ -62,13 +62,7 @@ class Group(TyperGroup):
 
 
 def command_group(name: str, about: str, *, cls: type[TyperGroup] = Group) -> typer.Typer:
-    """Return an empty group of commands.
-
-    Args:
-        name: the word that calls it.
-        about: what its help says first.
-        cls: how it finds and lists its commands.
-    """
+    """Return an empty group of commands."""
     return typer.Typer(
         name=name,
         cls=cls,

@@ -80,12 +80,7 @@ class TextCounting:
     model: Annotated[str | None, _model("none")] = None
 
     def found(self) -> TokenCounter:
-        """Return the counter.
-
-        Raises:
-            ConfigError: there is no such counter.
-            TokenizerError: its vocabulary is not on this machine.
-        """
+        """Return the counter."""
         from ctxguard.tokens import find_counter
 
         return find_counter(self.counter or "auto", model=self.model)
@@ -138,11 +133,7 @@ class CountingOptions:
         }
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, the reserve included.
-
-        Raises:
-            ConfigError: the budget cannot be used, or is a share and no window was given.
-        """
+        """Return a budget in tokens, the reserve included; a share of the window needs a window."""
         from ctxguard.harness.settings import number
         from ctxguard.stabilizer import Stabilizer
 
@@ -244,11 +235,7 @@ def rule_names(text: str) -> list[str]:
 
 
 def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rule sets themselves in place of their names.
-
-    Raises:
-        ConfigError: there is no such rule set.
-    """
+    """Return settings with the rule sets themselves in place of their names."""
     if "rules" not in given:
         return dict(given)
     from ctxguard.pii.rule_sets import named_rules
@@ -257,11 +244,7 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
-    """Refuse settings of the window for a policy that has none: they would do nothing.
-
-    Raises:
-        ConfigError: one was given.
-    """
+    """Refuse settings of the window for a policy that has none: they would do nothing."""
     from ctxguard.policies import POLICIES, policy_settings
 
     of_window = {"on_overflow", "target", "trail"}

@@ -72,7 +72,7 @@ def stabilize(
     if output is None and report is None:
         out("\n".join(contexts))
     else:
-        shown = reports_as(reports, report or ReportFormat.TEXT)
-        out(fitted(shown) if report in (None, ReportFormat.TEXT) else shown)
+        shown = reports_as(reports, report or "text")
+        out(fitted(shown) if report in (None, "text") else shown)
     if not all(made.ok for made in reports):
         raise typer.Exit(1)

@@ -82,14 +82,6 @@ def show(
     """Return a view of a source within a token limit and the limits of its type.
 
     A source that cannot be read as `file_type` is shown as text, and `info.note` says so.
-
-    Args:
-        source: the text.
-        file_type: its type.
-        max_tokens: tokens the view may have.
-        count: counts the tokens of a text.
-        limits: what else may not be exceeded.
-        measured: the source's tokens, where they are known already.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     processor, remark = _processor_for(source, file_type, limits)

@@ -74,12 +74,6 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
     What they leave of JSON's room goes to its other short values. Where there is none of all this, it is how the text
     begins. The limit is hard, the time is linear in the text, and no input raises.
-
-    Args:
-        text: any text.
-        max_tokens: tokens the digest may have; below 1 it is empty.
-        count: counts the tokens of a text.
-        file_type: what the text is; None means that it is detected.
     """
     kind = file_type or detect(text)
     pieces = _pieces(ends_of(text), kind)
@@ -225,14 +219,6 @@ def telling_view(
 
     Half of the room is the view by type, half the names of what that leaves out, on a last line, or in a last entry
     where the view is JSON. Below 200 tokens it is a digest. A text that fits is returned as it is.
-
-    Args:
-        text: what is to be shown.
-        max_tokens: tokens the view may have.
-        count: counts the tokens of a text.
-        file_type: what the text is; None means that it is detected.
-        handle: name under which the whole can be read back.
-        limits: what else the view may not exceed.
     """
     from ctxguard.content.bounding import bound
 
@@ -291,15 +277,10 @@ def _is_json(text: str) -> bool:
 
 
 def digest_arguments(arguments: str, max_tokens: int, *, count: Count) -> str:
-    """Return the arguments of a call within `max_tokens`: the same keys, with long values cut.
+    """Return the arguments of a call within `max_tokens`: the same keys, with long values cut; maybe nothing.
 
     What is a JSON object stays one. Arguments that are not JSON are cut as text; those nested too deeply to be read
     become an object that says so.
-
-    Args:
-        arguments: the arguments as the model wrote them.
-        max_tokens: tokens the result may have; where not even `{}` fits, it is empty.
-        count: counts the tokens of a text.
     """
     if count(arguments) <= max_tokens:
         return arguments

@@ -56,10 +56,6 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
     A distinctive string has 4 to 120 letters, digits and characters of `_./@:#$-`, and contains a digit, `_`, `/`, an
     inner capital (`PUNERT` may be an id) or an inner dot; a placeholder keeps its brackets (`<EMAIL_1>`). Of a text
     above 64 K characters, the first 48 K and the last 16 K are searched, so the cost of any text is bounded.
-
-    Args:
-        text: any text.
-        most: return at most so many; None means all.
     """
     found: dict[str, None] = {}
     for _, name in _runs(ends_of(text)):
@@ -105,14 +101,10 @@ def _is_distinctive(run: str) -> bool:
 
 
 def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
-    """Return the distinctive strings of a text, each once, in order, with what they are the value of.
+    """Return the distinctive strings of a text, or the rarest, each once, in order, with what they are the value of.
 
     That is the key they stand under in JSON, and what stands before a colon or an equals sign on the same line. A key
     is a label and no name of its own, unless it looks like an id or a path (`{"src/app.py": "modified"}`).
-
-    Args:
-        text: any text.
-        most: return at most so many, those that appear least often; None means all.
     """
     labels: dict[str, str] = {}
     seen: Counter[str] = Counter()
@@ -129,11 +121,7 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Walk the distinctive strings of the values of a tree with the keys they stand under, as often as they appear.
-
-    Args:
-        pairs: keys and values, see `walk`.
-    """
+    """Walk the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()

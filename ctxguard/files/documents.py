@@ -63,12 +63,9 @@ def default_cache_dir() -> Path:
 
 def cached_at(cache_dir: Path, file: BinaryIO, kind: str) -> Path:
     """Return where the text of a document is remembered: by the SHA-256 of its bytes, whatever it is called."""
-    return cache_dir / f"{_digest(file)}-{kind}-{_VERSION}.txt"
-
-
-def _digest(file: BinaryIO) -> str:
     file.seek(0)
-    return hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
+    digest = hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
+    return cache_dir / f"{digest}-{kind}-{_VERSION}.txt"
 
 
 def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:

@@ -79,17 +79,7 @@ def _require_lines(there_are: int, first: int, last: int) -> None:
 
 
 def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
-    """Read lines `first` to `last`, counted from 1, in bounded memory: at most 8,000,000 bytes of them.
-
-    Args:
-        file: open at any position.
-        encoding: of its text; for UTF-16 and UTF-32 the whole file is decoded.
-        first: number of the first line.
-        last: number of the last line, itself included.
-
-    Raises:
-        RefusedError: `first` comes after the last line, and is not 1.
-    """
+    """Read lines `first` to `last` as `pick_lines` does, in bounded memory: at most 8,000,000 bytes of them."""
     file.seek(0)
     if encoding.startswith(("utf-16", "utf-32")):
         return pick_lines(decode(file.read(_MAX_RANGE * 4), encoding), first, last)

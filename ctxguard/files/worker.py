@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections import deque
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -176,18 +176,6 @@ class _Sheet(TypedDict):
     tail: list[list[str]]
 
 
-class _OldCell(Protocol):
-    ctype: int
-    value: float | str
-
-
-class _OldSheet(Protocol):
-    name: str
-    nrows: int
-
-    def row(self, number: int, /) -> Sequence[_OldCell]: ...
-
-
 def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Sheet]:
     """Read a workbook of Excel 97 to 2003, or of 5.0 and 95."""
     xlrd: Any = import_module("xlrd")
@@ -197,12 +185,12 @@ def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Shee
         return [_old_sheet(sheet, book.datemode, requested) for sheet in sheets]
 
 
-def _old_sheet(sheet: _OldSheet, datemode: int, requested: tuple[int, int] | None) -> _Sheet:
+def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> _Sheet:  # noqa: ANN401 - of xlrd
     rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
     return _sheet(sheet.name, rows, sheet.nrows, requested)
 
 
-def _old_value(cell: _OldCell, datemode: int) -> object:
+def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - of xlrd
     """Return what a cell holds: Excel keeps dates and truth values as numbers, and errors as codes."""
     xlrd: Any = import_module("xlrd")
     value: float | str = cell.value

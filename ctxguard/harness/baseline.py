@@ -59,11 +59,7 @@ class Comparison:
 
 
 def load_baseline(path: str | Path) -> ReplayReport:
-    """Return the report of an earlier replay from its JSON file.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds no such report.
-    """
+    """Return the report of an earlier replay from its JSON file; refuse a file that holds none."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -84,11 +80,7 @@ def load_baseline(path: str | Path) -> ReplayReport:
 
 
 def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
-    """Return the tolerances with those that a user named in place of the defaults.
-
-    Raises:
-        ConfigError: there is no such figure, or the tolerance is not a number.
-    """
+    """Return the tolerances with those that a user named in place of the defaults; refuse unknown figures."""
     known = dict(TOLERANCES)
     for name, text in (given or {}).items():
         if name not in known:
@@ -104,13 +96,7 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
 
 
 def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, Tolerance] = TOLERANCES) -> Comparison:
-    """Compare a replay with an earlier one, run by run. What cannot be compared counts as worse.
-
-    Args:
-        now: the new report.
-        before: the earlier one, of the same sessions and settings.
-        tolerances: how much worse each figure may be.
-    """
+    """Compare a replay with an earlier one, run by run. What cannot be compared counts as worse."""
     worse: list[str] = []
     compared = 0
     if now.skipped_count > before.skipped_count:

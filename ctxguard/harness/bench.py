@@ -121,14 +121,7 @@ class Totals:
 
 
 def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
-    """Return the contestants that are installed, and a line for each that is not.
-
-    Args:
-        names: those that are wanted; none means all. The baseline always runs.
-
-    Raises:
-        CtxguardError: there is no contestant of a name.
-    """
+    """Return the contestants that are installed, of those that are named or of all, and a line for each that is not."""
     wanted = set(names)
     unknown = wanted - {peer.name for peer in PEERS}
     if unknown:

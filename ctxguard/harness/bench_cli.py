@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -30,14 +29,6 @@ from ctxguard.tokens.counters import COUNTERS
 MOST_NOTES: Final = 20
 
 
-class BenchFormat(StrEnum):
-    """Name the forms a comparison is printed in."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
     """Hold what is compared."""
@@ -56,7 +47,9 @@ class Comparing:
 class Printing:
     """Hold what is printed, and where."""
 
-    report: Annotated[BenchFormat, typer.Option("--report", "-r", help="What is printed.")] = BenchFormat.TEXT
+    report: Annotated[Literal["text", "json", "markdown"], typer.Option("--report", "-r", help="What is printed.")] = (
+        "text"
+    )
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
     ] = None
@@ -105,7 +98,7 @@ def bench(
         smallest = f"no call exceeds {min(tokens):,} tokens; give a smaller budget, or longer sessions"
         note(f"nothing was compared: {smallest if played else 'no session could be played'}")
         raise typer.Exit(2)
-    shown = {BenchFormat.TEXT: table, BenchFormat.MARKDOWN: markdown}.get(printing.report)
+    shown = {"text": table, "markdown": markdown}.get(printing.report)
     out(made.model_dump_json(indent=1) if shown is None else shown(made), printing.output)
 
 

@@ -36,9 +36,6 @@ def judge_session(
         model: name of the model, to choose the vocabulary.
         pii: also search for personal data; findings say type and place, never the value.
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-
-    Raises:
-        ConfigError: no such provider or counter.
     """
     artifacts = tuple(session.read())
     count = ArtifactCounter(find_counter(counter, model=model))

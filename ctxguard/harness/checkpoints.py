@@ -64,13 +64,7 @@ _FORMAT: Final = TypeAdapter(_Progress)
 
 
 class Checkpoint:
-    """Write progress to a file now and then, and take it up again.
-
-    Args:
-        path: the file; it need not exist.
-        plan: what is replayed; a file of another plan is refused.
-        names: the recordings as they were named.
-    """
+    """Write progress to a file now and then, and take it up again; a file of another plan is refused."""
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
         self._path = path
@@ -115,11 +109,7 @@ class Checkpoint:
             self.write(results, done, last)
 
     def write(self, results: Results, done: int, last: Source) -> None:
-        """Write the progress.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Write the progress."""
         tallies = [
             (tally.figures, tally.seen, [_Kept(_place(recording), order, told) for told, recording, order in tally])
             for tally in results.tallies

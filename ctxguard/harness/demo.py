@@ -69,11 +69,7 @@ def _history() -> tuple[Artifact, ...]:
 
 
 def demo_report(stabilizer: Stabilizer) -> Report:
-    """Return the report of what a stabilizer makes of the demo session.
-
-    Raises:
-        BudgetExceededError: what must stay does not fit.
-    """
+    """Return the report of what a stabilizer makes of the demo session."""
     session = demo_session()
     return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
 

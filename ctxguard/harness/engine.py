@@ -37,13 +37,7 @@ _SMALL: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold one setting under which sessions are replayed.
-
-    Attributes:
-        label: the setting in words.
-        options: the same as data, for the report.
-        stabilizer: does the work.
-    """
+    """Hold one setting under which sessions are replayed: in words, and as data for the report."""
 
     label: str
     options: Mapping[str, str | int | float | None]
@@ -52,13 +46,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hold all that a process needs to know.
-
-    Attributes:
-        settings: one or more.
-        prices: of the model.
-        adapter: name of the adapter; None detects it for each session.
-    """
+    """Hold all that a process needs to know; an adapter of None is detected for each session."""
 
     settings: tuple[Setting, ...]
     prices: PriceModel = field(default_factory=PriceModel)
@@ -112,13 +100,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Results:
-    """Hold what came of a plan.
-
-    Attributes:
-        tallies: one for each setting.
-        skipped: what could not be replayed, at most the first 1,000.
-        skipped_count: how many there were.
-    """
+    """Hold what came of a plan: a tally for each setting, and the first 1,000 of what could not be replayed."""
 
     tallies: list[Tally]
     skipped: list[Skipped] = field(default_factory=list)
@@ -315,14 +297,7 @@ def in_order(
     submit: Callable[[Sequence[Recording]], Task],
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
-    """Replay in workers, and walk the outcomes in the order of the recordings; reading waits where workers are behind.
-
-    Args:
-        sources: recordings, and what could not be read.
-        workers: how many there are.
-        submit: hands a batch to a worker.
-        result: waits for the outcomes of a batch.
-    """
+    """Replay in workers, and walk the outcomes in the order of the recordings; reading waits for workers."""
     read = batches(sources)
     waiting: deque[tuple[Sequence[Recording], Task] | Skipped] = deque()
     while True:

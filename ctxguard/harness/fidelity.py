@@ -90,13 +90,7 @@ class Fidelity:
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
-        """Return how much of what `following` needs from `history` stands in `context`.
-
-        Args:
-            history: everything before the model call, oldest first.
-            context: what would be sent for this call.
-            following: the message that the agent wrote next.
-        """
+        """Return how much of what `following` needs from `history` stands in `context`."""
         return self.support(self.needs(history, following), context)
 
     def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:
@@ -183,11 +177,6 @@ def mean_support(measured: Iterable[Support]) -> tuple[float, float] | None:
 
 
 def evidence_kept(context: Iterable[Artifact], evidence: Iterable[str]) -> bool:
-    """Tell whether a context holds every piece of evidence for an answer, word for word.
-
-    Args:
-        context: what would be sent; masked as the evidence is.
-        evidence: the texts of the messages that answer the question.
-    """
+    """Tell whether a context holds every piece of evidence for an answer, word for word."""
     text = "\0".join(map(text_of, context))
     return all(piece in text for piece in evidence)

@@ -10,11 +10,7 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Given, Made]):
-    """Call a function once for each object, and return what it made.
-
-    Args:
-        make: Makes something of an object.
-    """
+    """Call a function once for each object, and return what it made."""
 
     def __init__(self, make: Callable[[Given], Made]) -> None:
         self._make = make

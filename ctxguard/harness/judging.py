@@ -47,13 +47,7 @@ class Verdict:
 
 
 class Judge:
-    """Judge the requests of one session under one setting, in their order.
-
-    Args:
-        session: as recorded.
-        stabilizer: whose budget, counter, rules and promises hold.
-        reader: reads requests; may be shared by judges of the same session.
-    """
+    """Judge the requests of one session under one setting, in their order."""
 
     def __init__(self, session: Session, stabilizer: Stabilizer, reader: WireReader | None = None) -> None:
         self._adapter = session.adapter
@@ -79,14 +73,7 @@ class Judge:
     def judge(
         self, history: Sequence[Artifact], context: Sequence[Artifact], native: object, report: Report
     ) -> list[Verdict]:
-        """Return everything that is wrong with a request.
-
-        Args:
-            history: everything before the call, as it was given to the chain.
-            context: the artifacts of the result.
-            native: the request as written.
-            report: what the chain says of it.
-        """
+        """Return everything that is wrong with a request."""
         messages = self._reader.messages(native)
         read = self._adapter.read(native)
         tokens = self._beside + self._count.artifacts(read)

@@ -28,15 +28,9 @@ MOST_CUTS: Final = 30
 
 
 def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_originals: bool = False) -> str:
-    """Return the page on a replay.
+    """Return the page on a replay; with `show_originals` it holds personal data.
 
     The worst sessions are replayed once more for their messages. What was masked is not shown.
-
-    Args:
-        report: the figures.
-        plan: the settings.
-        results: the sessions.
-        show_originals: show what was masked, too; the page then holds personal data.
     """
     shown = _shown_run(report.runs)
     number = report.runs.index(shown)

@@ -88,10 +88,6 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
         model: name of the model; None gives relative prices.
         table: a YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128,
             lifetime: 300}`, in US dollars per million tokens; only `input` is required.
-
-    Raises:
-        ConfigError: there are no prices for the model, the table cannot be read, or there is none and `genai-prices`
-            is not installed.
     """
     if model is None:
         if table is not None:

@@ -24,11 +24,6 @@ RETRIES: Final = 3
 def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
     """Replay recordings in the workers of a Ray cluster; reading waits where they are behind.
 
-    Args:
-        sources: recordings, and what could not be read.
-        plan: the settings.
-        workers: how many tasks run at a time; also the size of a cluster that is started here.
-
     Raises:
         ConfigError: ray is not installed, or a batch killed its worker again and again.
     """

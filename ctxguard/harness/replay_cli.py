@@ -69,7 +69,7 @@ class Pricing:
 class Printing:
     """Hold what is printed, and where."""
 
-    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="What is printed.")] = ReportFormat.TEXT
+    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="What is printed.")] = "text"
     output: Annotated[
         list[Path] | None,
         typer.Option(

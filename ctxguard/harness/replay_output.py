@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
 MOST_NOTES: Final = 20
-FORMATS: Final = {".json": ReportFormat.JSON, ".html": ReportFormat.HTML, ".htm": ReportFormat.HTML}
+FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 
 
 def replay_report(
@@ -64,19 +65,19 @@ def print_report(
     """Print the report in one form, and write it to each file in the form that the name of the file asks for."""
     from ctxguard.harness.page import replay_page
 
-    forms = {form, *(FORMATS.get(path.suffix, ReportFormat.TEXT) for path in outputs)}
+    forms = {form, *(FORMATS.get(path.suffix, "text") for path in outputs)}
     shown: dict[ReportFormat, str] = {}
     for each in forms:
-        if each is ReportFormat.HTML:
+        if each == "html":
             shown[each] = replay_page(made, plan, results, show_originals=show_originals)
         else:
-            shown[each] = made.to_json() if each is ReportFormat.JSON else summary(made)
-    if form is not ReportFormat.TEXT:
+            shown[each] = made.to_json() if each == "json" else summary(made)
+    if form != "text":
         out(shown[form])
     elif made.judged:
         out(fitted(shown[form]))
     for path in outputs:
-        out(shown[FORMATS.get(path.suffix, ReportFormat.TEXT)], path)
+        out(shown[FORMATS.get(path.suffix, "text")], path)
 
 
 def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], support: float) -> None:

@@ -93,11 +93,7 @@ class BundleAdapter:
     name = "bundle"
 
     def read(self, native: object) -> list[Artifact]:
-        """Return the artifacts of a bundle's list.
-
-        Raises:
-            HistoryError: an item is no object with a known kind and a text.
-        """
+        """Return the artifacts of a bundle's list."""
         if not isinstance(native, list):
             raise HistoryError(f"expected a list of artifacts, got {type(native).__name__}")
         return [_bundled(item, position) for position, item in enumerate(native)]
@@ -229,11 +225,7 @@ def _line(name: str, number: int, line: str) -> object:
 
 
 def parse_json(text: str) -> object:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: it is not valid JSON, is nested too deeply, or holds NaN or an infinity.
-    """
+    """Return the value of a JSON text that is not nested too deeply and holds neither NaN nor infinities."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:

@@ -19,9 +19,6 @@ def parse_sweep(text: str | None) -> dict[str, list[Value]]:
     """Return the values of each swept setting: `budget=4k,8k target=0.4:0.8:0.2 policy=agent,recall`.
 
     `A:B` walks from A to B in four steps, `A:B:STEP` in steps of STEP; `4k` is 4,000.
-
-    Raises:
-        ConfigError: a part has no values, or there are too many combinations.
     """
     swept: dict[str, list[Value]] = {}
     for part in (text or "").split():
@@ -68,13 +65,7 @@ def swept(
     values: Mapping[str, Sequence[Value]],
     known: Mapping[str, str | int | float | None],
 ) -> tuple[Setting, ...]:
-    """Return the settings of every combination.
-
-    Args:
-        make: makes the stabilizer of one combination.
-        values: the values of each swept setting; empty gives one setting.
-        known: the settings that are the same in all, for the report.
-    """
+    """Return the settings of every combination."""
     settings = []
     for combination in product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))

@@ -25,12 +25,7 @@ _STATES: Final = ("packed", "shipped", "delayed at customs", "returned", "delive
 
 
 def synthetic_session(seed: int, turns: int = TURNS) -> dict[str, object]:
-    """Return an invented session as Chat Completions messages.
-
-    Args:
-        seed: gives the same session for the same number.
-        turns: questions of the user; each has a call, its result and an answer.
-    """
+    """Return the invented session of a seed as Chat Completions messages."""
     random = Random(seed)  # noqa: S311 - nothing secret is made of it
     messages: list[dict[str, object]] = [{"role": "system", "content": _SYSTEM}]
     orders: list[tuple[str, str]] = []

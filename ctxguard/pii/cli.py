@@ -6,7 +6,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,13 +38,6 @@ File = Annotated[
 ]
 
 
-class ScanFormat(StrEnum):
-    """Name the forms in which findings are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 @app.callback()
 def main() -> None:
     """Find, mask, and score personal data."""
@@ -58,7 +50,7 @@ def scan_files(
         typer.Argument(metavar="FILES", help="Text, JSON, or JSONL, .gz too; - is standard input."),
     ],
     rules: RuleNames = "standard",
-    report: Annotated[ScanFormat, typer.Option("--report", "-r", help="What is printed.")] = ScanFormat.TEXT,
+    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -79,7 +71,7 @@ def scan_files(
     for file in files:
         with working(f"searching {file}"):
             found[file] = scan_file_text(read_text(file), detectors)
-    out(_scan_json(found, rules) if report is ScanFormat.JSON else _scan_text(found), output)
+    out(_scan_json(found, rules) if report == "json" else _scan_text(found), output)
     if any(found.values()):
         raise typer.Exit(1)
 

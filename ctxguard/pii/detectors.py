@@ -147,7 +147,7 @@ class GuardedDetector:
         known = {text: self._known.get(text) for text in texts}
         asked = [text for text, spans in known.items() if spans is None]
         try:
-            known |= {text: self._checked(text, spans) for text, spans in self._asked(asked)}
+            known |= {text: self._checked(text, spans) for text, spans in zip(asked, self._answers(asked), strict=True)}
         except DetectorError:
             if self._on_error == "raise":
                 raise
@@ -157,25 +157,21 @@ class GuardedDetector:
             self._known.put(text, known[text] or ())
         return [known[text] or () for text in texts]
 
-    def _asked(self, texts: Sequence[str]) -> Iterable[tuple[str, Sequence[Span]]]:
-        return zip(texts, self._answers(texts), strict=True) if texts else ()
-
     def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
+        if not texts:
+            return ()
         together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None
         run = together or (lambda given: [self._detector.find(text) for text in given])
         size = sum(map(len, texts))
         try:
-            answers: Sequence[Sequence[Span]] = self._run(run, texts)
+            answers: Sequence[Sequence[Span]] = (
+                run(texts) if self._pool is None else self._pool.submit(run, texts).result(self._timeout)
+            )
         except FutureTimeoutError:
             raise DetectorError(self.name, f"took more than {self._timeout:g} s for {size} characters") from None
         except Exception as error:  # noqa: BLE001 - whatever a foreign detector raises may quote the text
             raise DetectorError(self.name, f"failed with {type(error).__name__} on {size} characters") from None
         return answers
-
-    def _run(
-        self, run: Callable[[Sequence[str]], Sequence[Sequence[Span]]], texts: Sequence[str]
-    ) -> Sequence[Sequence[Span]]:
-        return run(texts) if self._pool is None else self._pool.submit(run, texts).result(self._timeout)
 
     def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):
@@ -187,11 +183,7 @@ class GuardedDetector:
 def as_detector(
     rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> Detector:
-    """Return a rule set as it is, and anything else guarded.
-
-    Raises:
-        ConfigError: it can find nothing.
-    """
+    """Return a rule set as it is, and anything else that can find something guarded."""
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.rules.rule import Rule
 

@@ -19,12 +19,7 @@ _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Hold one marked text.
-
-    Attributes:
-        text: the text.
-        spans: what should be found in it.
-    """
+    """Hold one text and what should be found in it."""
 
     text: str
     spans: tuple[Span, ...]

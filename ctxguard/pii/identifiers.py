@@ -15,11 +15,7 @@ from ctxguard.pii.spans import Detector, Span
 
 
 class IdentifierDetector:
-    """Find by a rule set, leaving out what is only a number.
-
-    Args:
-        rules: The rules with a form of their own.
-    """
+    """Find by a rule set, leaving out what is only a number."""
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
@@ -40,11 +36,7 @@ def _with_form(text: str, spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def for_identifiers(detector: Detector) -> IdentifierDetector | None:
-    """Return the detector for texts that are never edited, or None where a detector has no such rules.
-
-    Args:
-        detector: A rule set. A detector of another make judges sentences, and is not applied to identifiers.
-    """
+    """Return the detector for identifiers; None where it has no such rules, or is of another make."""
     given: Any = detector
     return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None
 

@@ -47,10 +47,6 @@ def pseudonym(label: str, number: int) -> str:
 
     No three digits stand in a row, so that no rule finds them, and nobody's card code or PIN (`<PIN_123>`) has the form
     of a placeholder.
-
-    Args:
-        label: what it stands for.
-        number: from 1 on.
     """
     digits = str(number)
     groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
@@ -61,9 +57,6 @@ def without_lookalikes(text: str) -> str:
     """Return a text of the same length in which a value that stands where a placeholder has its number stands alone.
 
     Masking has not written `<CARD_4111111111111111>`; glued to a name, the digits would not be read as a card.
-
-    Args:
-        text: the text, the placeholders that masking may have written blanked.
     """
     return _LOOKALIKE.sub(r"\1 ", text) if "<" in text or "[REDACTED" in text else text
 

@@ -33,18 +33,12 @@ class Place(NamedTuple):
     label: str
 
 
-def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact", key: str | bytes | None = None) -> str:
+def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
     """Return the text of a file masked; what was JSON is JSON still, and the rest of the layout stays as it was.
 
     The same value gets the same pseudonym throughout.
-
-    Args:
-        text: what the file holds.
-        rules: what counts as personal data.
-        strategy: how findings are hidden, see `Masker`.
-        key: key of the strategy `hash`.
     """
-    session = Masker(rules, strategy=strategy, key=key, escape=False).session()
+    session = Masker(rules, strategy=strategy, escape=False).session()
     return "".join(map(session.text, _records(text)))
 
 

@@ -11,21 +11,13 @@ RULE_SET: Final = "RuleSet('name', (rule, …))"
 
 
 def check_text(text: object) -> None:
-    """Do nothing where it is a text.
-
-    Raises:
-        TypeError: it is none; the message holds its type alone, for what it says may be anybody's.
-    """
+    """Refuse what is no text by its type alone: what it says may be anybody's."""
     if not isinstance(text, str):
         raise TypeError(f"expected a text, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
 def seconds(value: object, setting: str) -> None:
-    """Do nothing where a value is a number of seconds above 0, or None.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Refuse what is neither a number of seconds above 0 nor None."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -33,11 +25,7 @@ def seconds(value: object, setting: str) -> None:
 
 
 def values_of(values: object, setting: str) -> list[str]:
-    """Return the values that are always or never found.
-
-    Raises:
-        ConfigError: they are one text, or not all of them are texts.
-    """
+    """Return the values that are always or never found; refuse a single text, or values that are not texts."""
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
         listed = list(values)
         if all(isinstance(value, str) for value in listed):

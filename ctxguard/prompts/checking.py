@@ -49,12 +49,7 @@ class PromptsReport:
 
 
 def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str] = ("*.md",)) -> PromptsReport:
-    """Check every `.md` file of a folder and of its subfolders, hidden ones left out.
-
-    Args:
-        root: the folder.
-        counter: counts the tokens.
-        entries: patterns of the templates that programs load; any other that none includes is reported as unused.
+    """Check every `.md` file of a folder and below, hidden ones left out; what none includes and is no entry is unused.
 
     Raises:
         PromptError: `root` is not a folder.

@@ -8,10 +8,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, reason_of
 
@@ -19,14 +18,7 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
 
 
-class ReportFormat(StrEnum):
-    """Name the forms a report is printed in."""
-
-    TEXT = "text"
-    JSON = "json"
-    HTML = "html"
-
-
+ReportFormat: TypeAlias = Literal["text", "json", "html"]
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 
 
@@ -79,11 +71,7 @@ def speak_utf8() -> None:
 
 
 def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
-    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
+    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`."""
     if output is None:
         sys.stdout.write(printable(text) + end)
         return
@@ -97,11 +85,7 @@ def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
 
 
 def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> None:
-    """Refuse to write over what is read.
-
-    Raises:
-        ConfigError: the output is one of the sources.
-    """
+    """Refuse to write over what is read."""
     if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
         raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 
@@ -117,9 +101,9 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
     Several texts, and the parts of a page, are headed by the number of their session, from 0 as `check` counts.
     """
     several = len(reports) > 1
-    if form is ReportFormat.JSON:
+    if form == "json":
         return "\n".join(report.to_json(indent=None if several else 2) for report in reports)
-    if form is ReportFormat.TEXT:
+    if form == "text":
         return (
             "\n\n".join(f"session {n}: {report}" for n, report in enumerate(reports))
             if several

@@ -16,10 +16,6 @@ def working(what: str, *, after: float = 1.0) -> Iterator[Callable[[str], None]]
 
     Nothing is shown if standard error is no terminal, or if the work is done sooner.
 
-    Args:
-        what: what is being done.
-        after: seconds before anything is shown.
-
     Yields:
         A function that takes what is being done now.
     """

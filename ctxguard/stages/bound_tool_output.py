@@ -54,15 +54,17 @@ class BoundToolOutput(FollowedStage):
 
     The limit of an output depends on itself and on what stands before it alone: `share` of the room, which is what
     system, task, pins and the last user message before it leave of the budget; outputs of parallel calls share
-    `exchange_share` of it. So an output is bounded when it is first seen and never changed later. Once the history does
-    not fit into the budget any more, both shares are multiplied by `pressed`: outputs that fill half of a window make
-    nearly every step cut. Half of a view is the output by its type, the other half names what that leaves out.
+    `exchange_share` of it. So an output is bounded when it is first seen and never changed later. Once the history,
+    this output included, takes more than half of the budget, both shares are multiplied by `pressed`: outputs that fill
+    half of a window make nearly every step cut. Half of a view is the output by its type, the other half names what
+    that leaves out.
 
     Args:
         max_tokens: a limit that holds beside the shares; None means none.
         share: most that one output may take of what the budget leaves.
         exchange_share: most that all outputs of one exchange may take of it together.
-        pressed: factor on both where the history with the output, as the shares alone would bound it, does not fit.
+        pressed: factor on both where the history takes more than half of the budget, this output counted as the shares
+            alone would bound it.
         tools: settings by name of the tool: tokens, in place of the shares; the name of a truncation preset
             (`sql_query`) or a `TruncationConfig`, whose preview limits hold in place of the shares; a `FileType`, where
             looking at the output would mislead; or `ToolBounds` for all of these.
@@ -102,7 +104,7 @@ class BoundToolOutput(FollowedStage):
             bounds: the settings of its tool.
             room: tokens that system, task, pins and the last user message before it leave of the budget.
             allowance: tokens that its exchange still has for it.
-            is_pressed: whether the history does not fit any more.
+            is_pressed: whether the history takes more than half of the budget.
         """
         if bounds.max_tokens is not None:
             return bounds.max_tokens

@@ -49,6 +49,12 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
     def _run(self, connection: Connection, statement: str, **parameters: object) -> Iterable[Sequence[object]]: ...
 
     @abstractmethod
+    def _put(self, record: Record) -> None: ...
+
+    @abstractmethod
+    def _put_new(self, record: Record) -> bytes: ...
+
+    @abstractmethod
     def close(self) -> None:
         """Close the database; the next call opens it again."""
 
@@ -61,6 +67,25 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
         check_names(namespace, key)
         with self._reading() as connection:
             return self._live(connection, namespace, key)
+
+    def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
+
+        Raises:
+            StoreError: the database cannot be written, the name cannot be used, or the record alone is over
+                `max_bytes`.
+            ConfigError: `ttl` is not above 0.
+        """
+        self._put(self._new(namespace, key, value, ttl))
+
+    def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
+        """Write the value unless there is one; return the value that is stored now (first writer wins).
+
+        Raises:
+            StoreError: as for `put`.
+            ConfigError: `ttl` is not above 0.
+        """
+        return self._put_new(self._new(namespace, key, value, ttl))
 
     def delete(self, namespace: str, key: str) -> bool:
         """Delete one value; True where there was one.

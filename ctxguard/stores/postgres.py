@@ -77,26 +77,12 @@ class PostgresStore(DatabaseStore["Connection"]):
         with self._transaction("opened") as connection:
             self._prepare(connection)
 
-    def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
-
-        Raises:
-            StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
-            ConfigError: `ttl` is not above 0.
-        """
-        record = self._new(namespace, key, value, ttl)
+    def _put(self, record: Record) -> None:
         with self._writing() as connection:
             self._write(connection, record, _OVERWRITE)
         self._make_room(record.size)
 
-    def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that is stored now (first writer wins).
-
-        Raises:
-            StoreError: the table cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
-            ConfigError: `ttl` is not above 0.
-        """
-        record = self._new(namespace, key, value, ttl)
+    def _put_new(self, record: Record) -> bytes:
         standing: bytes | None = None
         while standing is None:  # again where the record that stood in the way was deleted in between
             with self._writing() as connection:

@@ -63,11 +63,7 @@ class Record:
 
 
 def new_record(namespace: str, key: str, value: bytes, expires: float | None, max_bytes: int | None = None) -> Record:
-    """Return the record of a value in the current format.
-
-    Raises:
-        StoreError: the namespace or the key cannot be used as a name, or the record alone is over `max_bytes`.
-    """
+    """Return the record of a value in the current format."""
     check_names(namespace, key)
     check_limit(max_bytes, size_of(namespace, key, value))
     value = bytes(value)  # also of a bytearray or a memoryview, which not every driver takes
@@ -81,11 +77,7 @@ def _checksum(namespace: str, key: str, value: bytes, expires: float | None, num
 
 
 def size_of(namespace: str, key: str, value: bytes) -> int:
-    """Return the bytes a record counts for: its value, its key and its namespace.
-
-    Raises:
-        StoreError: the value is not bytes, or larger than any database takes.
-    """
+    """Return the bytes a record counts for: its value, key and namespace; refuse a value that no database takes."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise StoreError(f"a value is bytes, not {type(value).__name__}; encode a text first")
     if len(value) > MAX_VALUE_BYTES:
@@ -94,11 +86,7 @@ def size_of(namespace: str, key: str, value: bytes) -> int:
 
 
 def check_names(*names: str) -> None:
-    """Refuse a namespace or a key that not every database can take.
-
-    Raises:
-        StoreError: a name is not a string, empty, too long, or has a NUL or a lone surrogate in it.
-    """
+    """Refuse a namespace or a key that not every database can take."""
     for name in names:
         if not isinstance(name, str):
             raise StoreError(f"a namespace or key is a text, not {type(name).__name__}")
@@ -113,11 +101,7 @@ def check_names(*names: str) -> None:
 
 
 def expiry(now: float, ttl: float | None) -> float | None:
-    """Return when a record written now ends.
-
-    Raises:
-        ConfigError: `ttl` is not above 0 seconds.
-    """
+    """Return when a record written now ends; `ttl` is a number of seconds above 0, or None."""
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
@@ -128,12 +112,7 @@ def expiry(now: float, ttl: float | None) -> float | None:
 
 
 def check_limit(max_bytes: int | None, size: int | None = None) -> None:
-    """Refuse an invalid size limit, or a single record above the limit.
-
-    Raises:
-        ConfigError: the limit is not above 0.
-        StoreError: the record is larger than the limit.
-    """
+    """Refuse an invalid size limit, or a single record above the limit."""
     if max_bytes is None:
         return
     if max_bytes <= 0:

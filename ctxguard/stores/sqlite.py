@@ -107,34 +107,20 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
         with self._using("opened"):
             pass
 
-    def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
-
-        Raises:
-            StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
-            ConfigError: `ttl` is not above 0.
-        """
-        record = self._new(namespace, key, value, ttl)
+    def _put(self, record: Record) -> None:
         with self._writing() as connection:
             self._write(connection, record)
 
-    def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that is stored now (first writer wins).
-
-        Raises:
-            StoreError: the file cannot be written, the name cannot be used, or the record alone is over `max_bytes`.
-            ConfigError: `ttl` is not above 0.
-        """
-        record = self._new(namespace, key, value, ttl)
+    def _put_new(self, record: Record) -> bytes:
         with self._reading() as connection:
-            standing = self._live(connection, namespace, key)
+            standing = self._live(connection, record.namespace, record.key)
         if standing is not None:
             return standing
         with self._writing() as connection:
-            standing = self._live(connection, namespace, key)
+            standing = self._live(connection, record.namespace, record.key)
             if standing is None:
                 self._write(connection, record)
-            return value if standing is None else standing
+            return record.value if standing is None else standing
 
     def delete_namespace(self, namespace: str) -> int:
         """Delete every value of a namespace, so that the disk has no trace of it; return how many there were.

@@ -94,11 +94,7 @@ _WIDE: Final = Margin(0.15, 30)
 
 
 def valid_margin(margin: object) -> MarginSetting:
-    """Return the setting of a margin: `measured`, or a share of the budget from 0 to below 1.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Return the setting of a margin, which is `measured` or a share of the budget from 0 to below 1."""
     if margin == "measured":
         return "measured"
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 <= margin < 1:

@@ -138,20 +138,16 @@ class ArtifactCounter:
         """
         return self.costs.reply + (self.costs.system + self.text(instructions) if instructions else 0)
 
-    def tools(
-        self, tools: Sequence[Mapping[str, object]] | None, *, choice: str = "auto", has_system: bool = False
-    ) -> int:
+    def tools(self, tools: Sequence[Mapping[str, object]] | None) -> int:
         """Return the tokens of tools: their schemas as the model sees them, and the prompts that come with them.
 
         Args:
             tools: as they are sent, in the form of any API. None and an empty list cost nothing.
-            choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
-            has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
 
         Raises:
             ConfigError: `tools` is not a list, or one of them is not a schema or cannot be written as JSON.
         """
-        counted = self.count_tools(tools, choice=choice, has_system=has_system)
+        counted = self.count_tools(tools)
         return counted.schemas + counted.hidden
 
     def count_tools(
@@ -161,9 +157,9 @@ class ArtifactCounter:
 
         Args:
             tools: as they are sent.
-            choice: the `tool_choice`.
+            choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
             found: names of deferred functions that a search has brought in.
-            has_system: whether a system prompt is sent as well.
+            has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
         """
         sent = sent_tools(tools)
         by_provider = getattr(self.counter, "tool_tokens", None)

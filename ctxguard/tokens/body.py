@@ -46,11 +46,7 @@ class Body:
 
 
 def members_of(body: Native, key: str) -> list[Native]:
-    """Return the objects of a list that a body must have.
-
-    Raises:
-        ConfigError: it has no such list.
-    """
+    """Return the objects of a list that a body must have."""
     if not isinstance(body.get(key), list) and not (key == "contents" and isinstance(body.get(key), Mapping)):
         raise ConfigError(f"the request body has no list {key!r}", setting="body")
     return records_of(body.get(key))

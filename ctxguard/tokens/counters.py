@@ -122,11 +122,7 @@ class _CallableCounter:
 
 
 def valid_count(count: object, counter: str) -> int:
-    """Return what a counter returned as a number of tokens.
-
-    Raises:
-        TokenizerError: it is not one; no budget could be kept by it.
-    """
+    """Return what a counter returned, which must be a number of tokens: no budget could be kept by anything else."""
     if isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
         raise TokenizerError(f"the counter {counter} gave {count!r} for a text; it must give a number of tokens")
     return int(count)

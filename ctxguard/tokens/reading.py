@@ -50,11 +50,7 @@ def read_body(body: Native, *, api: Api) -> Body:
 
 
 def detect_api(body: Native) -> Api:
-    """Return the API that a request body is meant for, by its fields.
-
-    Raises:
-        ConfigError: it is none of the five.
-    """
+    """Return the one of the five APIs that a request body is meant for, by its fields."""
     if isinstance(body.get("contents"), (list, Mapping)):
         return "gemini"
     if "input" in body:

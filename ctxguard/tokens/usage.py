@@ -153,27 +153,17 @@ _TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
 
 
 def read_usage(path: Path) -> list[Usage]:
-    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`.
-
-    Raises:
-        CtxguardError: a line is no such record.
-        OSError: the file cannot be read.
-    """
+    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
         return list(usages_in(lines, path.name))
 
 
 def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
-    """Yield the recorded requests of JSONL.
+    """Yield the recorded requests of JSONL; `model` is that of records that name none.
 
     A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
     included; and, where it knows, the `api` (or `kind`) and the `model`.
-
-    Args:
-        lines: of the file.
-        name: what errors call it.
-        model: for records that name none.
 
     Raises:
         CtxguardError: a line is no such record.

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class BodyCheck:
-    """Search bodies by the rules of a chain. Safe to share between threads; what it remembers is bounded.
-
-    Args:
-        detectors: The rules; none means that nothing is searched.
-    """
+    """Search bodies by the rules of a chain. Safe to share between threads; what it remembers is bounded."""
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         from ctxguard.pii import Masker

@@ -162,11 +162,7 @@ def _masked_by(stabilizer: Stabilizer) -> str:
 
 
 def _require_free(host: str, port: int) -> None:
-    """Refuse an address that cannot be listened on, before anything is said to be served.
-
-    Raises:
-        ConfigError: it is in use, or not this machine's.
-    """
+    """Refuse an address that is in use, or not this machine's, before anything is said to be served."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

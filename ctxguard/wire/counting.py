@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ctxguard.tokens import ArtifactCounter, count_request, find_counter
+from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
-from ctxguard.wire.formats import Format
 
 
 class Counters:
@@ -23,11 +22,7 @@ class Counters:
         self._by_family: dict[str, ArtifactCounter] = {}
 
     def of(self, body: Mapping[str, object]) -> ArtifactCounter:
-        """Return the counter for a request: one for each family of models.
-
-        Args:
-            body: The request.
-        """
+        """Return the counter for a request: one for each family of models."""
         model = body.get("model")
         if not isinstance(model, str) or not model or hasattr(self._own.counter, "family"):
             return self._own
@@ -35,17 +30,3 @@ class Counters:
         if family not in self._by_family:
             self._by_family[family] = ArtifactCounter(find_counter(self._asked, model=model))
         return self._by_family[family]
-
-
-def request_tokens(body: Mapping[str, object], kind: Format, counter: ArtifactCounter) -> int:
-    """Return the input tokens of a request.
-
-    Args:
-        body: The request as it is sent.
-        kind: Its format.
-        counter: Counts texts.
-
-    Raises:
-        ConfigError: The body is not a request of this format.
-    """
-    return count_request(body, api=kind.api, counter=counter.counter).tokens

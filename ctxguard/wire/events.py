@@ -21,11 +21,7 @@ _OVERLAP: Final = 3
 
 
 class EventSplitter:
-    """Cut a stream of bytes into events, each with the empty line that ends it.
-
-    Args:
-        most: Bytes that one event may have.
-    """
+    """Cut a stream of bytes into events of at most `most` bytes, each with the empty line that ends it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -73,12 +69,7 @@ def data_of(event: bytes) -> dict[str, object] | None:
 
 
 def with_data(event: bytes, data: bytes) -> bytes:
-    """Return an event with other data on one line; its other lines and line ends stay.
-
-    Args:
-        event: The event.
-        data: The new data, without line ends.
-    """
+    """Return an event with other data on one line; its other lines and line ends stay."""
     pieces: list[bytes] = []
     is_written = False
     for line in event.splitlines(keepends=True):

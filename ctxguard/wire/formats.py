@@ -37,11 +37,7 @@ class Format:
         return frozenset({self.history, *self.system})
 
     def native(self, body: Mapping[str, object]) -> object:
-        """Return what the adapter reads.
-
-        Raises:
-            HistoryError: The body has no history of this format.
-        """
+        """Return what the adapter reads."""
         history = body.get(self.history)
         if self.api == "responses" and (history is None or isinstance(history, str)):
             return [] if history is None else [{"role": "user", "content": history}]
@@ -89,12 +85,7 @@ FORMATS: Final = (
 
 
 def format_of(method: str, path: str) -> Format | None:
-    """Return the format of a request, or None where the guard cannot read it.
-
-    Args:
-        method: The HTTP method.
-        path: The path of the URL; what comes before the API's own part of it does not matter.
-    """
+    """Return the format of a request, or None where the guard cannot read it."""
     if method.upper() != "POST":
         return None
     path = path.rstrip("/")

@@ -31,9 +31,10 @@ from ctxguard.settings import NotAHook, one_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
+from ctxguard.tokens import count_request
 from ctxguard.wire.chains import Chains, Owner
 from ctxguard.wire.checking import BodyCheck
-from ctxguard.wire.counting import Counters, request_tokens
+from ctxguard.wire.counting import Counters
 from ctxguard.wire.formats import Format, format_of
 from ctxguard.wire.limits import RETRIED_STATUSES, says_stale_thinking, smaller_budget
 from ctxguard.wire.masking import WireMasking
@@ -186,12 +187,8 @@ class Guard(NotAHook):
         self._keeps_thinking = keep_thinking
         self._chains = Chains(stabilizer, self._masking, vault=vault, keep_thinking=keep_thinking)
 
-    def prepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
+    def prepare(self, request: WireRequest) -> Prepared:
         """Return what is sent in place of a request.
-
-        Args:
-            request: The request as the client sends it.
-            budget: Tokens that the body may take, where these are fewer than the stabilizer's.
 
         Raises:
             WireError: The request cannot be read, or is too large.
@@ -199,11 +196,11 @@ class Guard(NotAHook):
             BudgetExceededError: What must stay does not fit.
             CheckFailedError: A rule matches in something that may not be changed.
         """
-        return drive(self._prepared(request, budget))
+        return drive(self._prepared(request))
 
-    async def aprepare(self, request: WireRequest, *, budget: int | None = None) -> Prepared:
+    async def aprepare(self, request: WireRequest) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
-        return await adrive(self._prepared(request, budget))
+        return await adrive(self._prepared(request))
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
@@ -233,7 +230,7 @@ class Guard(NotAHook):
         """Do what `again` does where summarizers or stores are async."""
         return await adrive(self._prepared_again(request, prepared, status, answer))
 
-    def _prepared(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
+    def _prepared(self, request: WireRequest, budget: int | None = None) -> Generator[Ask, object, Prepared]:
         try:
             prepared = yield from self._observed_or_enforced(request, budget)
         except RecursionError:
@@ -324,21 +321,13 @@ class Guard(NotAHook):
         return body
 
     def _too_deep(self, request: WireRequest) -> Prepared:
-        """Pass on what is nested too deeply to be read, where that is allowed.
-
-        Raises:
-            WireError: It is not.
-        """
+        """Pass on what is nested too deeply to be read, where that is allowed; else refuse it."""
         if self.on_unreadable == "pass" or self.stabilizer.mode == "observe":
             return Prepared(request.body)
         raise WireError("the body is nested too deeply") from None
 
     def _unread(self, request: WireRequest, why: str) -> Prepared:
-        """Pass on what the guard cannot read, where that is allowed.
-
-        Raises:
-            WireError: It is not.
-        """
+        """Pass on what the guard cannot read, where that is allowed; else refuse it."""
         if self.on_unreadable == "pass":
             return Prepared(request.body)
         hint = "on_unreadable='pass' (serve: --on-unreadable pass) sends such requests on unread"
@@ -357,20 +346,21 @@ class Guard(NotAHook):
         artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
         if budget is not None:
             stabilizer.tighten(artifacts, budget=budget)
-        overhead = beside.growth + request_tokens({**rest, kind.history: []}, kind, stabilizer.counter)
+        count = partial(count_request, api=kind.api, counter=stabilizer.counter.counter)
+        overhead = beside.growth + count({**rest, kind.history: []}).tokens
         for _ in range(_ROUNDS):
             result = yield from stabilizer.flow(artifacts, overhead=overhead)
             allowed = result.report.budget
             if result.report.observed:
                 return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
-            done = beside.restored(result.artifacts)
-            changed = copy_with(body, done.changes)
-            written = kind.written(changed, chain.adapter.write(kind.native(changed), done.artifacts))
+            changes, _, history = beside.restored(result.artifacts)
+            changed = copy_with(body, changes)
+            written = kind.written(changed, chain.adapter.write(kind.native(changed), history))
             sent = self._check.cleaned(written)
             tokens = result.report.tokens_after
             # counted as a whole where the chain did not see all of it, or where little room is left
-            if done.changes or sent is not written or tokens > _COUNTED_FROM * allowed:
-                tokens = request_tokens(sent, kind, stabilizer.counter)
+            if changes or sent is not written or tokens > _COUNTED_FROM * allowed:
+                tokens = count(sent).tokens
             if tokens <= allowed:
                 reply = self._reply(kind, body, result.report, owner)
                 return Prepared(_written(sent), result.report, reply, tokens, allowed)

@@ -37,12 +37,6 @@ def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> i
 
     Where the answer names the limit and what it counted, the budget follows from these; else it is 70% of what was
     sent.
-
-    Args:
-        status: The status of the answer.
-        answer: Its body.
-        tokens: Input tokens that were sent, by our count.
-        budget: Tokens there were.
     """
     text = _text(answer)
     if status not in RETRIED_STATUSES or _TOO_LONG.search(text) is None:
@@ -73,12 +67,7 @@ def _share(text: str, status: int) -> float:
 
 
 def says_stale_thinking(status: int, answer: bytes) -> bool:
-    """Tell whether an answer refuses thinking that was signed for another prompt.
-
-    Args:
-        status: The status of the answer.
-        answer: Its body.
-    """
+    """Tell whether an answer refuses thinking that was signed for another prompt."""
     return status in RETRIED_STATUSES and _STALE.search(_text(answer)) is not None
 
 

@@ -22,10 +22,6 @@ class WireMasking:
     A masker that was chosen for its strategy is used as it is. One that redacts could not give values back, so its
     rules are used by another strategy.
 
-    Args:
-        stage: The stage of the chain.
-        strategy: How values are hidden in place of redacting them.
-
     Attributes:
         detectors: What finds.
     """
@@ -41,12 +37,7 @@ class WireMasking:
         )
 
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
-        """Return a stage that masks.
-
-        Args:
-            vault: What the placeholders of a session stand for; None means that each history has its own.
-            redacts: Give no placeholders.
-        """
+        """Return a stage that masks: by the placeholders of a vault or of each history, or by none (`redacts`)."""
         if self._is_own:
             return self._stage
         strategy = "redact" if redacts else self._strategy
@@ -59,9 +50,6 @@ def with_examples(detector: Detector) -> Detector:
     """Return a rule set that takes keys for keys that look like examples, too.
 
     Where an answer gets its values back, hiding an example costs nothing; sending a key that holds such a word does.
-
-    Args:
-        detector: A rule set, or a detector of another make, which stays as it is.
     """
     if not isinstance(detector, RuleSet):
         return detector

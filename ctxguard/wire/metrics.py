@@ -28,14 +28,7 @@ class Metrics:
         self._lock = Lock()
 
     def add(self, name: str, label: str = "", value: str = "", *, count: int = 1) -> None:
-        """Count something.
-
-        Args:
-            name: What is counted, one of those documented here.
-            label: Name of its label; empty where it has none.
-            value: Value of the label.
-            count: How much.
-        """
+        """Count something by its name, and by the value of a label where it has one."""
         with self._lock:
             self._counts[name, label, value] += count
 

@@ -168,11 +168,7 @@ class _Forward:
             await asyncio.gather(answering, leaving, return_exceptions=True)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body of a request.
-
-        Raises:
-            WireError: It is too large.
-        """
+        """Return the body of a request, or refuse one that is too large."""
         most = self._guard.max_body
         told = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)
@@ -295,12 +291,7 @@ async def _chunks(answer: httpx.Response) -> AsyncIterator[bytes]:
 
 
 class _Client:
-    """Send to a client, and notice where it does not read.
-
-    Args:
-        send: Sends a message of ASGI.
-        stall_timeout: Seconds that one message may take.
-    """
+    """Send to a client, and notice where it does not read."""
 
     def __init__(self, send: Send, stall_timeout: float) -> None:
         self._send = send
@@ -322,14 +313,7 @@ class _Client:
         await self._within({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def refuse(self, status: int, name: str, message: str, *, closes: bool = False) -> None:
-        """Send an error of ours.
-
-        Args:
-            status: Its HTTP status.
-            name: What went wrong, in one word.
-            message: One sentence.
-            closes: Whether the connection is closed behind it, as where a body was not read to its end.
-        """
+        """Send an error of ours."""
         body = error_body(name, message)
         headers = [
             (b"content-type", b"application/json"),

@@ -26,12 +26,7 @@ def status_of(error: CtxguardError) -> int:
 
 
 def error_body(name: str, message: str) -> bytes:
-    """Return an error as OpenAI and Anthropic write theirs, with the message where Amazon's clients look for it, too.
-
-    Args:
-        name: What went wrong, in one word.
-        message: One sentence, without any content of the request.
-    """
+    """Return an error as OpenAI and Anthropic write theirs, with the message where Amazon's clients look, too."""
     code = "context_length_exceeded" if name == BudgetExceededError.__name__ else name
     told = f"ctxguard: {message}"
     error = {"type": "invalid_request_error", "message": told, "code": code, "param": None}

@@ -19,11 +19,7 @@ _CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key"
 
 
 class MemoryVault(SessionVault):
-    """Hold one session's placeholders in this process. Safe for many threads.
-
-    Args:
-        names: The placeholders that it begins with; None means none.
-    """
+    """Hold one session's placeholders in this process. Safe for many threads."""
 
     def __init__(self, names: MemoryPseudonyms | None = None) -> None:
         self._own_lock = RLock()
@@ -67,10 +63,6 @@ class MemoryVault(SessionVault):
 
 
 def credential_of(headers: Mapping[str, str]) -> str:
-    """Return a digest of the API key that a request carries, by which sessions are kept apart; never the key.
-
-    Args:
-        headers: The headers of the request, with their names in lower case.
-    """
+    """Return a digest of the API key in headers (with names in lower case), by which sessions are kept apart."""
     found = "\0".join(headers.get(name, "") for name in _CREDENTIALS)
     return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()[:16]

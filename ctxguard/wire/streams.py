@@ -6,13 +6,13 @@ back, it is sent in an event of its own, made after the last one of that text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path
+from ctxguard.adapting.fields import Path, get, text_of
 from ctxguard.errors import CtxguardError
 from ctxguard.wire.events import EventSplitter, data_of, with_data
 from ctxguard.wire.formats import Api
@@ -65,9 +65,6 @@ class _Channel:
 class EventStream:
     """Give values back in the events of one answer: `feed` its bytes as they come, then `close`.
 
-    Args:
-        reply: Knows the values.
-
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """
@@ -81,11 +78,7 @@ class EventStream:
         self._added = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what can be sent now.
-
-        Raises:
-            WireError: An event is too large.
-        """
+        """Return what can be sent now."""
         return b"".join(map(self._event, self._splitter.feed(chunk)))
 
     def close(self) -> bytes:
@@ -131,13 +124,11 @@ class EventStream:
     def _channel(self, raw: bytes, delta: Delta) -> _Channel:
         known = self._channels.get(delta.channel)
         if known is None:
-            known = _Channel(self._reply.session.unmask_stream(arguments=self._is_json(delta)), raw, delta)
+            is_json = delta.is_arguments or self._reply.wants_json
+            known = _Channel(self._reply.session.unmask_stream(arguments=is_json), raw, delta)
             self._channels[delta.channel] = known
         known.raw, known.delta = raw, delta
         return known
-
-    def _is_json(self, delta: Delta) -> bool:
-        return delta.is_arguments or self._reply.wants_json
 
     def _whole(self, raw: bytes, event: Event) -> bytes:
         """Return an event that is no piece of a text."""
@@ -226,9 +217,7 @@ def _chat_alone(event: Event, choice: Mapping[str, object], piece: _Piece, text:
 
 
 def _inner(record: object, key: str, field: str) -> str | None:
-    held = record.get(key) if isinstance(record, dict) else None
-    text = held.get(field) if isinstance(held, dict) else None
-    return text if isinstance(text, str) else None
+    return text_of(get(record, key), field)
 
 
 def _choice_ends(event: Event, *, listed: str, reason: str) -> Ends | None:
@@ -321,17 +310,12 @@ def _gemini_wholes(event: Event) -> Iterator[tuple[Path, object]]:
             yield path, part
 
 
-def _no_wholes(event: Event) -> Iterator[tuple[Path, object]]:  # noqa: ARG001 - the signature of every reader
-    """Yield nothing: what comes beside pieces of text is a piece itself."""
-    yield from ()
-
-
 class _Readers(NamedTuple):
     """Hold how the events of one API are read: pieces of texts, which of them end, and what comes whole beside them."""
 
     deltas: Callable[[Event], Iterator[Delta]]
     ends: Callable[[Event], Ends | None]
-    wholes: Callable[[Event], Iterator[tuple[Path, object]]] = _no_wholes
+    wholes: Callable[[Event], Iterable[tuple[Path, object]]] = lambda _: ()
 
 
 _READERS: Final[Mapping[Api, _Readers]] = {

@@ -84,13 +84,7 @@ _LEAST_PAYLOAD: Final = 256
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, that stay as they are.
-
-    Args:
-        value: The JSON value.
-        path: Its place.
-        use: What texts are for that stand under no key that says so.
-    """
+    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed."""
     if isinstance(value, str):
         if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
             yield path, value, use

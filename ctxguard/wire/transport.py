@@ -9,10 +9,11 @@ import asyncio
 import copy
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.formats import format_of
@@ -73,39 +74,20 @@ class Transport(_Transport):
 
     def handle_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
         """Send one request guarded, and return its answer with the values back."""
-        library = _library(request)
         if self._inner is None:
-            self._inner = library.HTTPTransport()
-        if _passes_unread(self.guard, request):
-            return self._inner.handle_request(request)
-        asked = _asked(request, request.read())
-        try:
-            prepared = self.guard.prepare(asked)
-        except CtxguardError as error:
-            return _refused(library, self.guard, error)
-        answer = self._inner.handle_request(_guarded(library, request, prepared))
-        while prepared.may_be_sent_again(answer.status_code):
-            again = self.guard.again(asked, prepared, answer.status_code, answer.read())
-            if again is None:
-                break
-            prepared, answer = again, self._inner.handle_request(_guarded(library, request, again))
-        answer.headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, self.guard):
-            return answer
-        if _is_stream(answer):
-            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
-        return _restored(library, answer, content=prepared.whole(answer.read()))
+            self._inner = _library(request).HTTPTransport()
+        guard = self.guard
+        return drive(_exchanged(guard, request, "read", self._inner.handle_request, guard.prepare, guard.again))
 
 
 class AsyncTransport(_AsyncTransport):
     """Send the requests of an async client guarded: `httpx.AsyncClient(transport=AsyncTransport(stabilizer))`.
 
+    The settings that are not named here are those of `Transport`.
+
     Args:
-        guard: See `Transport`.
-        transport: See `Transport`.
         large: Bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
             Summarizers must be sync then.
-        settings: See `Transport`.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -136,28 +118,10 @@ class AsyncTransport(_AsyncTransport):
 
     async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
         """Send one request guarded, and return its answer with the values back."""
-        library = _library(request)
         if self._inner is None:
-            self._inner = library.AsyncHTTPTransport()
-        if _passes_unread(self.guard, request):
-            return await self._inner.handle_async_request(request)
-        asked = _asked(request, await request.aread())
-        try:
-            prepared = await self._prepared(asked)
-        except CtxguardError as error:
-            return _refused(library, self.guard, error)
-        answer = await self._inner.handle_async_request(_guarded(library, request, prepared))
-        while prepared.may_be_sent_again(answer.status_code):
-            again = await self._again(asked, prepared, answer.status_code, await answer.aread())
-            if again is None:
-                break
-            prepared, answer = again, await self._inner.handle_async_request(_guarded(library, request, again))
-        answer.headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, self.guard):
-            return answer
-        if _is_stream(answer):
-            return _restored(library, answer, stream=_stream_of(library)(answer, prepared, self.guard))
-        return _restored(library, answer, content=prepared.whole(await answer.aread()))
+            self._inner = _library(request).AsyncHTTPTransport()
+        send = self._inner.handle_async_request
+        return await adrive(_exchanged(self.guard, request, "aread", send, self._prepared, self._again))
 
     def _is_large(self, asked: WireRequest) -> bool:
         return self._large is not None and len(asked.body) >= self._large
@@ -173,13 +137,40 @@ class AsyncTransport(_AsyncTransport):
         return await self.guard.aagain(asked, prepared, status, answer)
 
 
-class _Shared:
-    """Send by the transport of another client, and leave closing it to that client.
+def _exchanged(
+    guard: Guard,
+    request: Any,  # noqa: ANN401 - of either library
+    read: str,
+    send: Callable[..., object],
+    prepare: Callable[..., object],
+    again: Callable[..., object],
+) -> Generator[Ask, object, Any]:
+    """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
+    library = _library(request)
+    if _passes_unread(guard, request):
+        return (yield Ask(send, (request,)))
+    asked = _asked(request, (yield Ask(getattr(request, read))))
+    try:
+        prepared: Any = yield Ask(prepare, (asked,))
+    except CtxguardError as error:
+        return _refused(library, guard, error)
+    answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
+    while prepared.may_be_sent_again(answer.status_code):
+        refused = yield Ask(getattr(answer, read))
+        another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
+        if another is None:
+            break
+        prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
+    answer.headers.update(prepared.headers)
+    if not _is_restored(answer, prepared, guard):
+        return answer
+    if _is_stream(answer):
+        return _restored(library, answer, stream=_stream_of(library)(answer, prepared, guard))
+    return _restored(library, answer, content=prepared.whole((yield Ask(getattr(answer, read)))))
 
-    Args:
-        transport: The transport.
-        owner: The client, which is kept alive.
-    """
+
+class _Shared:
+    """Send by the transport of another client, and leave closing it to that client."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
         self.handle_request = getattr(transport, "handle_request", None)
@@ -213,11 +204,7 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
 
 
 def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
-    """Return a guard that was handed over, or that of a stabilizer.
-
-    Raises:
-        ConfigError: It is neither, or a setting cannot be used.
-    """
+    """Return a guard that was handed over, or that of a stabilizer; refuse anything else."""
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
@@ -233,7 +220,7 @@ def _passes_unread(guard: Guard, request: Any) -> bool:  # noqa: ANN401
     return passes
 
 
-def _asked(request: Any, body: bytes) -> WireRequest:  # noqa: ANN401
+def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
     headers = {name.lower(): value for name, value in request.headers.items()}
     return WireRequest(request.method, request.url.path, headers, body)
 

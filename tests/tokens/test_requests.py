@@ -150,7 +150,8 @@ def test_both_ways_of_counting_read_the_same_table():
             family.name, family.name
         )
         count = ArtifactCounter(find_counter(model=model))
-        ours = count.artifacts(artifacts[1:]) + count.beside("You help.") + count.tools([CHAT_TOOL], has_system=True)
+        tools = count.count_tools([CHAT_TOOL], has_system=True)
+        ours = count.artifacts(artifacts[1:]) + count.beside("You help.") + tools.schemas + tools.hidden
         body = {
             "messages": [
                 {"role": "system", "content": "You help."},

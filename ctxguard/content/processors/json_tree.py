@@ -16,11 +16,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL
 
 
 def parse_json(text: str) -> Tree:
-    """Parse JSON with numbers as they are spelled.
-
-    Raises:
-        ValueError: it is not JSON, or nested deeper than the parser goes.
-    """
+    """Parse JSON with numbers as they are spelled; a ValueError says also that it is nested too deep."""
     try:
         return cast("Tree", json.loads(text, parse_int=Number, parse_float=Number))
     except RecursionError:
@@ -59,11 +55,7 @@ def parse_start(text: str) -> Tree:
 
 
 class JsonProcessor:
-    """Show a JSON text; of the limits, `depth`, `items`, `keys` and `string` count.
-
-    Raises:
-        ValueError: the text is not JSON.
-    """
+    """Show a JSON text; of the limits, `depth`, `items`, `keys` and `string` count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._sizes = source, limits, Sizes()

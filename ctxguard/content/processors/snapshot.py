@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.text import shorten
+from ctxguard.content.processors.text import resorts, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ class SnapshotProcessor:
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the total."""
-        total = f"{self._acting} interactive elements"
-        return f"[{note('0 of ' + total, self._source.handle)}]", f"[{self._source.handle or total}]", "…"
+        return resorts(self._source, f"{self._acting} interactive elements")
 
     def _deepest(self) -> int:
         return max((line.level for line in self._lines), default=0)

@@ -53,7 +53,7 @@ class TextProcessor:
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker with the handle, then without."""
-        return _resorts(self._source, f"{self._total} lines")
+        return resorts(self._source, f"{self._total} lines")
 
     def _head(self, room: int) -> str:
         head = self._source.text[: min(room, self._source.head_end)]
@@ -106,7 +106,8 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
     return replace(source, text=head + tail, gap=len(head), lines=source.lines or source.line_count())
 
 
-def _resorts(source: Source, total: str) -> tuple[str, ...]:
+def resorts(source: Source, total: str) -> tuple[str, ...]:
+    """Return what is said of a source of which nothing can be shown: the marker, then only the handle or the total."""
     return (f"[{note('0 of ' + total, source.handle)}]", f"[{source.handle or total}]", "…")
 
 
@@ -124,20 +125,12 @@ def _lines_of(text: str) -> int:
 
 
 def _first_lines(text: str, lines: int) -> str:
-    end = -1
-    for _ in range(lines):
-        end = text.find("\n", end + 1)
-        if end < 0:
-            return text
-    return text[: end + 1]
+    rest = text.split("\n", lines)[lines:]
+    return text.removesuffix(rest[0]) if rest else text
 
 
 def _last_lines(text: str, lines: int) -> str:
     if lines <= 0:
         return ""
-    start = len(text) - text.endswith("\n")
-    for _ in range(lines):
-        start = text.rfind("\n", 0, start)
-        if start < 0:
-            return text
-    return text[start + 1 :]
+    parts = text.removesuffix("\n").rsplit("\n", lines)
+    return text[len(parts[0]) + 1 :] if len(parts) > lines else text

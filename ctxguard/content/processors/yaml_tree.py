@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
+
+import yaml
 
 from ctxguard.content.processors.tree import Number, Sizes, Tree, shrink
 from ctxguard.content.views import NO_LIMITS, Limits, Source, TruncationInfo, View, note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import yaml
+    from collections.abc import Iterator
 
 _SAMPLE = 65_536
 _MAX_NESTING = 400
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
+"""Patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
 
 
 class YamlProcessor:
@@ -75,134 +78,74 @@ def parse_yaml(text: str) -> list[Tree]:
     Raises:
         ValueError: it is not YAML, nested deeper than 400, or uses keys that are not scalars.
     """
-    import yaml
-
-    builder = _Builder()
+    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            builder.take(event)
+        documents = [
+            _tree(next(events), events, {}, []) for event in events if isinstance(event, yaml.DocumentStartEvent)
+        ]
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:160]) from None
-    if not builder.documents:
+    if not documents:
         raise ValueError("holds no document")
-    return builder.documents
+    return documents
 
 
-class _Builder:
-    """Build trees from the parser's events: no recursion, and nothing that a document asks for is constructed."""
-
-    def __init__(self) -> None:
-        self.documents: list[Tree] = []
-        self._open: list[list[Tree] | dict[str, Tree]] = []
-        self._keys: list[str | None] = []
-        self._anchors: dict[str, Tree] = {}
-        self._patterns = _patterns()
-        self._acts = self._by_event()
-
-    def take(self, event: yaml.Event) -> None:
-        """Take the next event."""
-        act = self._acts.get(type(event))
-        if act is not None:
-            act(event)
-
-    def _by_event(self) -> dict[type[yaml.Event], Callable[[Any], None]]:
-        import yaml
-
-        return {
-            yaml.AliasEvent: self._alias,
-            yaml.DocumentEndEvent: self._end_document,
-            yaml.MappingEndEvent: self._leave,
-            yaml.MappingStartEvent: self._mapping,
-            yaml.ScalarEvent: self._scalar,
-            yaml.SequenceEndEvent: self._leave,
-            yaml.SequenceStartEvent: self._sequence,
-        }
-
-    def _scalar(self, event: yaml.ScalarEvent) -> None:
-        value: str = event.value
-        if event.implicit[0] and any(known.match(value) for known in self._patterns.get(value[:1], ())):
-            value = Number(value)
-        self._add(value, event.anchor)
-
-    def _mapping(self, event: yaml.MappingStartEvent) -> None:
-        self._enter({}, event.anchor)
-
-    def _sequence(self, event: yaml.SequenceStartEvent) -> None:
-        self._enter([], event.anchor)
-
-    def _leave(self, _event: yaml.Event) -> None:
-        self._open.pop()
-        self._keys.pop()
-
-    def _alias(self, event: yaml.AliasEvent) -> None:
-        if event.anchor not in self._anchors:
-            raise ValueError(f"names an anchor that it does not have: {event.anchor}")
-        value = self._anchors[event.anchor]
-        if any(value is container for container in self._open):
-            raise ValueError("holds an alias of itself")
-        self._add(value, None)
-
-    def _end_document(self, _event: yaml.Event) -> None:
-        self._anchors = {}
-
-    def _enter(self, container: list[Tree] | dict[str, Tree], anchor: str | None) -> None:
-        if len(self._open) >= _MAX_NESTING:
-            raise ValueError("nested too deep to be read")
-        self._add(container, anchor)
-        self._open.append(container)
-        self._keys.append(None)
-
-    def _add(self, value: Tree, anchor: str | None) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = value
-        if not self._open:
-            self.documents.append(value)
-            return
-        container, key = self._open[-1], self._keys[-1]
+def _tree(event: yaml.NodeEvent, events: Iterator[Any], anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
+    """Build the tree that starts with an event: nothing that a document asks for is constructed."""
+    if isinstance(event, yaml.AliasEvent):
+        return _aliased(event.anchor, anchors, within)
+    if isinstance(event, yaml.ScalarEvent):
+        anchors[event.anchor] = _scalar(event)
+        return anchors[event.anchor]
+    if len(within) >= _MAX_NESTING:
+        raise ValueError("nested too deep to be read")
+    container: list[Tree] | dict[str, Tree] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+    anchors[event.anchor] = container
+    within.append(container)
+    for start in takewhile(lambda event: not isinstance(event, yaml.CollectionEndEvent), events):
+        tree = _tree(start, events, anchors, within)
         if isinstance(container, list):
-            container.append(value)
-        elif key is not None:
-            container[key] = value
-            self._keys[-1] = None
-        elif isinstance(value, str):
-            self._keys[-1] = value
+            container.append(tree)
+        elif isinstance(tree, str):
+            container[tree] = _tree(next(events), events, anchors, within)
         else:
-            raise ValueError("uses a list or a mapping as a key")
+            raise ValueError("uses a list or a mapping as a key")  # noqa: TRY004 - the text is at fault, not a type
+    within.pop()
+    return container
 
 
-@lru_cache(maxsize=1)
-def _patterns() -> dict[str, list[re.Pattern[str]]]:
-    """Return the patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
-    import yaml
-
-    resolvers = yaml.SafeLoader.yaml_implicit_resolvers
-    return {first: [pattern for _, pattern in known] for first, known in resolvers.items()}
+def _scalar(event: yaml.ScalarEvent) -> str:
+    known = _RESOLVERS.get(event.value[:1], ()) if event.implicit[0] else ()
+    return Number(event.value) if any(pattern.match(event.value) for _, pattern in known) else event.value
 
 
-@lru_cache(maxsize=1)
-def _dumper() -> type[Any]:
-    import yaml
+def _aliased(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
+    if anchor not in anchors:
+        raise ValueError(f"names an anchor that it does not have: {anchor}")
+    tree = anchors[anchor]
+    if any(tree is container for container in within):
+        raise ValueError("holds an alias of itself")
+    return tree
 
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Write numbers as they were spelled, and every value in full in its place."""
 
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the parent's signature
-            return True
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Write numbers as they were spelled, and every value in full in its place."""
 
-        def as_written(self, data: Number) -> yaml.Node:
-            tag = self.resolve(yaml.ScalarNode, str(data), (True, False))
-            return cast("yaml.Node", self.represent_scalar(tag, str(data)))
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the parent's signature
+        return True
 
-    Dumper.add_representer(Number, Dumper.as_written)
-    return Dumper
+    def as_written(self, data: Number) -> yaml.Node:
+        tag = self.resolve(yaml.ScalarNode, str(data), (True, False))
+        return cast("yaml.Node", self.represent_scalar(tag, str(data)))
+
+
+_Dumper.add_representer(Number, _Dumper.as_written)
 
 
 def _dumped(documents: list[Tree]) -> str:
-    import yaml
-
     several = len(documents) > 1
     text: str = yaml.dump_all(
-        documents, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000, explicit_start=several
+        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, explicit_start=several
     )
     return text
 

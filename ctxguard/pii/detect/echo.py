@@ -26,11 +26,7 @@ _NEVER_ALONE: Final = frozenset(
 
 
 class Names:
-    """Hold names in the order in which they became known.
-
-    Args:
-        values: names as they were written.
-    """
+    """Hold names in the order in which they became known."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: dict[tuple[str, ...], int] = {}
@@ -52,12 +48,7 @@ class Names:
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Walk where names stand in a text, the longest first where several begin.
-
-        Args:
-            text: the text.
-            until: how many of the forms that are known are looked for; None means all.
-        """
+        """Walk where names stand in a text, the longest first where several begin; `until` counts the forms in use."""
         for word in self._there(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1

@@ -75,11 +75,7 @@ def reach(pattern: str) -> int:
 def stands_alone(pattern: str, farthest: int) -> bool:
     """Tell whether an expression surely matches in a text between blank lines what it matches in the text alone.
 
-    It asks for no beginning and no end, forbids no end of a line, and does not run on over many lines.
-
-    Args:
-        pattern: the expression.
-        farthest: the lines that it must not run over.
+    It asks for no beginning and no end, forbids no end of a line, and does not run on over `farthest` characters.
     """
     for kind, argument in _nodes(parse(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):

@@ -177,11 +177,6 @@ class Engine:
 
         A word stands beside the first or the last numbers of a row alone, so that most rules need not be tried on
         the others.
-
-        Args:
-            view: the text.
-            run: where the row stands in it, from and to.
-            shape: the shape of the row, with `_AROUND` characters on each side.
         """
         before = View(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)

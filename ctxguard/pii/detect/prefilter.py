@@ -17,11 +17,7 @@ _MEMORY: Final = 64 << 20
 
 
 class Prefilter:
-    """Tell which of some anchors a text holds.
-
-    Args:
-        anchors: the anchors, each told by its place.
-    """
+    """Tell which of some anchors a text holds, each by its place."""
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)

@@ -57,11 +57,7 @@ _Lined = TypeVar("_Lined", _Table, Row)
 
 
 class Headings:
-    """Tell what stands before a value in a table: the heading of its column, and not the end of the row before.
-
-    Args:
-        text: the text that may hold tables.
-    """
+    """Tell what stands before a value in a table: the heading of its column, and not the end of the row before."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -83,9 +79,6 @@ class Headings:
 
     def before(self, start: int) -> tuple[str, str] | None:
         """Return what may say what a value in a table is: the heading of its column, and the cells before it.
-
-        Args:
-            start: where the value begins.
 
         Returns:
             Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one

@@ -224,12 +224,7 @@ _GROUPS: Final = ([4, 4, 4, 4], [3, 2, 4], [3, 3, 4], [1, 3, 3, 4])
 
 
 def dictated(value: str, kind: str) -> bool:
-    """Tell whether digits with pauses between them, in the usual groups or one by one, are a number of a kind.
-
-    Args:
-        value: the candidate.
-        kind: the validator of its digits, which have as many as a card, a social security number or a phone number.
-    """
+    """Tell whether digits with pauses between them, in the usual groups or one by one, are a number of a kind."""
     groups = [len(group) for group in re.findall(r"\d+", value)]
     judge, sizes = {"card": (card, (15, 16)), "us_ssn": (us_ssn, (9,)), "nanp_phone": (nanp_phone, (10, 11))}[kind]
     return sum(groups) in sizes and (groups in _GROUPS or set(groups) == {1}) and judge(_digits(value))

@@ -31,9 +31,6 @@ def new_key() -> str:
 class KeyRing:
     """Seal with the first of some keys, and open what any of them sealed.
 
-    Args:
-        key: see `Vault`.
-
     Raises:
         ConfigError: there is no key, or it is none of `new_key`.
         ImportError: cryptography is not installed.

@@ -23,11 +23,7 @@ def strategy_of(strategies: Strategies, label: str) -> Strategy:
 
 
 def known_strategies(strategies: Strategies) -> Strategies:
-    """Return the strategies.
-
-    Raises:
-        ConfigError: there is no such strategy; the label it was given for is named.
-    """
+    """Return the strategies, or name the label for which there is no such strategy."""
     by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
     for label, chosen in by_label.items():
         if chosen not in get_args(Strategy):

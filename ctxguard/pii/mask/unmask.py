@@ -42,13 +42,7 @@ class Restored:
 
 
 def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Restored:
-    """Put values back in place of their placeholders.
-
-    Args:
-        text: what the model wrote.
-        pseudonyms: what placeholders stand for.
-        escaped: True writes values as they must stand inside JSON strings.
-    """
+    """Put values back in place of their placeholders; `escaped` as they must stand inside JSON strings."""
     count = 0
     unknown: list[str] = []
 

@@ -105,11 +105,7 @@ class Vault:
 
 
 def session_vault(vault: object) -> SessionVault | None:
-    """Return the vault of a session, or None.
-
-    Raises:
-        ConfigError: it is the vault of all sessions, or not a vault.
-    """
+    """Return the vault of a session, or None; refuse anything else, such as the vault of all sessions."""
     if vault is None or isinstance(vault, SessionVault):
         return vault
     raise ConfigError(

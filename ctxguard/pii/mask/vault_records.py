@@ -137,11 +137,7 @@ class SessionRecords:
 
 
 def label_and_number(name: str) -> tuple[str, int]:
-    """Return label and number of a placeholder.
-
-    Raises:
-        VaultError: it is none.
-    """
+    """Return label and number of a placeholder."""
     match = PSEUDONYM.fullmatch(name)
     if match is None:
         raise VaultError("a vault record has a name that is no placeholder; forget its session")
