@@ -134,7 +134,7 @@ class ToolCall:
         id: what the result refers to; None where the recording has none.
 
     Raises:
-        ConfigError: `arguments` is not a string.
+        ConfigError: `arguments` or `id` is not a string.
     """
 
     name: str
@@ -147,6 +147,8 @@ class ToolCall:
                 f"arguments are the text that the model wrote, not {type(self.arguments).__name__}; use json.dumps",
                 setting="arguments",
             )
+        if self.id is not None and not isinstance(self.id, str):
+            raise ConfigError(f"the id of a call is a text, not {type(self.id).__name__}; use str", setting="id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,8 @@ class Artifact:
         memo: values computed from it; they change speed, never results. Not compared.
 
     Raises:
-        ConfigError: `kind` is none of the known ones, or `content` neither a text nor a tuple.
+        ConfigError: `kind` is none of the known ones, `content` neither a text nor a tuple of parts, or another field
+            of a wrong type.
     """
 
     kind: Kind
@@ -269,6 +272,15 @@ class Artifact:
             raise ConfigError(
                 f"content is a text or a tuple of parts, not {type(self.content).__name__}", setting="content"
             )
+        # Spelled out, because one is made for every message: a loop over the fields would take four times as long.
+        if (
+            (self.name is not None and not isinstance(self.name, str))
+            or (self.answers is not None and not isinstance(self.answers, str))
+            or isinstance(self.token_count, str)
+            or (self.lifetime is not None and not isinstance(self.lifetime, Lifetime))
+            or (type(self.content) is tuple and not all(isinstance(part, Part) for part in self.content))
+        ):
+            raise _wrong_field(self)
 
     @property
     def text(self) -> str:
@@ -363,3 +375,19 @@ class Artifact:
             token_count=None,
             origin=self.root,
         )
+
+
+def _wrong_field(artifact: Artifact) -> ConfigError:
+    """Return the error that names the first field of a wrong type."""
+    fields: tuple[tuple[str, type, str], ...] = (
+        ("name", str, "a text"),
+        ("answers", str, "the id of a call, a text"),
+        ("token_count", int, "a number"),
+        ("lifetime", Lifetime, "a Lifetime"),
+    )
+    for setting, kind, wanted in fields:
+        value = getattr(artifact, setting)
+        if value is not None and not isinstance(value, kind):
+            return ConfigError(f"{setting} is {wanted}, not {type(value).__name__}", setting=setting)
+    strange = next(type(part).__name__ for part in artifact.content if not isinstance(part, Part))
+    return ConfigError(f"content is a text or a tuple of parts; it holds {strange}", setting="content")

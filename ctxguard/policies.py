@@ -238,12 +238,14 @@ def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
 
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
-    """Return the stages with those behind them that put the roles where a provider wants them."""
-    from ctxguard.stages import MergeMessageRuns, StartWithUser
+    """Return the stages with those around them that put the roles where a provider wants them."""
+    from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
 
+    first: list[Stage] = []
     added: list[Stage] = []
     if profile.starts_with_user and not any(isinstance(stage, StartWithUser) for stage in stages):
         added.append(StartWithUser())
     if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
+        first.append(SplitMergedRecords())
         added.append(MergeMessageRuns())
-    return (*stages, *added)
+    return (*first, *stages, *added)

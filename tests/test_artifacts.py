@@ -69,3 +69,23 @@ def test_edits_reach_every_text_but_signed_ones():
 def test_a_lifetime_needs_a_sensible_end(broken):
     with pytest.raises(ConfigError):
         Lifetime(**broken)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"content": ("a",)}, "content is a text or a tuple of parts; it holds str"),
+        ({"content": "a", "name": 5}, "name is a text, not int"),
+        ({"content": "a", "answers": 5}, "answers is the id of a call, a text, not int"),
+        ({"content": "a", "token_count": "5"}, "token_count is a number, not str"),
+        ({"content": "a", "lifetime": 3}, "lifetime is a Lifetime, not int"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused_by_name(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        Artifact("user", **fields)
+
+
+def test_the_id_of_a_call_is_a_text():
+    with pytest.raises(ConfigError, match="the id of a call is a text, not int"):
+        ToolCall("look", "{}", 5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ctxguard.adapting.editing import are_same_objects
 from ctxguard.artifacts import Artifact, Kind
@@ -30,8 +30,10 @@ class Fragment:
             the fragments of the two must not be joined with each other.
         indexes: The indexes of the members.
         is_whole: Whether they are all members of the message.
+        holds_all_results: Says to `RepairExchanges` that a message with results holds all that there are.
     """
 
+    holds_all_results: ClassVar[bool] = True
     message: object
     occurrence: object
     indexes: tuple[int, ...]

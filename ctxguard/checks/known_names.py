@@ -37,7 +37,7 @@ class KnownNames:
         self._forms: list[str] = []
         self._counts: list[int] = []
         self._signs: dict[int, tuple[str, ...]] = {}
-        self._places = {id(artifact): place for place, artifact in enumerate(draft.history)}
+        self._places = {id(artifact.root): place for place, artifact in enumerate(draft.history)}
         for artifact in draft.history:
             for _, text in artifact.texts():
                 values = read.get(text)

@@ -17,8 +17,10 @@ from ctxguard.history.records import (
     record_title,
     write_record,
 )
+from ctxguard.history.records import JOINT as JOINT
 from ctxguard.history.records import is_record as is_record
 from ctxguard.history.records import leading_records as leading_records
+from ctxguard.history.records import pieces_of as pieces_of
 from ctxguard.history.records import records_in as records_in
 
 __all__ = [

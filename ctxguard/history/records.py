@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from itertools import islice
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
@@ -23,6 +24,8 @@ TRAIL: Final = "Trail of the earlier conversation, which is no longer shown. A r
 """Title of the message that tells what has left."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
 """Title of the message that stands for completed phases."""
+JOINT: Final = "\n\n"
+"""What stands between the texts of messages that were joined, where roles must take turns."""
 _DIGEST_LETTERS: Final = 8
 _LENGTH_LETTERS: Final = 5
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -30,6 +33,8 @@ _HEADER: Final = re.compile(
     rf"\[(?P<title>[^\[\]\n]{{1,200}}) Record "
     rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{{_LENGTH_LETTERS}}})\]\n"
 )
+_MOST_HEADERS: Final = 64
+"""Headings of records in one text whose digests are compared; results hold a handful."""
 _GAP: Final = re.compile(r"\s*")
 
 
@@ -102,9 +107,37 @@ def leading_records(text: str) -> list[Record]:
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records that stand anywhere in a text, also where they were joined to other words."""
-    found = (_record_at(text, header.start()) for header in _HEADER.finditer(text))
+    """Return the records that stand anywhere in a text, also where they were joined to other words: the first of them.
+
+    A digest costs the length of what it covers, so a text of nothing but such headings would take forever.
+    """
+    headers = islice(_HEADER.finditer(text), _MOST_HEADERS)
+    found = (_record_at(text, header.start()) for header in headers)
     return [record for record in found if record is not None]
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return a text taken apart at the records that blank lines join to it: the records, and the words around them.
+
+    A text that holds anything like a record besides is left whole.
+    """
+    pieces: list[str] = []
+    begin = 0
+    for header in _HEADER.finditer(text):
+        if header.start() < begin:  # within the record before it
+            continue
+        record = _record_at(text, header.start())
+        if record is None or not _is_joined(text, begin, header.start(), record.end):
+            return [text]
+        pieces += [text[begin : header.start() - len(JOINT)]] if header.start() > begin else []
+        pieces.append(text[header.start() : record.end])
+        begin = min(len(text), record.end + len(JOINT))
+    return [*pieces, text[begin:]] if begin < len(text) or not pieces else pieces
+
+
+def _is_joined(text: str, begin: int, start: int, end: int) -> bool:
+    """Return whether nothing but joints stands between a record and the words around it."""
+    return (start == begin or text.endswith(JOINT, begin, start)) and (end == len(text) or text.startswith(JOINT, end))
 
 
 def is_synthetic(artifact: Artifact) -> bool:

@@ -155,7 +155,7 @@ class ReportData:
     @property
     def changed(self) -> bool:
         """Whether the result differs from the history in anything."""
-        return bool(self._draft.changes)
+        return self.first_changed is not None
 
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
@@ -165,7 +165,7 @@ class ReportData:
     @cached_property
     def first_changed(self) -> int | None:
         """Position of the first artifact of the result that is not the one of the history; None if all are."""
-        if not self.changed:
+        if not self._draft.changes:
             return None
         history, result = self._draft.history, self._draft.artifacts
         for position, (was, now) in enumerate(zip(history, result, strict=False)):
@@ -341,6 +341,9 @@ class _Tracing:
         last = steps[-1] if steps else Step("kept", "", "")
         if result is None:
             last = self.gone.get(key, last)
+        elif last.action == "repaired" and position is not None and result is draft.history[position]:
+            # It was taken apart and joined again: it is the very message that came in.
+            last, steps = Step("kept", "", ""), ()
         return Decision(
             action=last.action,
             artifact=_masked(draft, self.latest.get(key, root)) if result is None else result,

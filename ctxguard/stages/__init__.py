@@ -10,7 +10,7 @@ from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
 from ctxguard.stages.importance import ImportanceScorer
 from ctxguard.stages.intelligent_pruner import IntelligentPruner, PruningRules
 from ctxguard.stages.mask_pii import MaskPII
-from ctxguard.stages.merge_message_runs import MergeMessageRuns
+from ctxguard.stages.merge_message_runs import MergeMessageRuns, SplitMergedRecords
 from ctxguard.stages.merge_similar import MergeSimilar
 from ctxguard.stages.order_by_authority import OrderByAuthority
 from ctxguard.stages.recall_relevant import RecallRelevant
@@ -37,6 +37,7 @@ __all__ = [
     "RecallRelevant",
     "RepairExchanges",
     "SlidingWindow",
+    "SplitMergedRecords",
     "StableWindow",
     "StartWithUser",
     "ToolBounds",

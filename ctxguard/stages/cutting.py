@@ -171,10 +171,23 @@ class Cutter:
 
     def _is_kept(self, other: int, number: int) -> bool:
         """Return whether an exchange is not an earlier trail, which the next one replaces."""
-        return other == self.ledger.history.last_user(number + 1) or not self._is_trail(other)
+        return not self._is_trail(other) or self._is_quoted(other, number)
+
+    def _is_quoted(self, other: int, number: int) -> bool:
+        """Return whether a trail is the user's last message: somebody quoted one, as it stands nowhere else."""
+        history = self.ledger.history
+        if other != history.last_user(number + 1):
+            return False
+        # In a loop with one user message, the last trail is the last message in the user's role as well. It stands
+        # where cuts put it: behind what the user asked, before everything that was answered.
+        return other in (0, number) or history.users[other : other + 1] != [other]
 
     def _is_trail(self, number: int) -> bool:
         return record_title(self.ledger.history.members(number)[0]) == TRAIL
+
+    def _repeats(self, number: int) -> bool:
+        """Return whether an exchange is an earlier trail, or a block of what was recalled: no step of its own."""
+        return record_title(self.ledger.history.members(number)[0]) in (TRAIL, RECALLED)
 
     def _with_earlier_trail(self, state: WindowState, number: int) -> WindowState:
         """Return the state with a trail that came with the history, of a result that was stored, taken over."""
@@ -337,7 +350,7 @@ class Cutter:
         history, steps = self.ledger.history, self._steps
         for number in range(len(steps) - 1, state.judged):
             calls = history.members(number)[0].calls
-            steps.append(steps[-1] + (0 if self._is_trail(number) else max(1, len(calls))))
+            steps.append(steps[-1] + (0 if self._repeats(number) else max(1, len(calls))))
         there = sum(steps[n + 1] - steps[n] for n in state.kept if n < state.judged)
         return state.earlier.steps + steps[state.judged] - there
 
@@ -366,7 +379,7 @@ class Cutter:
         told = self._tellable(state)
         for old in [n for n in self._traces if n < told.start]:
             del self._traces[old]
-        traces = [(n, self._trace(n)) for n in told if not self._is_trail(n)]
+        traces = [(n, self._trace(n)) for n in told if not self._repeats(n)]
         kept = set(state.kept)
         trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
         trail = replace(trail, steps=self._steps_gone(state))

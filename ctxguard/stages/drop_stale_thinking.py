@@ -54,7 +54,7 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     if change.stage in _MENDS:
         return set()
     if change.stage == _WINDOW and draft.cut_at is not None:  # all before it: an earlier cut may have come between
-        return {id(artifact.root) for artifact in change.before[: draft.cut_at + 1]}
+        return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:

@@ -99,7 +99,7 @@ class _Known:
         """Learn what the history says up to an artifact, what stages before this one left out among it."""
         history = draft.history
         for place in range(len(self._places), len(history)):
-            self._places[id(history[place])] = place
+            self._places[id(history[place].root)] = place
         place = self._places.get(id(artifact.root), len(self._counts) - 1)
         while len(self._counts) <= place:
             for _, text in history[len(self._counts)].texts():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ctxguard.artifacts import Artifact, Part
+from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Draft
-from ctxguard.history import MESSAGES, is_synthetic
+from ctxguard.history import JOINT, MESSAGES, is_synthetic, pieces_of
 
-_BETWEEN: Final = "\n\n"
 _REASON: Final = "the message behind it holds its text: roles take turns"
+_SPLIT: Final = "a record was joined to it in an earlier result"
 
 
 class MergeMessageRuns:
@@ -33,7 +34,71 @@ class MergeMessageRuns:
                 merged.append(artifact)
             else:
                 merged[-1] = joined
-        return draft.revise(merged, action="repaired", reason=_REASON)
+        return draft.revise(map(_whole_again(draft), merged), action="repaired", reason=_REASON)
+
+
+class SplitMergedRecords:
+    """Take messages apart that `MergeMessageRuns` joined with a record, where its result comes back as a history.
+
+    The first stage of every chain with `provider="strict"`: the other stages then see the task, the trail and the
+    question that they saw before the three became one message. What nothing changed is joined to the very same message
+    again. A record that a user quotes between blank lines is taken for one that was joined.
+    """
+
+    name = "SplitMergedRecords"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the new draft."""
+        artifacts = [piece for artifact in draft.artifacts for piece in _pieces(artifact)]
+        return draft.revise(artifacts, action="repaired", reason=_SPLIT)
+
+
+def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:
+    """Return a message in pieces, the same objects in each call: itself where no record was joined to it."""
+    if artifact.kind is not Kind.USER or JOINT not in artifact.text:
+        return (artifact,)
+    known = artifact.memo.get(SplitMergedRecords)
+    if not isinstance(known, tuple):
+        known = _taken_apart(artifact)
+        # An artifact must not hold itself: it would never be freed.
+        artifact.memo.keep(SplitMergedRecords, known if len(known) > 1 else ())
+    return known or (artifact,)
+
+
+def _taken_apart(artifact: Artifact) -> tuple[Artifact, ...]:
+    content = artifact.content
+    if isinstance(content, str):
+        return tuple(artifact.revised(content=text) for text in pieces_of(content))
+    number = _place_of_text(content)
+    text = None if number is None else content[number].text
+    if number is None or text is None:
+        return ()
+    *texts, last = pieces_of(text)
+    rest = list(content)
+    rest[number] = replace(rest[number], text=last)
+    return (*(artifact.revised(content=text) for text in texts), artifact.revised(content=tuple(rest)))
+
+
+def _place_of_text(parts: Sequence[Part]) -> int | None:
+    """Return the number of the part that takes the text of messages joined to its own."""
+    return next((n for n, part in enumerate(parts) if part.text is not None and part.editable), None)
+
+
+def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
+    """Return what gives the message that was taken apart for one whose pieces make up all of it again."""
+    split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
+    if split is None:
+        return lambda artifact: artifact
+    pieces = set(map(id, split.after))
+    apart = {artifact.content: artifact for artifact in split.before if id(artifact) not in pieces}
+
+    def whole(artifact: Artifact) -> Artifact:
+        known = apart.get(artifact.content)
+        return (
+            known if known is not None and known.root is artifact.root and known.fields == artifact.fields else artifact
+        )
+
+    return whole
 
 
 def _joined(first: Artifact, last: Artifact) -> Artifact | None:
@@ -49,12 +114,12 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     if is_synthetic(last):
         last = replace(last, pinned=first.pinned)  # the message is now the user's, and stays as long as that
     if isinstance(last.content, str):
-        return last.revised(content=_BETWEEN.join(filter(None, (text, last.content))))
-    number = next((n for n, part in enumerate(last.content) if part.text is not None and part.editable), None)
+        return last.revised(content=JOINT.join(filter(None, (text, last.content))))
+    number = _place_of_text(last.content)
     if number is None:
         return None
     parts = list(last.content)
-    parts[number] = replace(parts[number], text=_BETWEEN.join(filter(None, (text, parts[number].text))))
+    parts[number] = replace(parts[number], text=JOINT.join(filter(None, (text, parts[number].text))))
     return last.revised(content=tuple(parts))
 
 
@@ -63,7 +128,7 @@ def _text_alone(artifact: Artifact) -> str | None:
     if isinstance(artifact.content, str):
         return artifact.content
     texts = [_plain(part) for part in artifact.content]
-    return None if None in texts else _BETWEEN.join(text for text in texts if text)
+    return None if None in texts else JOINT.join(text for text in texts if text)
 
 
 def _plain(part: Part) -> str | None:

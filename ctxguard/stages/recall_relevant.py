@@ -111,11 +111,12 @@ class _Recalling:
     def _recalled(
         self, draft: Draft, place: int, history: History, asked: int, gone: frozenset[int], room: int
     ) -> Generator[Ask, object, Draft]:
-        """Return the draft with the block, which is the same object for the whole turn."""
-        made_from = (id(history.members(asked)[0].root), gone, room, draft.masks)
+        """Return the draft with the block, the same object until the next turn, or until a cut makes names known."""
+        at = _known_by(draft, history.members(asked)[0])
+        made_from = (id(history.members(asked)[0].root), gone, room, draft.masks, id(at.root))
         if self._block[0] != made_from:
             scores = yield from self._past.scores(history, asked, draft, room // _EXCERPT)
-            self._block = (made_from, _block(draft, self._past, history, scores, gone, room))
+            self._block = (made_from, _block(draft, self._past, history, scores, gone, room, at))
         block = self._block[1]
         if self._past.failure:
             draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
@@ -155,14 +156,12 @@ class _Past:
     Attributes:
         failure: why the embedding could not be used when last asked; empty where it could.
         question: what was asked last.
-        asked: the message that asked it.
     """
 
     def __init__(self, embedding: Embedding | None) -> None:
         self._embedding = embedding
         self.failure = ""
         self.question = ""
-        self.asked: Artifact | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -180,8 +179,7 @@ class _Past:
     def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
         """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
         self._take(history, asked)
-        self.asked = history.members(asked)[0]
-        question = self.question = self.asked.text
+        question = self.question = history.members(asked)[0].text
         tokens = [min(each, most) for each in self.tokens]
         by_words = _discounted(with_neighbors(self.index.matches(question), _NEIGHBOR), history, asked)
         if self._embedding is None:
@@ -223,8 +221,25 @@ def _discounted(scores: Mapping[int, float], history: History, end: int) -> dict
     return {n: score * (_REPLY if _replies(history, n) else 1.0) for n, score in scores.items() if n < end}
 
 
+def _known_by(draft: Draft, asked: Artifact) -> Artifact:
+    """Return the artifact by whose coming all names in the block are masked: the question, or a later cut.
+
+    A cut within the turn masks all that is older than it by the names that are known then.
+    """
+    if draft.cut_at is None or not draft.remasks:
+        return asked
+    behind = draft.history[draft.cut_at + 1 :]
+    return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
+
+
 def _block(
-    draft: Draft, past: _Past, history: History, scores: Mapping[int, float], gone: frozenset[int], room: int
+    draft: Draft,
+    past: _Past,
+    history: History,
+    scores: Mapping[int, float],
+    gone: frozenset[int],
+    room: int,
+    at: Artifact,
 ) -> Artifact | None:
     """Return the block of what matters most for a question, within `room` tokens; None where nothing does."""
     order = sorted((n for n in scores if n in gone and past.index.documents[n]), key=lambda n: (-scores[n], -n))
@@ -239,7 +254,7 @@ def _block(
             in_vain = 0
         if left < _LEAST_ROOM // 4 or in_vain == _MOST_IN_VAIN:
             break
-    return _fitted(draft, room, chosen, past.asked)
+    return _fitted(draft, room, chosen, at)
 
 
 def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
@@ -341,7 +356,7 @@ def _passages(text: str, size: int) -> list[str]:
     return passages
 
 
-def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact | None) -> Artifact | None:
+def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact) -> Artifact | None:
     """Return the block of the chosen pieces; the least ones go where masking the whole has made it longer."""
     numbers = list(chosen)
     # the pieces were counted unmasked, and each by itself

@@ -24,7 +24,8 @@ class RepairExchanges(FollowedStage):
     """Pair every call with its result, right behind it, both with an id.
 
     A dangling call gets a result that says so, a result without a call is dropped, a second result of the same call
-    too; a result that came late moves up behind its call; missing ids are filled in. The last exchange may stay open.
+    too; a result that came late moves up behind its call; missing ids are filled in. The last exchange may stay open,
+    unless its results came in one message, as Anthropic, Bedrock and Gemini want them: that message is complete.
     OpenAI and Anthropic refuse a whole history for any one of these (400).
 
     Args:
@@ -155,7 +156,9 @@ class _Settled:
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length, end)
-        return whole is not None and (is_end or whole == end)
+        if whole is None or whole == end:
+            return whole is not None
+        return is_end and not _holds_all_results(artifacts[end - 1])
 
     def _turned(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
         turns = (p for p in range(end - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
@@ -207,6 +210,8 @@ class _Repair:
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
+            if _holds_all_results(self.artifacts[position]):
+                return None
         return None
 
     def _misplaced(self) -> list[int]:
@@ -298,6 +303,11 @@ def _is_bare(result: Artifact) -> bool:
     """Tell a tool output of a plain transcript from a provider's message that lacks its id."""
     source = result.source
     return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
+
+
+def _holds_all_results(artifact: Artifact) -> bool:
+    """Return whether no result can follow one: its format has all of them in one message, as its adapter noted."""
+    return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 
 def stand_in(call: ToolCall) -> Artifact:

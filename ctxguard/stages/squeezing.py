@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,6 +16,8 @@ from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step."""
+_NAMED: Final = re.compile(r"; full text: handle (\w+)")
+"""How the markers of bounded outputs and digests name a handle, see `ctxguard.content.views.note`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ class Squeezer:
         shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
         for position, size in sizes.items():
             if size > cap:
-                handle = self._handle(history.artifacts[position])
-                smaller = squeezed_to(now[position], cap, draft, is_open=self._is_open(position), handle=handle)
+                whole, handle = self._with_handle(now[position], history.artifacts[position])
+                most = min(cap, count(whole) - 1)  # so that a marker is written, which names the handle
+                smaller = squeezed_to(whole, most, draft, is_open=self._is_open(position), handle=handle)
                 tokens = count(smaller)
                 if tokens < size:
                     shortened[position] = Deferred.of(smaller, tokens)
@@ -120,9 +124,18 @@ class Squeezer:
         tokens = state.tokens - sum(saved.values())
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
 
-    def _handle(self, artifact: Artifact) -> str | None:
-        is_said = artifact.kind is Kind.USER and record_title(artifact) is None and artifact.text
-        return self.handle(artifact.text) if is_said and self.handle is not None else None
+    def _with_handle(self, now: Artifact, was: Artifact) -> tuple[Artifact, str | None]:
+        """Return what is squeezed, and the handle that its marker names: the one that an earlier marker named already.
+
+        That one is taken out of the text, which a squeeze may cut in the middle of a handle.
+        """
+        if self.handle is None:
+            return now, None
+        if was.kind is Kind.TOOL and isinstance(now.content, str):
+            named = _NAMED.search(now.content)
+            return (now, None) if named is None else (now.revised(content=_NAMED.sub("", now.content)), named[1])
+        is_said = was.kind is Kind.USER and record_title(was) is None and was.text
+        return now, self.handle(was.text) if is_said else None
 
     def _is_open(self, position: int) -> bool:
         """Return whether the calls of an artifact still wait for results; such arguments are never touched."""

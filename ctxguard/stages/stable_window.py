@@ -236,7 +236,16 @@ class _Window:
         details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
         if bounded := self._bounded_messages(state):
             details["bounded_messages"] = bounded
-        return replace(fitted, cut_at=self._history.start(state.cut_at), left_out=left, details=details)
+        return replace(fitted, cut_at=self._cut_at(draft, state.cut_at), left_out=left, details=details)
+
+    def _cut_at(self, draft: Draft, number: int) -> int:
+        """Return where an exchange begins in the history, in which stages may have added or dropped some before."""
+        start = self._history.start(number)
+        root = self._history.artifacts[start].root
+        if start < len(draft.history) and draft.history[start].root is root:
+            return start
+        behind = (p for p in range(len(draft.history) - 1, -1, -1) if draft.history[p].root is root)
+        return next(behind, min(start, len(draft.history) - 1))
 
     def _latest_cuts(self, state: WindowState) -> dict[str, int]:
         """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""

@@ -365,13 +365,19 @@ def read_trail(text: str, number: int) -> Trail | None:
         return None
     trail = Trail(steps=int(opened[1]))
     counts, entries, pool = dict(trail.counts), dict(trail.entries), dict(trail.pool)
-    for line in rest.split("\n"):
+    lines = rest.split("\n")
+    # Each line with a number of its own: the newest stand last, and are the last to go.
+    for place, line in enumerate(lines, number - len(lines) - 1):
         if line == _ALSO:
             continue
-        who = _read_counted(line, counts) or _read_line(line, number, entries)
+        who = _read_counted(line, counts) or _read_line(line, place, entries)
         names = names_in(line, NAMES)
         pool.update((name, _Place(number, index, who, None, "", 1)) for index, name in enumerate(names))
-    return replace(trail, counts=counts, entries=entries, pool=pool)
+    # Who stands in no counted line was told in lines alone.
+    told = Counter[str]()
+    for entry in entries.values():
+        told.update(entry.times)
+    return replace(trail, counts={**told, **counts}, entries=entries, pool=pool)
 
 
 _COUNTED: Final = re.compile(r"(\S.*?) ×(\d+)(?::.*)?")
@@ -385,10 +391,29 @@ def _read_counted(line: str, counts: dict[str, int]) -> str:
     return match[1]
 
 
+_TIMES: Final = r"[^\s,]+(?: ×\d+)?"
+_TOOLS: Final = re.compile(rf"({_TIMES}(?:, {_TIMES})*)(?: (.*))?")
+_SAID: Final = re.compile(rf"({'|'.join(_SPEAKERS)}): (.*?)(?: \(×(\d+)\))?((?: \[[a-z]+\])?)")
+
+
 def _read_line(line: str, number: int, entries: dict[object, _Entry]) -> str:
     """Take a line over as it stands, without the names that were added to it."""
-    said = line.removeprefix("- ").partition(" | ")[0]
-    who = said.partition(": ")[0] if said.startswith(tuple(f"{who}: " for who in _SPEAKERS)) else said.partition(" ")[0]
-    what = said[len(who) :].lstrip(": ")
-    entries[(who, what)] = _Entry(number, Step(who, what), {who: 1})
-    return who
+    text = line.removeprefix("- ").partition(" | ")[0]
+    said, called = _SAID.fullmatch(text), _TOOLS.fullmatch(text)
+    if said is not None:
+        step, times = Step(said[1], said[2] + said[4]), {said[1]: int(said[3] or 1)}
+    elif called is not None:
+        times = dict(_times_of(part) for part in called[1].split(", "))
+        first, _, rest = (called[2] or "").partition(" ")
+        # What a step is about stands first, where there is such a thing.
+        subject = first if names_in(first) == (first,) else None
+        step = Step(next(iter(times)), rest if subject else called[2] or "", subject)
+    else:
+        step, times = Step("", text), {"": 1}
+    entries[_told_together(step)] = _Entry(number, step, times)
+    return step.who
+
+
+def _times_of(part: str) -> tuple[str, int]:
+    who, _, times = part.partition(" ×")
+    return who, int(times or 1)

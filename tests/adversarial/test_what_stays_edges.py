@@ -10,6 +10,8 @@ from builders import step
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.content.digests import digest, digest_arguments
+from ctxguard.history import TRAIL, write_record
+from ctxguard.stages import CheckpointManager, RepairExchanges, StableWindow
 from ctxguard.tokens import find_counter
 
 _SECONDS = 60  # far above what any of them takes on an idle machine
@@ -77,3 +79,14 @@ def test_thousands_of_parallel_calls_in_an_old_step_leave():
     ]
     history = history_with()
     stabilized([*history[:2], *wide, *history[2:]], budget=4_000, counter="estimate")
+
+
+@pytest.mark.parametrize("length", ["zzzzz", "aaaqa"])
+def test_a_message_full_of_headings_of_records_takes_linear_time(length):
+    heading = write_record(TRAIL, "").partition("\n")[0][:-6] + length + "]\n"
+    history = [Artifact("user", "Hi."), Artifact("assistant", "Yes?"), Artifact("user", "See:\n\n" + heading * 20_000)]
+    for settings in ({"provider": "strict"}, {"stages": [RepairExchanges(), CheckpointManager(), StableWindow()]}):
+        began = time.process_time()
+        result = Stabilizer(10_000_000, counter="estimate", **settings).stabilize(history)
+        assert time.process_time() - began < 8
+        assert result.artifacts == history

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxguard import Artifact, Stabilizer
+from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import NoPII
 from ctxguard.pii import PEOPLE, STANDARD, Masker, Span, Vault, new_key
 from ctxguard.policies import agent_stages
@@ -211,3 +211,40 @@ def test_detectors_with_models_plug_in(module):
         rules = [BOTH, PresidioDetector()]
     masked = Masker(rules).mask("My name is Wanda Xerx, mail w@mail.example.com.")
     assert masked == "My name is [REDACTED_PERSON], mail [REDACTED_EMAIL]."
+
+
+def tool_loop(named_at, *, seed=0, broken=False):
+    """Return a loop with one question, in which a name stands early and becomes known late."""
+    history = [Artifact("user", "Who looks after host-7?"), Artifact("assistant", "I will look.")]
+    history += [Artifact("user", "Start with what Wanda Xerx said of host-7.")]
+    for step in range(30):
+        calls = [ToolCall("look", json.dumps({"n": step}), f"c{seed}_{step}_{n}") for n in range(2)]
+        said = "My name is Wanda Xerx." if step == named_at else f"Step {step}."
+        history.append(Artifact("assistant", said, calls=tuple(calls)))
+        told = f"Wanda Xerx says that host-{step} and host-7 are fine. " * 3
+        answered = calls[:1] if broken and step % 3 == 0 else calls
+        history += [Artifact("tool", told, answers=call.id) for call in answered]
+        if step == 8:
+            history.append(Artifact("user", "What did they say of host-7, in short?"))
+    return history
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("provider", [None, "strict"])
+def test_a_name_that_becomes_known_within_a_turn_is_masked_wherever_a_cut_went_past_it(policy, provider, broken):
+    guard = Stabilizer.from_policy(policy, budget=900, masker=Masker(BOTH), provider=provider, counter="estimate")
+    for named_at in (9, 12, 15):
+        history = tool_loop(named_at, broken=broken)
+        for end in range(3, len(history) + 1):
+            if end == len(history) or history[end].kind == "assistant":
+                result = guard.stabilize(history[:end])
+                assert result.report.ok, (named_at, end, str(result.report))
+
+
+def test_the_place_of_a_cut_is_one_in_the_history_also_where_results_were_missing():
+    history = tool_loop(99, broken=True)
+    result = Stabilizer(900, counter="estimate").stabilize(history)
+    at = result.report.cut.at
+    assert history[at].kind == "assistant"
+    assert any(artifact is history[at] for artifact in result.artifacts), "a cut keeps the exchange that caused it"

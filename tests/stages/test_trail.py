@@ -180,6 +180,44 @@ def test_an_earlier_trail_is_read_and_goes_on():
     assert "- user: Now fix src/writer.py" in text
 
 
+@pytest.mark.parametrize("generations", [1, 3])
+def test_lines_that_are_read_again_merge_with_new_ones_and_keep_their_counts(generations):
+    def work(number):
+        yield said("user", "Go on.")
+        yield called("read_file", f"line_{number}", path="src/loader.py")
+        yield called("edit_file", "updated", path="src/loader.py", text="a b")
+        yield called("get_order", "delivered", order_id=f"#W{number}")
+
+    trail, number = Trail(), 0
+    for generation in range(generations + 1):
+        for exchange in work(generation):
+            number += 1
+            trail = trail.extended([(number, trace_of(exchange))])
+        text = trail.text(400, count=COUNT, uses={}, now=number)
+        trail = read_trail(text, 0)
+    opening, *lines = [line.partition(" | ")[0] for line in text.split("\n")]
+    times = generations + 1
+    assert opening == f"{4 * times} earlier steps, the oldest first:"
+    lines = [line for line in lines if line.startswith("- ")]
+    assert lines[-4:] == [
+        f'- get_order #W{generations - 1} → "delivered"',
+        f"- user: Go on. (×{times})",
+        f'- read_file ×{times}, edit_file ×{times} src/loader.py a b → "updated"',
+        f'- get_order #W{generations} → "delivered"',
+    ]
+    assert sum("get_order" in line for line in lines) == times
+    assert trail.counts == {"user": times, "read_file": times, "edit_file": times, "get_order": times}
+
+
+def test_of_lines_that_are_read_again_the_newest_stay():
+    first = written(*(called("get_item", "fine", key=f"key_{n}") for n in range(12)))
+    later = read_trail(first, 1).extended([(2, trace_of(called("get_item", "fine", key="key_12")))])
+    told = later.text(80, count=COUNT, uses={}, now=3)
+    lines = [line for line in told.split("\n") if line.startswith("- ")]
+    assert 1 < len(lines) < 12
+    assert [line.split()[2] for line in lines] == [f"key_{n}" for n in range(13 - len(lines), 13)]
+
+
 def test_counted_lines_of_an_earlier_trail_add_up():
     first = written(*(called("get_item", f"item_{n} is here " * 9, key=f"key_{n}") for n in range(50)), tokens=200)
     trail = read_trail(first, 0)

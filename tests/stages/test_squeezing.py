@@ -1,0 +1,57 @@
+"""What is squeezed still names the handle of its full text, and names it whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from builders import exchange, user
+
+from ctxguard import BudgetExceededError, Stabilizer
+from ctxguard.files.results import recall_tool
+from ctxguard.stores import MemoryStore
+
+HANDLE = re.compile(r"handle (\w+)|^\[([a-z]{12,})\]$", re.MULTILINE)
+
+
+def looking_at(number):
+    outputs = [f"page_{number}_{n}.html: " + f"row_{number}_{n} is fine. " * 40 for n in range(4)]
+    return exchange(*outputs, tool="look")
+
+
+def handles_in(artifacts):
+    return [named or alone for artifact in artifacts for named, alone in HANDLE.findall(artifact.text)]
+
+
+@pytest.mark.parametrize("asked", range(100, 1_000, 50))
+def test_outputs_that_are_squeezed_keep_the_handles_that_they_named(asked):
+    store = MemoryStore()
+    stabilizer = Stabilizer.from_policy("agent", 1_500, store=store, counter="estimate")
+    recall = recall_tool(store)
+    history = [user("Look at all pages."), *looking_at(1)]
+    before = handles_in(stabilizer.stabilize(history).artifacts)
+    assert len(before) == 4
+    history.append(user("Tell me. " * asked))
+    try:
+        squeezed = stabilizer.stabilize(history).artifacts
+    except BudgetExceededError:
+        assert asked > 400
+        return
+    assert handles_in(squeezed) == before
+    assert [handle for handle in before if "nothing is saved" in recall(handle)] == []
+
+
+@pytest.mark.parametrize("policy", ["agent", "chat", "recall"])
+@pytest.mark.parametrize("budget", range(250, 900, 50))
+def test_every_handle_that_is_named_can_be_read(policy, budget):
+    store = MemoryStore()
+    stabilizer = Stabilizer.from_policy(policy, budget, store=store, counter="estimate")
+    recall = recall_tool(store)
+    history = [user("Look at all pages.")]
+    for number in range(8):
+        history += looking_at(number)
+        try:
+            artifacts = stabilizer.stabilize(history).artifacts
+        except BudgetExceededError:
+            continue
+        assert [handle for handle in handles_in(artifacts) if "nothing is saved" in recall(handle)] == []
