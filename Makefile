@@ -35,7 +35,10 @@ demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 
 test: $(VENV)/.test ## every gate and every test
 	$(MAKE) --no-print-directory -j2 types layers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(LONGEST) $(OTHERS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) $(OTHERS)
+
+cover: $(VENV)/.test ## the lines that no test runs
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing:skip-covered $(LONGEST) $(OTHERS)
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
@@ -113,4 +116,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks outputs format clean
+.PHONY: help demo test cover types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks outputs format clean

@@ -19,8 +19,6 @@ from ctxguard.history import TRAIL, record_title
 from ctxguard.policies import POLICIES
 from ctxguard.testing import broken_histories, histories, law_findings
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 BUDGETS = st.sampled_from([60, 120, 250, 500, 1_000, 4_000])
 BUILT = {
     (policy, n): Stabilizer.from_policy(policy, budget=n, counter="estimate")

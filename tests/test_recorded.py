@@ -17,8 +17,6 @@ import pytest
 from ctxguard import BudgetExceededError, Stabilizer
 from ctxguard_openai import stabilize_messages
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL") == "1"
 BUDGETS = (1_000, 2_000, 4_000, 8_000, 32_000)
 

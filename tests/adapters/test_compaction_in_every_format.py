@@ -13,8 +13,6 @@ from ctxguard.compaction.history import SUMMARY
 from ctxguard.errors import AdapterError
 from ctxguard.testing import law_findings
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 SMALL = CompactionConfig(max_tokens=600, target_tokens=250)
 TURNS = 200
 FORMATS = {

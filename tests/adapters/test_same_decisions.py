@@ -18,8 +18,6 @@ from ctxguard.testing import histories, law_findings
 from ctxguard_anthropic import AnthropicAdapter
 from ctxguard_openai import OpenAIAdapter, ResponsesAdapter
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 
 def _pydantic_ai():
     pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")

@@ -25,7 +25,7 @@ count = find_counter("estimate").count
 CONFIG = ContextConfig()
 LIMIT = 300
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.no_cover]  # many cases of what others run once
+pytestmark = pytest.mark.timeout(60)
 
 
 def read(path, **settings):

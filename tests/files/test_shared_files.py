@@ -32,7 +32,6 @@ count = find_counter("estimate").count
 pytestmark = [
     pytest.mark.skipif(not PATHS, reason="the recorded files are not there: ../shared/data/files"),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.no_cover,  # many cases of what others run once
 ]
 
 

@@ -42,8 +42,6 @@ from ctxguard.testing import histories, law_findings
 from ctxguard.tokens import REPLY_TOKENS
 from ctxguard_openai import OpenAIAdapter
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 
 def talk(turns):
     history = [Artifact("user", "Buy a red kettle.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from builders import chat_of
 from conversions import anthropic_of
 
@@ -10,7 +9,6 @@ from ctxguard.testing import AdapterConformance
 from ctxguard_anthropic import AnthropicAdapter
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestAnthropicAdapter(AdapterConformance):
     adapter = AnthropicAdapter()
 
@@ -21,7 +19,6 @@ class TestAnthropicAdapter(AdapterConformance):
         return [native["system"], *native["messages"]] if "system" in native else list(native["messages"])
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestAnthropicAdapterOnBareLists(AdapterConformance):
     adapter = AnthropicAdapter()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import groupby
 
-import pytest
 from builders import chat_of
 from conversions import converse_of
 from hypothesis import given
@@ -14,7 +13,6 @@ from ctxguard.testing import _SETTINGS, AdapterConformance, histories
 from ctxguard_bedrock import BedrockAdapter
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestBedrockAdapter(AdapterConformance):
     adapter = BedrockAdapter()
 
@@ -42,7 +40,6 @@ def _runs(kind, group):
     return [group] if kind is Kind.USER else [[artifact] for artifact in group]
 
 
-@pytest.mark.no_cover
 class TestBedrockAdapterOnBareLists(AdapterConformance):
     adapter = BedrockAdapter()
 

@@ -12,7 +12,6 @@ from ctxguard_google import GoogleAdapter
 types = pytest.importorskip("google.genai.types", reason="google-genai is not installed (extra google)")
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestGoogleAdapter(AdapterConformance):
     adapter = GoogleAdapter()
 
@@ -24,7 +23,6 @@ class TestGoogleAdapter(AdapterConformance):
         return [*system, *native["contents"]]
 
 
-@pytest.mark.no_cover
 class TestGoogleAdapterOnObjectsOfTheSDK(TestGoogleAdapter):
     def native(self, history):
         request = gemini_of(chat_of(history))
@@ -39,7 +37,6 @@ class TestGoogleAdapterOnObjectsOfTheSDK(TestGoogleAdapter):
         return [*system, *native["contents"]]
 
 
-@pytest.mark.no_cover
 class TestGoogleAdapterOnBareLists(AdapterConformance):
     adapter = GoogleAdapter()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from langchain_core.messages import BaseMessage
 from langchain_histories import messages_of
 
@@ -14,7 +13,6 @@ class NarratorMessage(BaseMessage):
     type: str = "narrator"
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestLangChainAdapter(AdapterConformance):
     adapter = LangChainAdapter()
 

@@ -17,8 +17,6 @@ from ctxguard.tokens import REPLY_TOKENS
 from ctxguard_langchain import LangChainAdapter
 from ctxguard_openai import OpenAIAdapter
 
-pytestmark = pytest.mark.no_cover  # many cases of what others run once
-
 RECORDED = Path(__file__).parents[3].parent / "shared" / "data" / "transcripts"
 STEP = 9
 """Every ninth session: all of them take minutes."""

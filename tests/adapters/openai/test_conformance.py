@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from builders import chat_call
 
 from ctxguard.artifacts import Kind
@@ -10,7 +9,6 @@ from ctxguard.testing import AdapterConformance
 from ctxguard_openai import OpenAIAdapter
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestOpenAIAdapter(AdapterConformance):
     adapter = OpenAIAdapter()
 

@@ -22,7 +22,6 @@ class HologramPart:
     part_kind: str = "hologram"
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestPydanticAIAdapter(AdapterConformance):
     adapter = PydanticAIAdapter()
 

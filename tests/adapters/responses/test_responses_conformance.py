@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from builders import chat_of
 from conversions import responses_of
 
@@ -10,7 +9,6 @@ from ctxguard.testing import AdapterConformance
 from ctxguard_openai import ResponsesAdapter
 
 
-@pytest.mark.no_cover  # many cases of what others run once
 class TestResponsesAdapter(AdapterConformance):
     adapter = ResponsesAdapter()
 
