@@ -68,7 +68,7 @@ hunt: $(VENV)/.test ## every property with many more examples, for about an hour
 PYTHONS ?= 3.11 3.12 3.13
 .venv-%/.done: pyproject.toml
 	PYENV_VERSION=$* python$* -m venv .venv-$*
-	.venv-$*/bin/python -m pip install -q --no-compile -e '.[tokens,vault,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx
+	.venv-$*/bin/python -m pip install -q --no-compile -e '.[tokens,vault,semantic,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx Pillow
 	@touch $@
 
 matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3.13" names others
