@@ -201,7 +201,7 @@ class Artifact:
     Attributes:
         kind: what it is; a string of any known spelling becomes a `Kind`.
         content: the text, or the parts in their order.
-        token_count: tokens it costs in all; None means that they are counted when needed.
+        token_count: tokens it costs in all, at least 0; None means that they are counted when needed.
         id: a name for reports; None where the source has none.
         calls: the tool calls it makes (assistant).
         answers: id of the call it answers (tool); None where the recording has none.
@@ -219,7 +219,7 @@ class Artifact:
 
     Raises:
         ConfigError: `kind` is none of the known ones, `content` neither a text nor a tuple of parts, or another field
-            of a wrong type.
+            has a wrong type or value.
     """
 
     kind: Kind
@@ -276,7 +276,7 @@ class Artifact:
         if (
             (self.name is not None and not isinstance(self.name, str))
             or (self.answers is not None and not isinstance(self.answers, str))
-            or isinstance(self.token_count, str)
+            or (self.token_count is not None and not _is_count(self.token_count))
             or (self.lifetime is not None and not isinstance(self.lifetime, Lifetime))
             or (type(self.content) is tuple and not all(isinstance(part, Part) for part in self.content))
         ):
@@ -377,12 +377,18 @@ class Artifact:
         )
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
 def _wrong_field(artifact: Artifact) -> ConfigError:
     """Return the error that names the first field of a wrong type."""
+    if artifact.token_count is not None and not _is_count(artifact.token_count):
+        given = artifact.token_count
+        return ConfigError(f"token_count is a whole number of at least 0, not {given!r}", setting="token_count")
     fields: tuple[tuple[str, type, str], ...] = (
         ("name", str, "a text"),
         ("answers", str, "the id of a call, a text"),
-        ("token_count", int, "a number"),
         ("lifetime", Lifetime, "a Lifetime"),
     )
     for setting, kind, wanted in fields:

@@ -16,8 +16,8 @@ from ctxguard.stages.window_state import Deferred, Ledger, WindowState
 
 _FLOORS: Final = (64, 24, 8)
 """Tokens that texts are squeezed down to, step by step."""
-_NAMED: Final = re.compile(r"; full text: handle (\w+)")
-"""How the markers of bounded outputs and digests name a handle, see `ctxguard.content.views.note`."""
+_NAMED: Final = re.compile(r"(?:;| -) full text: handle (\w+)")
+"""How markers name a handle: those of `ctxguard.content.views.note` and digests, and those of tables."""
 
 
 @dataclass(frozen=True, slots=True)

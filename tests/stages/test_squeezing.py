@@ -41,6 +41,24 @@ def test_outputs_that_are_squeezed_keep_the_handles_that_they_named(asked):
     assert [handle for handle in before if "nothing is saved" in recall(handle)] == []
 
 
+def test_a_table_that_is_squeezed_keeps_its_handle():
+    store = MemoryStore()
+    stabilizer = Stabilizer.from_policy("agent", 3_000, store=store, counter="estimate")
+    table = "\n".join(("id,name,value", *(f"{n},name_{n},{n * 7}" for n in range(150))))
+    history = [user("Look."), *exchange(table, tool="look")]
+    before = handles_in(stabilizer.stabilize(history).artifacts)
+    assert len(before) == 1
+    served = 0
+    for asked in range(700, 1_100, 4):
+        try:
+            squeezed = stabilizer.stabilize([*history, user("Tell me. " * asked)]).artifacts
+        except BudgetExceededError:
+            continue
+        served += 1
+        assert handles_in(squeezed) == before
+    assert served > 50
+
+
 @pytest.mark.parametrize("policy", ["agent", "chat", "recall"])
 @pytest.mark.parametrize("budget", range(250, 900, 50))
 def test_every_handle_that_is_named_can_be_read(policy, budget):
