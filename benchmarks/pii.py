@@ -21,6 +21,7 @@ from unittest import mock
 
 from pii_corpus import MAKERS, corpus
 from pii_secrets import samples
+from recordings import RECORDINGS
 
 from ctxguard.pii import (
     DIGITS,
@@ -37,7 +38,6 @@ from ctxguard.pii import (
 from ctxguard.pii.detect import match, matcher
 from ctxguard.pii.detect.match import Engine
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 STRUCTURED = ("EMAIL", "PHONE", "CREDIT_CARD", "SSN", "IBAN", "IP", "MAC", "CRYPTO")
 SOURCES = ("presidio-research", "presidio-tests", "lifebench-pii", "meddocan", "wnut17")
 HOSTILE = {
@@ -150,13 +150,13 @@ def quality():
     print(
         "\n== quality on marked texts: recall/precision by type; R: every letter and digit covered, P: touches something marked"
     )
-    if not (DATA / "pii").is_dir():
+    if not (RECORDINGS / "pii").is_dir():
         print("skipped: ../shared/data/pii is not here")
         return
     every = detectors()
     for source in SOURCES:
         print(source)
-        examples = list(read_gold(DATA / "pii" / f"{source}.jsonl.gz"))
+        examples = list(read_gold(RECORDINGS / "pii" / f"{source}.jsonl.gz"))
         for detector in every:
             slow = detector.name == "presidio" and sum(len(one.text) for one in examples) > 200_000
             used = random.Random(3).sample(examples, 60) if slow else examples
@@ -167,15 +167,17 @@ def quality():
 def people():
     print("\n== names and postal addresses: PEOPLE on marked texts, then by reading in the recorded transcripts")
     print("   R: every letter and digit covered, by whatever label; P: the finding touches something marked")
-    if not (DATA / "pii").is_dir():
+    if not (RECORDINGS / "pii").is_dir():
         print("skipped: ../shared/data/pii is not here")
         return
     for source in SOURCES:
-        scores = evaluate(PEOPLE, list(read_gold(DATA / "pii" / f"{source}.jsonl.gz")), labels=("PERSON", "ADDRESS"))
+        scores = evaluate(
+            PEOPLE, list(read_gold(RECORDINGS / "pii" / f"{source}.jsonl.gz")), labels=("PERSON", "ADDRESS")
+        )
         for label, score in scores.labels.items():
             shown = f"R {score.recall:.3f} of {score.gold}" if score.gold else "none marked"
             print(f"  {source:<20} {label:<8} {shown:<18} P {score.precision:.3f} of {score.predicted}")
-    if not (DATA / "transcripts").is_dir():
+    if not (RECORDINGS / "transcripts").is_dir():
         print("skipped: ../shared/data/transcripts is not here")
         return
     texts = [text for _, text in transcripts()]
@@ -217,7 +219,7 @@ def own():
 
 
 def transcripts():
-    for file in sorted((DATA / "transcripts").glob("*.jsonl.gz")):
+    for file in sorted((RECORDINGS / "transcripts").glob("*.jsonl.gz")):
         for line in gzip.decompress(file.read_bytes()).decode().splitlines():
             record = json.loads(line)
             for message in record["messages"]:
@@ -487,7 +489,7 @@ if __name__ == "__main__":
         secrets(wanted[1])
     for name, part in PARTS.items():
         if name in wanted or "all" in wanted:
-            if name in {"quiet", "speed"} and not (DATA / "transcripts").is_dir():
+            if name in {"quiet", "speed"} and not (RECORDINGS / "transcripts").is_dir():
                 print(f"skipped {name}: ../shared/data/transcripts is not here")
                 continue
             part()

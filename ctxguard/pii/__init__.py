@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ctxguard.pii.rule_sets import STANDARD as STANDARD
     from ctxguard.pii.rule_sets import RuleSet as RuleSet
     from ctxguard.pii.rule_sets import country_rules as country_rules
-    from ctxguard.pii.rules.countries import COUNTRIES as COUNTRIES
-    from ctxguard.pii.rules.phones import phone_rules as phone_rules
     from ctxguard.pii.rules.rule import Rule as Rule
+    from ctxguard.pii.rules.standard import COUNTRIES as COUNTRIES
+    from ctxguard.pii.rules.standard import phone_rules as phone_rules
     from ctxguard.pii.spans import Detector as Detector
     from ctxguard.pii.spans import Span as Span
     from ctxguard.pii.spans import resolve as resolve
@@ -49,9 +49,8 @@ _HOMES = {
     "mask.sealing": ("new_key",),
     "mask.vault": ("SessionVault", "Vault"),
     "rule_sets": ("DIGITS", "PEOPLE", "SSN", "STANDARD", "RuleSet", "country_rules"),
-    "rules.countries": ("COUNTRIES",),
-    "rules.phones": ("phone_rules",),
     "rules.rule": ("Rule",),
+    "rules.standard": ("COUNTRIES", "phone_rules"),
     "spans": ("Detector", "Span", "resolve"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

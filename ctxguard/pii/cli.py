@@ -62,7 +62,7 @@ def scan_files(
 
     Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
     """
-    from ctxguard.harness.sessions import read_text
+    from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import scan_file_text
 
     refuse_overwriting(output, files)
@@ -99,7 +99,7 @@ def mask_file(
     ] = None,
 ) -> None:
     """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
-    from ctxguard.harness.sessions import read_text
+    from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import mask_file_text
 
     refuse_overwriting(output, [file])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ctxguard.errors import ConfigError, reason_of
+from ctxguard.pii.detect.validate import entropy
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.rules.rule import Rule
 
@@ -34,9 +33,7 @@ class _Random:
     stopped: tuple[str, ...] = ()
 
     def __call__(self, value: str) -> bool:
-        counts = Counter(value).values()
-        entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
-        return entropy >= self.least and not any(re.search(pattern, value) for pattern in self.stopped)
+        return entropy(value) >= self.least and not any(re.search(pattern, value) for pattern in self.stopped)
 
 
 def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:

@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from ctxguard.pii.spans import Span
 
 LITERAL: Final = "LITERAL"
-"""Label of a placeholder that stood in a text as it came in: it stands for itself, so that no vault is asked."""
+"""Label of a placeholder that a text had when it came in: its value is itself, whatever a vault holds."""
 UNCHECKED: Final = "UNCHECKED"
-"""Label of a whole text that is hidden because a detector failed."""
+"""Label of a whole text that is masked because a detector failed."""
 
 PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,3})>")
 """`<EMAIL_1>`: label and number; number 100 is `<EMAIL_1_00>`, see `pseudonym`."""
@@ -54,7 +54,7 @@ def pseudonym(label: str, number: int) -> str:
 
 
 def without_lookalikes(text: str) -> str:
-    """Return a text of the same length in which a value that stands where a placeholder has its number stands alone.
+    """Return a text of the same length in which a value in place of a placeholder's number is separated by a blank.
 
     Masking has not written `<CARD_4111111111111111>`; glued to a name, the digits would not be read as a card.
     """
@@ -82,7 +82,7 @@ def _blank(match: re.Match[str], trusts: Trust | None) -> str:
 
 
 def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:
-    """Return the findings that do not lie inside a placeholder; a model may take one for a name."""
+    """Return the findings that are not inside a placeholder; a model may take one for a name."""
     if not spans or ("<" not in text and "[REDACTED" not in text):
         return spans
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]

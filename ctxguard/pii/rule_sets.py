@@ -12,14 +12,8 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import Engine, engine_of
 from ctxguard.pii.placeholders import label_of
-from ctxguard.pii.rules.core import CORE_RULES
-from ctxguard.pii.rules.countries import COUNTRIES, COUNTRY_RULES, RULES_BY_COUNTRY
-from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
-from ctxguard.pii.rules.documents import DOCUMENT_RULES
-from ctxguard.pii.rules.people import PEOPLE_RULES
-from ctxguard.pii.rules.phones import phone_rules
-from ctxguard.pii.rules.rule import Rule, shipped
-from ctxguard.pii.rules.vehicles import VEHICLE_RULES
+from ctxguard.pii.rules.rule import Rule
+from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, values_of
 from ctxguard.pii.spans import Span
 from ctxguard.settings import nearest
@@ -27,12 +21,12 @@ from ctxguard.settings import nearest
 
 @dataclass(frozen=True, repr=False)
 class RuleSet:
-    """Hold rules and find what they describe. Immutable, hashable, picklable; joined by `|`.
+    """Rules, and the search for what they describe. Immutable, hashable, picklable; joined by `|`.
 
     Attributes:
         name: what reports call it.
         rules: the rules, in their order of precedence.
-        allow: values that are never findings, as they stand in the text, whatever their case.
+        allow: values that are never findings, as written in the text, in any case.
         deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
 
     Raises:
@@ -49,7 +43,7 @@ class RuleSet:
             raise ConfigError(
                 f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
             )
-        # lists are taken, too; what is kept can be hashed
+        # lists are accepted, too; tuples can be hashed
         object.__setattr__(self, "rules", _rules(self.name, self.rules))
         object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
         object.__setattr__(self, "deny", _denied(self.deny))
@@ -58,7 +52,7 @@ class RuleSet:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
     def __hash__(self) -> int:
-        """Hash what tells most sets apart: to hash all rules would take longer than to search a text."""
+        """Hash a few fields, which differ between most sets: hashing all rules takes longer than searching a text."""
         return hash((self.name, len(self.rules), self.allow, self.deny))
 
     @cached_property
@@ -67,7 +61,7 @@ class RuleSet:
 
     @property
     def is_joinable(self) -> bool:
-        """True where many texts can be searched in one go: each rule finds the same in them."""
+        """True if many texts can be joined and searched at once: each rule finds the same in them."""
         return self._engine.is_joinable
 
     def find(self, text: str) -> Sequence[Span]:
@@ -88,17 +82,17 @@ class RuleSet:
         check_text(text)
         return self._engine.scan(text)
 
-    @property
+    @cached_property
     def echoes(self) -> bool:
-        """True where what one text says makes names known that are looked for in others."""
+        """True if names that one text introduces are searched for in others."""
         return any(rule.echo for rule in self.rules)
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text makes known, as they stand in it."""
+        """Return the names that a text introduces, as written in it."""
         return self._engine.names(text)
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
-        """Return where names stand in a text that other texts have made known.
+        """Return the places in a text of names that other texts have introduced.
 
         Args:
             text: the text.
@@ -133,7 +127,7 @@ class RuleSet:
         return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
 
     def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
-        """Return the set that always finds these values, whatever stands around them."""
+        """Return the set that always finds these values, whatever their context."""
         deny = self.deny + tuple((value, label_of(label)) for value in values_of(values, "deny") if value)
         return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
 
@@ -178,13 +172,11 @@ def _denied(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((value, label) for value, label in listed)
 
 
-DIGITS: Final = RuleSet("digits", (shipped("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),))
+DIGITS: Final = RuleSet("digits", (Rule("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),))
 """Any run of three or more digits, as the harness document has it."""
-SSN: Final = RuleSet("ssn", (shipped("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
+SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
 """The bare shape of a US social security number, with any digits, as the pattern document has it."""
-STANDARD: Final = RuleSet(
-    "standard", (*CORE_RULES, *phone_rules(), *CREDENTIAL_RULES, *COUNTRY_RULES, *DOCUMENT_RULES, *VEHICLE_RULES)
-)
+STANDARD: Final = RuleSet("standard", STANDARD_RULES)
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
 """Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""

@@ -1,4 +1,4 @@
-"""Say where personal data stands in a text: spans, and the protocol of whatever finds them."""
+"""Findings in a text: spans, and the protocol of detectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resolve(spans: Iterable[Span]) -> tuple[Span, ...]:
         spans: findings in the order of their rules; they may overlap.
 
     Returns:
-        The chosen ones, sorted, none touching another's characters. Takes n log n steps.
+        The chosen ones, sorted and without overlaps. Takes n log n steps.
     """
     ordered = sorted(enumerate(spans), key=_start)
     kept: list[Span] = []
@@ -65,7 +65,7 @@ def _start(ranked: tuple[int, Span]) -> int:
 
 
 def _untangled(entangled: list[tuple[int, Span]]) -> Sequence[Span]:
-    """Return which of some findings are kept, of which each overlaps another."""
+    """Return the findings to keep of a group in which each overlaps another one."""
     if len(entangled) < 2:
         return [span for _, span in entangled]
     return _disjoint([span for _, span in sorted(entangled, key=_rank)])
@@ -77,7 +77,7 @@ def _rank(ranked: tuple[int, Span]) -> tuple[int, float, int]:
 
 
 def _disjoint(ranked: Sequence[Span]) -> tuple[Span, ...]:
-    """Take spans greedily; starts and ends of the taken ones stay sorted side by side."""
+    """Choose spans greedily, best first; `taken` is sorted, so that overlaps are found by bisection."""
     taken: list[tuple[int, int]] = []
     kept: list[Span] = []
     for span in ranked:

@@ -1,49 +1,51 @@
-"""Where full results, summaries, vault entries and checkpoints live.
+"""Stores for full results, summaries, vault entries, and checkpoints.
 
-Nothing needs a store to be correct; a store makes things remembered and shared.
+The library works without a store. A store keeps results after the process ends, and shares them among processes.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TypeAlias
 
 from ctxguard.errors import StoreError
 from ctxguard.stores.memory import MemoryStore
 from ctxguard.stores.postgres import PostgresStore
-from ctxguard.stores.protocol import Clock, NamespaceUsage, Store, Swept
+from ctxguard.stores.protocol import Clock, ManagedStore, NamespaceUsage, Store, Swept
+from ctxguard.stores.redis import RedisStore
 from ctxguard.stores.sqlite import SQLiteStore
 
 __all__ = [
-    "AnyStore",
     "Clock",
+    "ManagedStore",
     "MemoryStore",
     "NamespaceUsage",
     "PostgresStore",
+    "RedisStore",
     "SQLiteStore",
     "Store",
     "Swept",
     "open_store",
 ]
 
-AnyStore: TypeAlias = SQLiteStore | PostgresStore
-"""Name what `open_store` returns: a store in a file, in memory, or in PostgreSQL."""
 
-
-def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, clock: Clock = time.time) -> AnyStore:
+def open_store(
+    place: str | os.PathLike[str], *, max_bytes: int | None = None, clock: Clock = time.time
+) -> ManagedStore:
     """Open the store at a path or a URL.
 
     Args:
         place: `:memory:`, the path of an SQLite file, `sqlite:///relative.db` (or `sqlite:////absolute.db`), or
-            `postgresql://user:password@host/database`, with any option that SQLAlchemy's psycopg dialect takes.
-        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest go first. None means no limit.
-        clock: tells the time in seconds.
+            `postgresql://user:password@host/database`, with any option that SQLAlchemy's psycopg dialect takes, or
+            `redis://user:password@host:6379/0` (`rediss://` for TLS), with any option that redis-py takes.
+        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
+            limit.
+        clock: returns the time in seconds since 1970.
 
     Raises:
         StoreError: the place is not a path or a URL, cannot be opened, or the URL is of another kind.
         ConfigError: `max_bytes` is not above 0.
-        ImportError: the URL is PostgreSQL's and the extra `postgres` is not installed.
+        ImportError: the URL is PostgreSQL's or Redis's, and the extra `postgres` or `redis` is not installed.
     """
     if not isinstance(place, (str, os.PathLike)):
         raise StoreError(f"expected a path or a URL, got {type(place).__name__}; ':memory:' opens a store in memory")
@@ -57,4 +59,8 @@ def open_store(place: str | os.PathLike[str], *, max_bytes: int | None = None, c
         return SQLiteStore(rest[1:], max_bytes=max_bytes, clock=clock)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         return PostgresStore(name, max_bytes=max_bytes, clock=clock)
-    raise StoreError(f"no store for {scheme}:// URLs; use a path, sqlite:///file.db or postgresql://user@host/database")
+    if scheme in {"redis", "rediss", "unix"}:
+        return RedisStore(name, max_bytes=max_bytes, clock=clock)
+    raise StoreError(
+        f"no store for {scheme}:// URLs; use a path, sqlite:///file.db, postgresql://user@host/database or redis://host"
+    )

@@ -1,4 +1,4 @@
-"""`ctxguard store`: look into a store, and tidy it up."""
+"""`ctxguard store`: inspect a store, and clean it up."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ctxguard.cli.groups import Command, command_group
 from ctxguard.errors import StoreError
 from ctxguard.report.printing import counted, out
 from ctxguard.report.progress import working
-from ctxguard.stores import AnyStore, open_store
+from ctxguard.stores import ManagedStore, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 app = command_group("store", "Inspect a store of results, summaries, and checkpoints, and clean it up.")
-Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a postgresql:// URL.")]
+Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a URL.")]
 
 
 @contextmanager
-def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[AnyStore]:
-    """Open a store that exists."""
+def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
+    """Open an existing store."""
     path = place.removeprefix("sqlite:///")
     if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
-        raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a postgresql:// URL")
+        raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a URL")
     with working("reading the store"), open_store(place, max_bytes=max_bytes) as store:
         yield store
 
 
 def _without_password(place: str) -> str:
-    """Leave out everything before the last @: a mistyped URL may hold a password."""
+    """Hide everything before the last @: a mistyped URL may contain a password."""
     before, sign, after = place.rpartition("@")
     return f"…@{after}" if before else sign + after
 
@@ -79,7 +79,7 @@ def show_record(
         value = store.get(namespace, key)
         if value is None:
             raise StoreError(f"no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
-        if sys.stdout.isatty():  # a terminal would obey the escapes in it
+        if sys.stdout.isatty():  # a terminal would interpret escape sequences in the value
             out(value.decode("utf-8", "replace"))
             return
         sys.stdout.buffer.write(value)
@@ -99,7 +99,7 @@ def collect_garbage(
         ),
     ] = None,
 ) -> None:
-    """Delete records whose time is over, and the oldest beyond a size limit."""
+    """Delete expired records, and the oldest records beyond a size limit."""
     with _opened(place, max_bytes=max_bytes) as store:
         swept = store.sweep()
         left = sum(usage.size for usage in store.usage())

@@ -1,9 +1,10 @@
-"""What the stores in a database share: one table of records, whose names are checked and whose values are verified."""
+"""Base classes of the stores: validated records, and the SQL table in which SQLite and PostgreSQL keep them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ctxguard.settings import OfOneProcess
 from ctxguard.stores.protocol import Clock, NamespaceUsage
@@ -12,7 +13,6 @@ from ctxguard.stores.records import Record, check_limit, check_names, expiry, ne
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
 DELETE: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace AND key = :key"
 EXPIRE: Final = "DELETE FROM ctxguard_records WHERE expires <= :now"
@@ -25,28 +25,19 @@ _USAGE: Final = """SELECT namespace, count(*), CAST(sum(size) AS bigint), min(wr
     FROM ctxguard_records WHERE expires IS NULL OR expires > :now GROUP BY namespace"""
 _CLEAR: Final = "DELETE FROM ctxguard_records WHERE namespace = :namespace RETURNING expires IS NULL OR expires > :now"
 
+INSERT: Final = """INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value)
+    VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)"""
+
 Connection = TypeVar("Connection")
 
 
-class DatabaseStore(OfOneProcess, Generic[Connection]):
-    """Keep records in one table. Subclasses open the database, write to it, and keep it within `max_bytes`."""
-
-    _for_update = ""
-    """What a query ends with whose rows are changed in the same transaction."""
+class RecordStore(OfOneProcess):
+    """Base of all stores: validates names and values, and turns values into records."""
 
     def __init__(self, max_bytes: int | None, clock: Clock) -> None:
         check_limit(max_bytes)
         self.max_bytes = max_bytes
         self._clock = clock
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[Connection]: ...
-
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[Connection]: ...
-
-    @abstractmethod
-    def _run(self, connection: Connection, statement: str, **parameters: object) -> Iterable[Sequence[object]]: ...
 
     @abstractmethod
     def _put(self, record: Record) -> None: ...
@@ -56,24 +47,13 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the database; the next call opens it again."""
-
-    def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None if there is none (or it has expired).
-
-        Raises:
-            StoreError: the database cannot be read, or the name cannot be used.
-        """
-        check_names(namespace, key)
-        with self._reading() as connection:
-            return self._live(connection, namespace, key)
+        """Close the database; the next call reopens it."""
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, over any earlier one; `ttl` is in seconds; None means forever.
+        """Write the value, replacing any earlier one; it expires after `ttl` seconds, None means never.
 
         Raises:
-            StoreError: the database cannot be written, the name cannot be used, or the record alone is over
-                `max_bytes`.
+            StoreError: it cannot be written, the name is invalid, or the record alone exceeds `max_bytes`.
             ConfigError: `ttl` is not above 0.
         """
         self._put(self._new(namespace, key, value, ttl))
@@ -87,11 +67,46 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
         """
         return self._put_new(self._new(namespace, key, value, ttl))
 
-    def delete(self, namespace: str, key: str) -> bool:
-        """Delete one value; True where there was one.
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _new(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
+        return new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
+
+
+class SQLStore(RecordStore, Generic[Connection]):
+    """Base of the SQL stores: one table of records. Subclasses open the database and enforce `max_bytes`."""
+
+    _for_update = ""
+    """Clause that locks the rows of a query until the transaction ends, if the database needs one."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _run(self, connection: Connection, statement: str, **parameters: object) -> Iterable[Sequence[object]]: ...
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        """Return the value, or None if there is none or it has expired.
 
         Raises:
-            StoreError: the database cannot be written, or the name cannot be used.
+            StoreError: the database cannot be read, or the name is invalid.
+        """
+        check_names(namespace, key)
+        with self._reading() as connection:
+            return self._live(connection, namespace, key)
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Delete one value; return whether there was one.
+
+        Raises:
+            StoreError: the database cannot be written, or the name is invalid.
         """
         check_names(namespace, key)
         with self._writing() as connection:
@@ -103,24 +118,24 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
         """Delete every value of a namespace; return how many there were.
 
         Raises:
-            StoreError: the database cannot be written, or the name cannot be used.
+            StoreError: the database cannot be written, or the name is invalid.
         """
         check_names(namespace)
         with self._writing() as connection:
             return sum(bool(live) for (live,) in self._run(connection, _CLEAR, namespace=namespace, now=self._clock()))
 
     def keys(self, namespace: str) -> Iterator[str]:
-        """Yield the keys of a namespace as they are now, the one written longest ago first.
+        """Yield a snapshot of the keys of a namespace, the least recently written first.
 
         Raises:
-            StoreError: the database cannot be read, or the name cannot be used.
+            StoreError: the database cannot be read, or the name is invalid.
         """
         check_names(namespace)
         with self._reading() as connection:
             return iter([str(key) for (key,) in self._run(connection, _KEYS, namespace=namespace, now=self._clock())])
 
     def usage(self) -> list[NamespaceUsage]:
-        """Return what each namespace holds, by name.
+        """Return the usage of each namespace, sorted by name.
 
         Raises:
             StoreError: the database cannot be read.
@@ -129,16 +144,9 @@ class DatabaseStore(OfOneProcess, Generic[Connection]):
             found = [NamespaceUsage(*row) for row in self._run(connection, _USAGE, now=self._clock())]  # type: ignore[arg-type]
         return sorted(found, key=lambda usage: usage.namespace)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _new(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
-        return new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
+    def _insert(self, connection: Connection, record: Record, on_conflict: str = "") -> Any:  # noqa: ANN401 - a cursor
+        values = {**asdict(record), "size": record.size, "written": self._clock()}
+        return self._run(connection, INSERT + on_conflict, **values)
 
     def _live(self, connection: Connection, namespace: str, key: str, for_update: str = "") -> bytes | None:
         rows = self._run(connection, READ + for_update, namespace=namespace, key=key)

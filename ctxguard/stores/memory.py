@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for a process that need not remember anything."""
+"""A store in memory: for tests, and for processes that keep nothing after they end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from ctxguard.stores.sqlite import IN_MEMORY, SQLiteStore
 
 
 class MemoryStore(SQLiteStore):
-    """Keep values in this process, until the store is closed or the process ends.
+    """A store in this process's memory, empty again after `close`.
 
-    It is an SQLite database without a file, so all stores share one behavior.
+    It is an SQLite database without a file, so it behaves as `SQLiteStore` does.
 
     Args:
-        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest go first. None means no limit.
-        clock: tells the time in seconds.
+        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
+            limit.
+        clock: returns the time in seconds since 1970.
 
     Raises:
         ConfigError: `max_bytes` is not above 0.

@@ -1,7 +1,7 @@
 """A store in PostgreSQL, for workers on many machines.
 
-One table, `ctxguard_records`, in the first schema of the search path; it is made where it is missing and the user may
-make it. Times are those of the worker, so workers' clocks should agree.
+It uses one table, `ctxguard_records`, in the first schema of the search path, and creates it if it is missing and the
+user may do so. Expiry uses the clock of each worker, so the workers' clocks should agree.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
 from ctxguard.settings import install_command
-from ctxguard.stores.database import EXPIRE, READ, DatabaseStore
+from ctxguard.stores.database import EXPIRE, READ, SQLStore
 from ctxguard.stores.protocol import Clock, Swept
 from ctxguard.stores.records import Record
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, CursorResult, Engine
     from sqlalchemy.exc import SQLAlchemyError
 
-_LOCK: Final = 0x637478_67  # "ctxg": the advisory lock for making the table and for evicting
+_LOCK: Final = 0x637478_67  # "ctxg": the advisory lock for creating the table and for sweeping
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS ctxguard_records (
         namespace text NOT NULL, key text NOT NULL, seq bigserial NOT NULL,
@@ -36,10 +35,9 @@ _SCHEMA: Final = (
 )
 _SWEEP_EVERY: Final = 4 * 1024 * 1024
 """Bytes a process writes between two sweeps for expired records, if there is no limit."""
-_ADD: Final = """INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value)
-    VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)
-    ON CONFLICT (namespace, key) """
-_OVERWRITE: Final = """DO UPDATE SET seq = nextval(pg_get_serial_sequence('ctxguard_records', 'seq')),
+_NOTHING: Final = " ON CONFLICT (namespace, key) DO NOTHING"
+_OVERWRITE: Final = """ ON CONFLICT (namespace, key) DO UPDATE SET
+    seq = nextval(pg_get_serial_sequence('ctxguard_records', 'seq')),
     format = excluded.format, written = excluded.written, expires = excluded.expires,
     size = excluded.size, checksum = excluded.checksum, value = excluded.value"""
 _EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
@@ -47,20 +45,20 @@ _EVICT: Final = """DELETE FROM ctxguard_records WHERE seq IN (
     WHERE total > :limit)"""
 
 
-class PostgresStore(DatabaseStore["Connection"]):
-    """Keep values in one PostgreSQL table; safe for many threads, processes and machines, and across a fork.
+class PostgresStore(SQLStore["Connection"]):
+    """A store in one PostgreSQL table; safe for threads, processes, and machines, and across a fork.
 
     Args:
-        url: `postgresql://user:password@host:port/database`, and whatever SQLAlchemy's psycopg dialect takes besides.
-        max_bytes: bytes of values, keys and namespaces to hold, over all namespaces; beyond, what is over its time goes
-            first and then the oldest. So that writers do not queue, each process looks after as many bytes of its own
-            as a sixty-fourth of the limit, and at `sweep()`: in between each process may pass the limit by that much.
+        url: `postgresql://user:password@host:port/database`, with any option of SQLAlchemy's psycopg dialect.
+        max_bytes: bytes of values, keys and namespaces to hold, over all namespaces; beyond it, expired values are
+            removed first and then the oldest. So that writers do not wait for each other, each process sweeps after
+            writing a sixty-fourth of the limit, and at `sweep()`; in between it may exceed the limit by that much.
             None means no limit.
-        connect_timeout: seconds to wait for the server, where the URL does not say it.
-        clock: tells the time in seconds.
+        connect_timeout: seconds to wait for the server, unless the URL sets it.
+        clock: returns the time in seconds since 1970.
 
     Raises:
-        StoreError: the server cannot be reached, or the table can be neither found nor made.
+        StoreError: the server cannot be reached, or the table is missing and cannot be created.
         ConfigError: `max_bytes` is not above 0.
         ImportError: the extra `postgres` is not installed.
     """
@@ -79,20 +77,20 @@ class PostgresStore(DatabaseStore["Connection"]):
 
     def _put(self, record: Record) -> None:
         with self._writing() as connection:
-            self._write(connection, record, _OVERWRITE)
-        self._make_room(record.size)
+            self._insert(connection, record, _OVERWRITE)
+        self._sweep_if_due(record.size)
 
     def _put_new(self, record: Record) -> bytes:
-        standing: bytes | None = None
-        while standing is None:  # again where the record that stood in the way was deleted in between
+        stored: bytes | None = None
+        while stored is None:  # retry if the conflicting record was deleted in between
             with self._writing() as connection:
-                standing = self._add(connection, record)
-        if standing is record.value:
-            self._make_room(record.size)
-        return standing
+                stored = self._add(connection, record)
+        if stored is record.value:
+            self._sweep_if_due(record.size)
+        return stored
 
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit; does nothing while another process is sweeping.
+        """Remove expired records and those beyond the size limit; do nothing while another process is sweeping.
 
         Raises:
             StoreError: the table cannot be written.
@@ -127,21 +125,21 @@ class PostgresStore(DatabaseStore["Connection"]):
     def _transaction(self, done: str) -> Iterator[Connection]:
         from sqlalchemy.exc import SQLAlchemyError
 
-        self._leave_connections_of_parent()
+        self._drop_connections_of_parent()
         try:
             with self._engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise self._failure(done, error) from error
 
-    def _leave_connections_of_parent(self) -> None:
-        """Start a pool of our own after a fork; a socket shared with the parent would mix up both sessions."""
+    def _drop_connections_of_parent(self) -> None:
+        """Replace the connection pool after a fork; a socket shared with the parent would mix both sessions."""
         if self._pid != os.getpid():
             self._engine.dispose(close=False)
             self._pid = os.getpid()
 
     def _failure(self, done: str, error: SQLAlchemyError) -> StoreError:
-        """Say it in one line, without the statement: its parameters are the values."""
+        """Return a one-line error without the SQL statement, whose parameters contain the values."""
         cause = getattr(error, "orig", None) or error
         text = " ".join(str(cause).split())
         place = self._engine.url.render_as_string(hide_password=True)
@@ -155,24 +153,20 @@ class PostgresStore(DatabaseStore["Connection"]):
             self._run(connection, statement)
 
     def _add(self, connection: Connection, record: Record) -> bytes | None:
-        """Return the stored value, or None if the conflicting record is gone again."""
-        if self._write(connection, record, "DO NOTHING"):
+        """Return the stored value, or None if the conflicting record was deleted meanwhile."""
+        if self._insert(connection, record, _NOTHING).rowcount:
             return record.value
         query = READ + self._for_update
         row = self._run(connection, query, namespace=record.namespace, key=record.key).one_or_none()
         if row is None:
             return None
-        standing = Record(record.namespace, record.key, *tuple(row)).live(self._clock())
-        if standing is None:
-            self._write(connection, record, _OVERWRITE)
-        return record.value if standing is None else standing
+        stored = Record(record.namespace, record.key, *tuple(row)).live(self._clock())
+        if stored is None:
+            self._insert(connection, record, _OVERWRITE)
+        return record.value if stored is None else stored
 
-    def _write(self, connection: Connection, record: Record, on_conflict: str) -> int:
-        values = {**asdict(record), "size": record.size, "written": self._clock()}
-        return self._run(connection, _ADD + on_conflict, **values).rowcount
-
-    def _make_room(self, size: int) -> None:
-        """Look after every sixty-fourth of the limit; a lost update of the count only shifts the next look."""
+    def _sweep_if_due(self, size: int) -> None:
+        """Sweep after every sixty-fourth of the limit; a lost update of the counter only delays the next sweep."""
         self._unswept += size
         step = _SWEEP_EVERY if self.max_bytes is None else self.max_bytes // 64
         if self._unswept >= step:

@@ -1,4 +1,4 @@
-"""The format of a record, and how a reader verifies it."""
+"""The format of a stored record, and its validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import seconds
 
 FORMAT: Final = 1
-"""Number of the record format written here; a reader skips what has a higher one."""
+"""Version of the record format; readers skip records of a later version."""
 MAX_NAME_BYTES: Final = 1_024
 """Bytes a namespace or a key may have; PostgreSQL's index takes 2,704 for both together."""
 MAX_VALUE_BYTES: Final = 900_000_000
@@ -22,15 +22,15 @@ _log: Final = logging.getLogger("ctxguard.stores")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Hold one value as it lies in a database.
+    """One stored value with its metadata.
 
     Attributes:
-        namespace: first half of its name.
-        key: second half of its name.
-        value: the bytes that were handed over.
-        expires: when its time is over, in seconds since 1970; None means never.
-        format: number of the format it was written in.
-        checksum: BLAKE2b over everything above.
+        namespace: the namespace of its key.
+        key: its key in the namespace.
+        value: the stored bytes.
+        expires: when it expires, in seconds since 1970; None means never.
+        format: version of the format in which it was written.
+        checksum: BLAKE2b hash of all other attributes.
     """
 
     namespace: str
@@ -42,11 +42,11 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Bytes it counts for."""
+        """Bytes that it counts toward `max_bytes`."""
         return size_of(self.namespace, self.key, self.value)
 
     def live(self, now: float) -> bytes | None:
-        """Return the value, or None where its time is over or it cannot be trusted; the latter is logged."""
+        """Return the value, or None if it has expired or is invalid; an invalid record is logged."""
         fault = self._fault()
         if fault is None:
             return None if self.expires is not None and self.expires <= now else self.value
@@ -67,7 +67,7 @@ def new_record(namespace: str, key: str, value: bytes, expires: float | None, ma
     """Return the record of a value in the current format."""
     check_names(namespace, key)
     check_limit(max_bytes, size_of(namespace, key, value))
-    value = bytes(value)  # also of a bytearray or a memoryview, which not every driver takes
+    value = bytes(value)  # not every driver accepts a bytearray or a memoryview
     return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
 
 
@@ -78,7 +78,7 @@ def _checksum(namespace: str, key: str, value: bytes, expires: float | None, num
 
 
 def size_of(namespace: str, key: str, value: bytes) -> int:
-    """Return the bytes a record counts for: its value, key and namespace; refuse a value that no database takes."""
+    """Return the size of a record in bytes (value, key, and namespace); reject a value that no database accepts."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise StoreError(f"a value is bytes, not {type(value).__name__}; encode a text first")
     if len(value) > MAX_VALUE_BYTES:
@@ -87,7 +87,7 @@ def size_of(namespace: str, key: str, value: bytes) -> int:
 
 
 def check_names(*names: str) -> None:
-    """Refuse a namespace or a key that not every database can take."""
+    """Reject a namespace or key that some database cannot store."""
     for name in names:
         if not isinstance(name, str):
             raise StoreError(f"a namespace or key is a text, not {type(name).__name__}")
@@ -102,13 +102,13 @@ def check_names(*names: str) -> None:
 
 
 def expiry(now: float, ttl: float | None) -> float | None:
-    """Return when a record written now ends; `ttl` is a number of seconds above 0, or None."""
+    """Return when a record written now expires; `ttl` is in seconds and above 0, None means never."""
     seconds(ttl, "ttl")
     return None if ttl is None else float(now + ttl)
 
 
 def check_limit(max_bytes: int | None, size: int | None = None) -> None:
-    """Refuse an invalid size limit, or a single record above the limit."""
+    """Reject an invalid size limit, or a single record above the limit."""
     if max_bytes is None:
         return
     if max_bytes <= 0:

@@ -1,9 +1,9 @@
 """The default store: one SQLite file, shared by threads and processes, with nothing to set up.
 
-Write-ahead logging lets readers go on while one process writes (https://sqlite.org/wal.html). A commit outlives the
-process; the last ones before a power cut may be lost, never torn (`synchronous=NORMAL`). What lies in a store may be
-personal: the file is made readable for its owner alone, and what is deleted is overwritten with zeros
-(`secure_delete`), in the log too after `delete_namespace`, `sweep` and the last `close`.
+Write-ahead logging lets other processes read while one writes (https://sqlite.org/wal.html). A commit survives a crash
+of the process; a power failure may lose the last commits, but never leaves half of one (`synchronous=NORMAL`). Since
+stored values may be personal data, only the owner can read the file, and deleted values are overwritten with zeros
+(`secure_delete`), in the log too after `delete_namespace`, `sweep`, and the last `close`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import StoreError
-from ctxguard.stores.database import DELETE, EXPIRE, DatabaseStore
+from ctxguard.stores.database import DELETE, EXPIRE, SQLStore
 from ctxguard.stores.protocol import Clock, Swept
 from ctxguard.stores.records import Record
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_MEMORY: Final = ":memory:"
-"""The path of a database without a file, which ends with the store that opened it."""
+"""The path of a database without a file."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS ctxguard_records (
@@ -45,10 +45,8 @@ CREATE TRIGGER IF NOT EXISTS ctxguard_removed AFTER DELETE ON ctxguard_records
     BEGIN UPDATE ctxguard_total SET bytes = bytes - old.size; END;
 """
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
-_WRITE: Final = (
-    "INSERT INTO ctxguard_records (namespace, key, format, written, expires, size, checksum, value) "
-    "VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)"
-)
+_NO_RIGHT: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+"""Error codes of SQLite if the file, or the folder of its log, is not writable."""
 _REMEDIES: Final = (
     (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
     (("full",), "free some space on the disk, or set max_bytes"),
@@ -56,38 +54,40 @@ _REMEDIES: Final = (
     (("not a database", "malformed"), "it is damaged or something else; move it away to start anew"),
 )
 _INHERITED: Final[list[sqlite3.Connection]] = []
-"""Connections a forked child got from its parent; SQLite forbids the child even to close them."""
+"""Connections that a forked child inherited; SQLite forbids the child even to close them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """Hold what belongs to one process: its connection, and the lock its threads take turns by."""
+    """The connection of one process, and the lock that its threads share."""
 
     connection: sqlite3.Connection
-    file: int
+    file: tuple[object, ...]
+    is_read_only: bool = False
     pid: int = field(default_factory=os.getpid)
     lock: RLock = field(default_factory=RLock)
 
 
 def _read_text(data: bytes) -> str:
-    """Read a name even where it is damaged, so that one record cannot hide the others."""
+    """Decode a name even if it is damaged, so that one damaged record does not hide the others."""
     return data.decode("utf-8", "replace")
 
 
-class SQLiteStore(DatabaseStore[sqlite3.Connection]):
-    """Keep values in one SQLite file; safe for many threads and processes, and across a fork.
+class SQLiteStore(SQLStore[sqlite3.Connection]):
+    """A store in one SQLite file; safe for threads and processes, and across a fork.
 
     Args:
-        path: the file; it is created if missing (its folder is not). `:memory:` means no file at all.
-        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond that, expired
-            values go first and then the oldest. Give values that must stay (a vault) a file of their own. None means
-            no limit.
-        busy_timeout: seconds to wait for a process that is writing.
-        clock: tells the time in seconds.
+        path: the file; it is created if missing (its folder is not). `:memory:` means no file. If this user cannot
+            write the file or its folder, the store is read-only, and writing raises `StoreError`.
+        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond it, expired
+            values are removed first and then the oldest. Keep a vault, which must lose nothing, in a file of its own.
+            None means no limit.
+        busy_timeout: seconds to wait while another process writes.
+        clock: returns the time in seconds since 1970.
 
     Raises:
-        StoreError: the file cannot be opened or is not an SQLite database; in later calls, that it was deleted. If
-            another file was put in its place, that one is opened.
+        StoreError: the file cannot be opened, is not an SQLite database, or is empty or truncated; in later calls, the
+            file was deleted. If it was replaced by another file, that one is opened.
         ConfigError: `max_bytes` is not above 0.
     """
 
@@ -113,35 +113,35 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
 
     def _put_new(self, record: Record) -> bytes:
         with self._reading() as connection:
-            standing = self._live(connection, record.namespace, record.key)
-        if standing is not None:
-            return standing
+            stored = self._live(connection, record.namespace, record.key)
+        if stored is not None:
+            return stored
         with self._writing() as connection:
-            standing = self._live(connection, record.namespace, record.key)
-            if standing is None:
+            stored = self._live(connection, record.namespace, record.key)
+            if stored is None:
                 self._write(connection, record)
-            return record.value if standing is None else standing
+            return record.value if stored is None else stored
 
     def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace, so that the disk has no trace of it; return how many there were.
+        """Delete every value of a namespace and erase it from the disk; return how many there were.
 
         Raises:
-            StoreError: the file cannot be written, or another connection kept reading for `busy_timeout`, so that the
-                log still holds the deleted values.
+            StoreError: the file cannot be written, or another connection read for longer than `busy_timeout`, so that
+                the log still contains the deleted values.
         """
         deleted = super().delete_namespace(namespace)
-        self._give_back()
+        self._shrink()
         return deleted
 
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit, and give the space back to the disk.
+        """Remove expired records and those beyond the size limit, and shrink the file.
 
         Raises:
             StoreError: the file cannot be written.
         """
         with self._writing() as connection:
-            swept = self._make_room(connection)
-        self._give_back()
+            swept = self._enforce_limit(connection)
+        self._shrink()
         return swept
 
     def close(self) -> None:
@@ -156,8 +156,8 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
             session.connection.close()
 
     def __del__(self) -> None:
-        # Nobody could handle an error here: `__init__` may have failed, or Python may be shutting down.
-        try:  # noqa: SIM105 - `suppress` may be gone by then
+        # No caller could handle an error here: `__init__` may have failed, or Python may be shutting down.
+        try:  # noqa: SIM105 - `suppress` may no longer exist at shutdown
             self.close()
         except Exception:  # noqa: BLE001, S110
             pass
@@ -166,15 +166,19 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
         return f"SQLiteStore({str(self.path)!r})"
 
     def _is_ours(self, session: _Session) -> bool:
-        """Return whether a connection may be used in this process: a forked child must not use one to a file."""
+        """Return whether this process may use a connection: a forked child must not use its parent's."""
         return self._in_memory or session.pid == os.getpid()
 
     @contextmanager
     def _using(self, done: str) -> Iterator[sqlite3.Connection]:
         try:
             session = self._session
-            if session is not None and self._is_ours(session) and session.file != self._file():
-                self.close()  # another file lies there now
+            if (
+                session is not None
+                and self._is_ours(session)
+                and session.file != self._file(is_read_only=session.is_read_only)
+            ):
+                self.close()  # the file was replaced, or a read-only file was changed
                 session = None
             if session is None or not self._is_ours(session):
                 session = self._open(session)
@@ -197,7 +201,7 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # a full disk has rolled it back already; the first error matters
+                with suppress(sqlite3.Error):  # a full disk rolls back by itself; the first error matters
                     connection.execute("ROLLBACK")
                 raise
 
@@ -205,65 +209,102 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
         if earlier is not None:
             _INHERITED.append(earlier.connection)
         if not self._in_memory:
+            self._create()
             self._make_private()
+        is_read_only = False
+        try:
+            connection = self._connected(os.fspath(self.path))
+        except sqlite3.Error as error:
+            is_file = os.access(self.path, os.R_OK) and self.path.is_file()
+            if error.sqlite_errorcode & 0xFF not in _NO_RIGHT or not is_file:
+                raise
+            # `immutable` is safe if there is no log: `_file` detects any change of the file itself
+            frozen = "" if os.access(self._log, os.F_OK) else "&immutable=1"
+            connection, is_read_only = self._connected(f"{self.path.absolute().as_uri()}?mode=ro{frozen}"), True
+        self._session = session = _Session(connection, self._file(is_read_only=is_read_only), is_read_only)
+        return session
+
+    def _connected(self, place: str) -> sqlite3.Connection:
+        is_uri = place.startswith("file:")
         connection = sqlite3.connect(
-            self.path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False
+            place, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False, uri=is_uri
         )
         try:
-            self._prepare(connection)
+            self._prepare(connection, is_read_only=is_uri)
         except BaseException:
             connection.close()
             raise
-        self._session = session = _Session(connection, self._file())
-        return session
+        return connection
+
+    @property
+    def _log(self) -> Path:
+        return Path(f"{self.path}-wal")
+
+    def _create(self) -> None:
+        """Create a missing file under a temporary name first, so that an empty file always means a truncated store."""
+        has_log = os.access(self._log, os.F_OK)  # checked first: another process may be creating the file
+        if os.access(self.path, os.F_OK):
+            return
+        if has_log:
+            raise StoreError(f"store {self.path} is gone, but its log is there; put it back, or delete {self._log}")
+        place = Path(os.path.realpath(self.path))
+        draft = Path(f"{place}.{os.urandom(8).hex()}.new")
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError:
+            return  # SQLite reports the reason better when it opens the file
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                # write-ahead logging is a property of the file: processes that open it need not agree on it later
+                settings = "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;"
+                connection.executescript(f"{settings} BEGIN; {_SCHEMA} COMMIT;")
+            try:
+                os.link(draft, place)
+            except FileExistsError:
+                pass  # another process was faster
+            except OSError:  # the file system does not support hard links
+                draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _make_private(self) -> None:
-        """Create the file readable for its owner alone; make an existing one of ours so, too.
+        """Let only the owner read the file.
 
-        An existing file is not opened for that: closing it again would drop the locks of other connections
+        It changes the mode by path: opening and closing the file would drop the locks of other connections
         (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
         """
-        with suppress(OSError):  # SQLite names the trouble better, when it opens the file
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
-                Path(f"{self.path}{suffix}").chmod(0o600)
+                file = Path(f"{self.path}{suffix}")
+                file.chmod(file.stat().st_mode & 0o600)  # a read-only file stays read-only
 
-    def _file(self) -> int:
-        """Return which file lies at the path: in one that was deleted nobody would find what is written."""
+    def _file(self, *, is_read_only: bool) -> tuple[object, ...]:
+        """Return the identity of the file at the path, to notice when it was deleted or replaced."""
         if self._in_memory:
-            return 0
+            return ()
         try:
-            return self.path.stat().st_ino
+            found = self.path.stat()
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(
                 f"store {self.path} is gone: {reason.lower()}; put it back, or open the store anew"
             ) from error
+        state = (found.st_mtime_ns, found.st_size, os.access(self._log, os.F_OK)) if is_read_only else ()
+        return (found.st_ino, *state)
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: sqlite3.Connection, *, is_read_only: bool) -> None:
         connection.text_factory = _read_text
-        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:  # later it would only wait for the write lock
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        self._log_ahead(connection)
+        if not self._in_memory and connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+            raise StoreError(f"store {self.path} is empty or cut off; restore it, or delete it to begin a new one")
+        if is_read_only:
+            connection.execute("SELECT 1 FROM ctxguard_records").fetchone()
+            return
+        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA secure_delete=ON")
         found = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ctxguard\\_%' ESCAPE '\\'")
         if found.fetchone()[0] < _OBJECTS:
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-
-    def _log_ahead(self, connection: sqlite3.Connection) -> None:
-        """Turn write-ahead logging on; SQLite does not wait by itself while several processes do so at once."""
-        until = time.monotonic() + self.busy_timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL").fetchone()
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
 
     def _failure(self, done: str, error: sqlite3.Error) -> StoreError:
         text = " ".join(str(error).split())
@@ -272,17 +313,17 @@ class SQLiteStore(DatabaseStore[sqlite3.Connection]):
 
     def _write(self, connection: sqlite3.Connection, record: Record) -> None:
         self._run(connection, DELETE, namespace=record.namespace, key=record.key)
-        self._run(connection, _WRITE, **asdict(record), written=self._clock(), size=record.size)
-        self._make_room(connection)
+        self._insert(connection, record)
+        self._enforce_limit(connection)
 
-    def _make_room(self, connection: sqlite3.Connection) -> Swept:
+    def _enforce_limit(self, connection: sqlite3.Connection) -> Swept:
         expired = self._run(connection, EXPIRE, now=self._clock()).rowcount
         return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
 
-    def _give_back(self) -> None:
-        """Shrink the file, and empty the log, where deleted values would still be found."""
+    def _shrink(self) -> None:
+        """Shrink the file, and truncate the log, which still contains deleted values."""
         with self._using("written") as connection:
-            # As a script: `execute` would step once, and each step gives back one page.
+            # `execute` would run one step, which frees one page; `executescript` runs all of them
             connection.executescript("PRAGMA incremental_vacuum;")
             is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if is_busy and not self._in_memory:

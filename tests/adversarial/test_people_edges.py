@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ctxguard.pii import PEOPLE, STANDARD, Masker
 from ctxguard.pii.detect.cues import _spelled
-from ctxguard.pii.rules import people_words as words
+from ctxguard.pii.rules.words import words
 
 EXAMPLES = max(700, 300 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
 BOTH = Masker(STANDARD | PEOPLE)
@@ -37,7 +37,7 @@ ENCODINGS = {
 letters = st.sampled_from("bcdfgklmnpqrtvwxz")
 syllables = st.tuples(letters, st.sampled_from(["a", "e", "i", "o", "u", "é", "ö", "ł", "ñ"]), letters).map("".join)
 # A word that firms and products end in, such as `Format`, is not taken for a surname.
-no_surnames = frozenset(words.ORGANIZATIONS.split("|"))
+no_surnames = frozenset(words("organizations"))
 name_words = (
     st.lists(syllables, min_size=2, max_size=3).map("".join).filter(lambda word: word not in no_surnames)
 ).map(str.capitalize)
@@ -51,7 +51,7 @@ def phrases(listed):
     return st.sampled_from(sorted(set(_spelled(listed))))
 
 
-keys = phrases(words.NAME_LABELS).flatmap(
+keys = phrases(words("name_labels")).flatmap(
     lambda label: st.sampled_from(
         [label, label.title(), label.upper(), label.replace(" ", "_"), label.replace(" ", "-")]
     )
@@ -66,19 +66,17 @@ labeled = st.sampled_from([": ", ":", " = ", "=", ":\t", ": **"]).flatmap(
     lambda joint: saying("{}" + joint + "{}", keys)
 )
 said = st.one_of(
-    saying("{} {}.", phrases(words.INTRODUCTIONS)),
-    saying("{} {},", phrases(words.GREETINGS)),
-    saying("Bye.\n\n{},\n{}", phrases(words.CLOSINGS).map(str.capitalize)),
-    saying("with {} {}.", phrases(words.RELATIVES)),
-    saying("with {} {}.", phrases(words.TITLES).map(str.capitalize)),
+    saying("{} {}.", phrases(words("introductions"))),
+    saying("{} {},", phrases(words("greetings"))),
+    saying("Bye.\n\n{},\n{}", phrases(words("closings")).map(str.capitalize)),
+    saying("with {} {}.", phrases(words("relatives"))),
+    saying("with {} {}.", phrases(words("titles")).map(str.capitalize)),
 )
 numbers = st.integers(1, 999).map(str)
 streets = st.one_of(
-    st.builds(
-        "{} {} {}".format, numbers, name_words, st.sampled_from(words.STREET_WORDS.split("|")).map(str.capitalize)
-    ),
-    st.builds("{} {} {}".format, numbers, st.sampled_from(words.HOUSE_FIRST.split("|")), name_words),
-    st.builds("{}{} {}".format, name_words, st.sampled_from(words.STREET_ENDINGS.split("|")), numbers),
+    st.builds("{} {} {}".format, numbers, name_words, st.sampled_from(words("street_words")).map(str.capitalize)),
+    st.builds("{} {} {}".format, numbers, st.sampled_from(words("street_words_before_name")), name_words),
+    st.builds("{}{} {}".format, name_words, st.sampled_from(words("street_endings")), numbers),
     st.builds(
         "{} {}, {}".format,
         st.sampled_from(["Calle", "Avenida", "Via", "Piazza", "Rua", "Plaza", "Ulica"]),

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard.pii import STANDARD, Masker, mask_pii
-from ctxguard.pii.rules.credentials import CREDENTIAL_RULES
-from ctxguard.pii.rules.words import token
+from ctxguard.pii.rules.files import RuleFile
 
 EXAMPLES = max(2_000, 800 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
 VALUES = {
@@ -86,7 +85,9 @@ ENCODINGS = {
 }
 LOSSY = {"markdown", "full width", "zero width", "soft hyphens"}
 """Encodings after which a frame that is an escape itself is not the same any more."""
-TOKENS = [rule for rule in CREDENTIAL_RULES if rule.pattern.startswith(token("")[:20])]
+CREDENTIALS = RuleFile("credentials")
+TOKEN, TOKEN_END = CREDENTIALS.filled("{TOKEN}"), CREDENTIALS.filled("{TOKEN_END}")
+TOKENS = [rule for rule in CREDENTIALS.rules()["rules"] if rule.pattern.startswith(TOKEN)]
 SIGNS_OF_KEYS = ("=",)
 """Some keys are in Base64, so that these are no frame."""
 samples = st.sampled_from([(label, value) for label, values in VALUES.items() for value in values])
@@ -130,7 +131,7 @@ def test_a_value_is_hidden_in_every_frame_and_encoding_and_the_frame_stays(sampl
 @settings(max_examples=max(5, EXAMPLES // 400))
 @given(data=st.data(), frame=frames.filter(lambda frame: frame[0] not in SIGNS_OF_KEYS))
 def test_a_key_of_every_provider_is_hidden_in_every_frame(rule, data, frame):
-    form = rule.pattern.removeprefix(token("|||").split("|||")[0]).removesuffix(token("|||").split("|||")[1])
+    form = rule.pattern.removeprefix(TOKEN).removesuffix(TOKEN_END)
     value = data.draw(st.from_regex(f"(?:{form})\\Z", fullmatch=True).filter(lambda drawn: STANDARD.scan(f" {drawn} ")))
     assert value not in mask_pii(f"{NOTES[0]}{frame[0]}{value}{frame[1]}{NOTES[1]}")
 

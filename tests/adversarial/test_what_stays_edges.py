@@ -9,7 +9,7 @@ import pytest
 from builders import step
 
 from ctxguard import Artifact, Stabilizer, ToolCall
-from ctxguard.content.digests import digest, digest_arguments
+from ctxguard.content.digests import digest
 from ctxguard.history import TRAIL, write_record
 from ctxguard.stages import CheckpointManager, RepairExchanges, StableWindow
 from ctxguard.tokens import find_counter
@@ -68,7 +68,6 @@ def test_digests_hold_their_limit(name):
     text = OUTPUTS.get(name) or ARGUMENTS.get(name, "")
     for limit in (1, 10, 60):
         assert count(digest(text, limit, count=count)) <= limit
-    assert count(digest_arguments(text, 60, count=count)) <= 60
 
 
 def test_thousands_of_parallel_calls_in_an_old_step_leave():

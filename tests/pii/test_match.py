@@ -13,7 +13,9 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
 from ctxguard.pii.detect.match import Engine
 from ctxguard.pii.detect.normalize import View
-from ctxguard.pii.rules.words import LEFT
+from ctxguard.pii.rules.files import RuleFile
+
+LEFT = RuleFile("people").filled("{LEFT}")
 
 ENGINES = {}
 HOSTILE = [

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import traceback
 import warnings
 from dataclasses import dataclass
@@ -15,25 +16,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ctxguard.stores import AnyStore, open_store
+from ctxguard.stores import ManagedStore, open_store
+from ctxguard.stores.conformance import StoppedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Clock:
-    """A clock that stands still until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StoppedClock:
+    return StoppedClock()
 
 
 @dataclass(frozen=True)
@@ -105,25 +97,60 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     engine.dispose()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a store is: each kind in turn."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return ":memory:" if request.param == "memory" else str(tmp_path / "store.db")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a store is that several processes share."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else str(tmp_path / "store.db")
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """A server of our own in a folder of its own, reached through a unix socket there."""
+    pytest.importorskip("redis", reason="RedisStore: redis is not installed")
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("RedisStore: no redis-server on PATH")
+    with tempfile.TemporaryDirectory(prefix="ctxguard-redis-", ignore_cleanup_errors=True) as folder:
+        socket = f"{folder}/redis.sock"
+        settings = ("--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no")
+        with subprocess.Popen([program, *settings], stdout=subprocess.DEVNULL) as server:
+            try:
+                while not Path(socket).exists() and server.poll() is None:
+                    time.sleep(0.01)
+                yield f"unix://{socket}"
+            finally:
+                server.terminate()
 
 
 @pytest.fixture
-def opening(place: str, clock: Clock) -> Iterator[Callable[..., AnyStore]]:
-    opened: list[AnyStore] = []
+def redis_url(redis_server: str) -> Iterator[str]:
+    """The URL of an empty store."""
+    import redis
 
-    def open_it(**settings: int | None) -> AnyStore:
+    yield redis_server
+    with redis.Redis.from_url(redis_server) as client:
+        client.flushall()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is: each kind in turn."""
+    if request.param in ("postgres", "redis"):
+        return request.getfixturevalue(f"{request.param}_url")
+    return ":memory:" if request.param == "memory" else str(tmp_path / "store.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is that several processes share."""
+    return str(tmp_path / "store.db") if request.param == "sqlite" else request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is whose table a test changes by statements of its own."""
+    return str(tmp_path / "store.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def opening(place: str, clock: StoppedClock) -> Iterator[Callable[..., ManagedStore]]:
+    opened: list[ManagedStore] = []
+
+    def open_it(**settings: int | None) -> ManagedStore:
         opened.append(open_store(place, clock=clock, **settings))
         return opened[-1]
 
@@ -133,7 +160,7 @@ def opening(place: str, clock: Clock) -> Iterator[Callable[..., AnyStore]]:
 
 
 @pytest.fixture
-def store(opening: Callable[..., AnyStore]) -> AnyStore:
+def store(opening: Callable[..., ManagedStore]) -> ManagedStore:
     return opening()
 
 

@@ -8,11 +8,14 @@ import resource
 import signal
 import sqlite3
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxguard.errors import StoreError
 from ctxguard.stores import SQLiteStore
@@ -149,10 +152,125 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
         SQLiteStore(tmp_path / "missing" / "store.db")
 
 
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
+@pytest.mark.parametrize("left", [0, 1, 100, 512, 4_095])
+def test_a_file_that_was_cut_off_is_no_new_store(path: Path, left: int) -> None:
     with SQLiteStore(path) as store:
-        assert store.put_new("n", "k", b"v") == b"v"
+        store.put("n", "k", b"v")
+    os.truncate(path, left)
+    for _ in range(2):  # nothing is mended behind one's back
+        with pytest.raises(StoreError, match=r"empty or cut off; restore it|not a database|malformed"):
+            SQLiteStore(path)
+    assert path.stat().st_size == left
+
+
+@given(left=st.floats(0, 1, exclude_max=True))
+def test_of_a_file_that_was_cut_off_nothing_is_silently_missing(left: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        values = {f"k{n}": bytes([n]) * 3_000 for n in range(20)}
+        with SQLiteStore(path) as store:
+            for key, value in values.items():
+                store.put("n", key, value)
+        os.truncate(path, int(left * path.stat().st_size))
+        refused = 0
+        for key, value in values.items():
+            try:
+                with SQLiteStore(path) as store:
+                    # what was cut in the middle is reported as damaged, and still listed
+                    assert store.get("n", key) == value or key in list(store.keys("n"))
+            except StoreError:
+                refused += 1
+        assert refused == len(values) or left > 0.1
+
+
+def test_a_file_that_is_gone_while_its_log_is_there_is_no_new_store(path: Path) -> None:
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"v")
+        path.rename(path.with_name("away"))
+        with pytest.raises(StoreError, match=r"is gone, but its log is there; put it back, or delete .*-wal"):
+            SQLiteStore(path)
+        path.with_name("away").rename(path)
+        assert store.get("n", "k") == b"v"
+
+
+def test_a_new_store_leaves_no_draft_behind(path: Path) -> None:
+    SQLiteStore(path).close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_without_links_a_store_is_created_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"v")
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def as_nobody(path: Path, in_child: Callable[[Callable[[], None]], None], work: Callable[[], None]) -> None:
+    """Run in a process of a user who may read whatever is there."""
+    for folder in (path.parent, *path.parent.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+    def run() -> None:
+        os.seteuid(65_534)
+        work()
+
+    in_child(run)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without rights")
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_store_that_may_only_be_read_is_read(
+    path: Path, in_child: Callable[[Callable[[], None]], None], is_open: bool
+) -> None:
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"v")
+        if not is_open:
+            store.close()
+        for file in path.parent.iterdir():
+            file.chmod(0o644)
+
+        def read() -> None:
+            with SQLiteStore(path) as reading:
+                assert reading.get("n", "k") == reading.put_new("n", "k", b"w") == b"v"
+                assert list(reading.keys("n")) == ["k"]
+                for change in (lambda: reading.put("n", "k", b"w"), lambda: reading.delete("n", "k")):
+                    with pytest.raises(StoreError, match=r"readonly database; .* both writable for this user"):
+                        change()
+
+        as_nobody(path, in_child, read)
+        assert store.get("n", "k") == b"v"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without rights")
+def test_whoever_may_only_read_sees_what_is_written_later(
+    path: Path, in_child: Callable[[Callable[[], None]], None]
+) -> None:
+    with SQLiteStore(path) as store:
+        store.put("n", "k", b"v")
+    path.chmod(0o644)
+
+    def read() -> None:
+        with SQLiteStore(path) as reading:
+            assert reading.get("n", "k") == b"v"
+            os.seteuid(0)
+            with SQLiteStore(path) as writing:
+                writing.put("n", "k", b"later")
+            path.chmod(0o644)
+            os.seteuid(65_534)
+            assert reading.get("n", "k") == b"later"
+
+    as_nobody(path, in_child, read)
+
+
+def test_what_its_owner_made_read_only_stays_so(path: Path) -> None:
+    SQLiteStore(path).close()
+    path.chmod(0o444)
+    SQLiteStore(path).close()
+    assert path.stat().st_mode & 0o777 == 0o400
 
 
 def test_it_lives_beside_the_tables_of_others(path: Path) -> None:
@@ -205,8 +323,6 @@ def test_a_file_without_rights_is_one_clear_line(path: Path, in_child: Callable[
             SQLiteStore(path)
 
     in_child(read_and_write)
-    path.chmod(0o644)
-    in_child(read_and_write)
 
 
 def test_a_writer_that_does_not_end_is_named(path: Path) -> None:
@@ -239,10 +355,10 @@ def interrupt(connection: sqlite3.Connection) -> None:
 def test_a_failure_inside_a_write_undoes_it(path: Path) -> None:
     with SQLiteStore(path) as store:
         store.put("n", "k", b"old")
-        store._make_room = interrupt  # after the old value was deleted and the new one written
+        store._enforce_limit = interrupt  # after the old value was deleted and the new one written
         with pytest.raises(KeyboardInterrupt):
             store.put("n", "k", b"lost")
-        del store._make_room
+        del store._enforce_limit
         assert store.get("n", "k") == b"old"
         store.put("n", "k", b"new")
         assert store.get("n", "k") == b"new"

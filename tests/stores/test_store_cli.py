@@ -89,11 +89,11 @@ def test_a_mistyped_url_does_not_show_its_password() -> None:
 
 
 @pytest.mark.parametrize("written", ["9e99", "-9e99", "'NaN'", "'Infinity'"])
-def test_a_time_that_is_none_hides_nothing_else(shared_place: str, written: str) -> None:
-    with open_store(shared_place) as store:
+def test_a_time_that_is_none_hides_nothing_else(sql_place: str, written: str) -> None:
+    with open_store(sql_place) as store:
         store.put("n", "k", b"value")
         alter(store, f"UPDATE ctxguard_records SET written = {written}")
-    listed = runner.invoke(app, ["ls", shared_place])
+    listed = runner.invoke(app, ["ls", sql_place])
     assert (listed.exit_code, listed.exception) == (0, None)
     assert listed.stdout.startswith("n\t1 record\t7 bytes\t")
 

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     from conftest import Clock
 
-    from ctxguard.stores import AnyStore
+    from ctxguard.stores import ManagedStore
 
 KEY = new_key()
 NAME = "conversation"
 
 
 @pytest.fixture
-def another(place: str, store: AnyStore, opening: Callable[..., AnyStore]) -> Callable[..., AnyStore]:
+def another(place: str, store: ManagedStore, opening: Callable[..., ManagedStore]) -> Callable[..., ManagedStore]:
     """Open the store as another worker does; what is in memory is shared."""
     return (lambda: store) if place == ":memory:" else opening
 
 
 @pytest.fixture
-def worker(another: Callable[..., AnyStore]) -> Callable[..., MaskSession]:
+def worker(another: Callable[..., ManagedStore]) -> Callable[..., MaskSession]:
     """Begin with a session as a worker of its own does."""
 
     def begin(ttl: float | None = None) -> MaskSession:
@@ -37,7 +37,7 @@ def worker(another: Callable[..., AnyStore]) -> Callable[..., MaskSession]:
 
 
 @pytest.fixture
-def forget(another: Callable[..., AnyStore]) -> Callable[..., int]:
+def forget(another: Callable[..., ManagedStore]) -> Callable[..., int]:
     return lambda *value: Vault(another(), key=KEY).forget(NAME, *value)
 
 
@@ -86,7 +86,7 @@ def test_two_workers_go_on_from_the_same_number_after_an_erasure(worker, forget)
     assert (one.text("dan@site.org"), other.text("eve@site.org")) == ("<EMAIL_4>", "<EMAIL_3>")
 
 
-def test_what_stays_behind_holds_no_value(another: Callable[..., AnyStore], worker, forget) -> None:
+def test_what_stays_behind_holds_no_value(another: Callable[..., ManagedStore], worker, forget) -> None:
     for number in range(40):
         worker().text(f"u{number}@site.org")
     forget()
@@ -116,7 +116,9 @@ def test_a_worker_that_opened_a_session_before_a_time_was_over_gives_no_number_a
     assert worker(60).unmask("<EMAIL_2> <IP_1>") == "<EMAIL_2> <IP_1>"
 
 
-def test_of_the_numbers_of_a_long_session_only_the_highest_are_kept(another: Callable[..., AnyStore], worker) -> None:
+def test_of_the_numbers_of_a_long_session_only_the_highest_are_kept(
+    another: Callable[..., ManagedStore], worker
+) -> None:
     session = worker()
     for number in range(20):
         session.text(f"u{number}@site.org 203.0.113.{number}")

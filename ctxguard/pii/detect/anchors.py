@@ -1,4 +1,4 @@
-"""Work out of a rule's expression where in a text it can match at all.
+"""Derive from a rule's expression where in a text it can match at all.
 
 An expression says itself which literals every match holds (the idea of RE2's `FilteredRE2`; Cox, "Regular Expression
 Matching with a Trigram Index", 2012). Classes of characters are literals, too, once each class is folded to one
@@ -41,13 +41,13 @@ Literals: TypeAlias = frozenset[str]
 _LONGEST: Final = 26
 # Characters of a class that are told apart.
 _WIDEST: Final = 7
-# An anchor that tells as much as four rare characters: no better one is looked for.
+# An anchor as selective as four rare characters: no better one is searched for.
 _ENOUGH: Final = 4.0
 EDGE: Final = "\x00"
-"""In a literal: the edge of a word. Placeholders are blanked by it, so that no text has it."""
+"""In a literal: the edge of a word. Placeholders are blanked with this character, so that no text has it."""
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
-# How much a character tells where it is common, or stands for many in a form, against 1 of all others.
+# How selective a character is that is common, or that represents a class in a form; all others have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 _ASCII: Final[Chars] = frozenset(range(128))
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
@@ -64,8 +64,8 @@ class Form:
         most: literals of which one must stand in the text; more are not looked for.
         price: what each literal takes off what an anchor tells.
         is_ascii: what is derived holds of ASCII texts only; every other text passes.
-        is_apart: its literals are looked for by an automaton of their own. Nearly every character of a text goes on
-            with one of them, and an automaton has a state for each combination of what it is amid.
+        is_apart: its literals get an automaton of their own. Nearly every character of a text continues one of them,
+            and an automaton needs a state for each combination of literals that it may be inside of.
     """
 
     table: bytes
@@ -132,39 +132,51 @@ class Anchor:
     beyond: frozenset[str] = frozenset()
 
     def searcher(self) -> Callable[[View], Iterator[int]]:
-        """Return what walks the places where a match may begin; they come sorted for each occurrence of a literal."""
-        least, most, table = self.least, self.most or 0, self.form.table
-        occurrences = self._occurrences()
+        """Return what walks the places where a match may begin, in order for each occurrence of a literal."""
+        least, most, table, literals = self.least, self.most or 0, self.form.table, self.literals
         # more places than needed do no harm, and few texts have other characters here than those of ASCII
         lead = frozenset(map(chr, self.lead)) if len(self.lead) < len(ALL) else frozenset(LATIN)
         bound = frozenset(chr(code) for code in self.bound if code < 128)
+        free = re.compile(f"[^{re.escape(''.join(sorted(bound)))}]" if bound else "(?s:.)")
 
         def starts(view: View) -> Iterator[int]:
-            text, tried = view.text, 0
-            for place in occurrences(view.form(table)):
+            text, tried, edge = view.text, 0, 0
+            find = _finder(literals, view.form(table))
+            place = find(0)
+            while place >= 0:
                 start = last = place - least
                 # what was tried for the literal before needs no second try: else `::::` would take forty for each
                 floor = max(tried, place - most)
                 while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
                     start -= 1
-                for first in range(max(start, tried), last + 1):
+                for first in range(max(tried, start), last + 1):
                     if first <= 0 or text[first - 1] not in bound:
                         yield first
-                tried = max(tried, last + 1)
+                tried, place = last + 1 if last >= tried else tried, place + 1
+                # no match begins amid a run of what cannot stand before one: megabytes of one letter take one look
+                if edge < tried and text[tried - 1] in bound:
+                    free_at = free.search(text, tried)
+                    edge = len(text) if free_at is None else free_at.end()
+                    place = max(place, edge + least)
+                place = find(place)
 
         return starts
 
-    def _occurrences(self) -> Callable[[str], Iterable[int]]:
-        """Return what walks where the literals stand in a form."""
-        if len(self.literals) > 1:
-            return lambda form: sorted(place for literal in self.literals for place in _places(literal, form))
-        literal = self.literals[0]
-        members = {code for code in range(128) if chr(self.form.table[code]) == literal[:1]}
-        if len(literal) < 2 or len(set(literal)) > 1 or self.most or not members <= self.bound:
-            return partial(_places, literal)
-        # of a run of one character, where a match cannot begin in its middle, only the beginning counts
-        run = re.compile(f"{re.escape(literal)}(?:{re.escape(literal[0])})*")
-        return lambda form: (match.start() for match in run.finditer(form))
+
+def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
+    """Return what finds the first of some literals in a form from an offset on; -1 where there is none any more."""
+    if len(literals) == 1:
+        return partial(form.find, literals[0])
+    places = {literal: place for literal in literals if (place := form.find(literal)) >= 0}
+
+    def find(begin: int) -> int:
+        for literal in [literal for literal, place in places.items() if place < begin]:
+            places[literal] = form.find(literal, begin)
+            if places[literal] < 0:
+                del places[literal]
+        return min(places.values(), default=-1)
+
+    return find
 
 
 def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
@@ -178,7 +190,7 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
         if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
-    # the edge of a word stands for none: where all words are ASCII's, what else a text holds tells nothing
+    # `EDGE` is always among them: a rule whose words are all ASCII is not tried because a text has other characters
     known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
     beyond = frozenset[str]() if has_range else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
@@ -193,13 +205,6 @@ def worth(anchor: Anchor) -> float:
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
     weakest = min(each) + 0.01 * sum(each) / len(each)
     return weakest - anchor.form.price * len(anchor.literals) - (0.5 if anchor.most is None else 0.0)
-
-
-def _places(literal: str, form: str) -> Iterator[int]:
-    place = form.find(literal)
-    while place >= 0:
-        yield place
-        place = form.find(literal, place + 1)
 
 
 class _Walk:
@@ -366,7 +371,7 @@ class _Walk:
     def _keep(self, anchor: Anchor) -> None:
         if any(not literal.strip(EDGE) for literal in anchor.literals) or len(anchor.literals) > self._form.most:
             return
-        # to try hundreds of places for each literal would take longer than to search the text
+        # trying hundreds of offsets for each literal would take longer than searching the text
         if anchor.most is not None and anchor.most > FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
         if (tells := worth(anchor)) > self._tells:

@@ -1,8 +1,8 @@
-"""Find where a text itself says that a name or an address stands: behind a label, a phrase, a title, around a letter.
+"""Find names and addresses that the text itself announces: after a label, a phrase, or a title, and in a letter.
 
-The text is read word by word. The phrases of `rules.people_words` are a tree of words; where a path through it ends,
-a *frame* says what may stand between the phrase and the value, and who judges the value. One pass reads all phrases of
-all languages, so that time does not depend on their number.
+The text is read word by word. The phrases of `data/words` form a tree of words; at the end of a path, a *frame* says
+what may be between the phrase and the value, and which function judges the value. One pass finds all phrases of all
+languages, so that time does not depend on their number.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Final
 
 from ctxguard.pii.detect import people
 from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
-from ctxguard.pii.rules import people_words as words
+from ctxguard.pii.rules.words import words
 
 PERSON: Final = "PERSON"
 ADDRESS: Final = "ADDRESS"
@@ -27,7 +27,6 @@ _SPACED: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for co
 _WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
 # Between the words of a phrase, and between those of a key.
 _GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
-_BEHIND: Final = 60
 # What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
     r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est"
@@ -48,17 +47,17 @@ _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Say what stands behind a phrase.
+    """What may follow a phrase.
 
     Attributes:
         label: what the value is.
         behind: expression of what follows the phrase; its group `value` is judged.
-        judge: returns where in a value the finding stands; None where it holds none.
+        judge: returns the place of the finding in a value; None if there is none.
         how: see `people.name` and `people.address`.
         begins: whether the phrase must begin a line, a sentence, or a string.
-        beside: labels one of which must stand near; None where none needs to.
-        is_capital: whether a capital begins the phrase; None where either may.
-        is_label: whether the phrase may head a column of a table.
+        beside: labels one of which must be near; None if none is required.
+        is_capital: whether the phrase must, or must not, begin with a capital; None allows both.
+        is_label: whether the phrase may be the heading of a column of a table.
     """
 
     label: str
@@ -73,19 +72,19 @@ class Frame:
 
 @dataclass(slots=True)
 class Node:
-    """Hold what may follow a word of a phrase."""
+    """The words that may follow a word of a phrase, and the frames of phrases that end with it."""
 
     following: dict[str, Node] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
 
 
 def names(text: str) -> Sequence[Place]:
-    """Return where names stand, by what is said around them."""
+    """Return the places of names that the text announces."""
     return _read(text)[0]
 
 
 def addresses(text: str) -> Sequence[Place]:
-    """Return where addresses stand, by what is said around them."""
+    """Return the places of addresses that the text announces."""
     return _read(text)[1]
 
 
@@ -107,7 +106,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     """Walk the phrases of a text in their order, the longest first where several begin with the same word."""
     tree = _tree().following
     lowered = _lowered(text)
-    # most words begin no phrase: the few that do are looked for again, at memory speed
+    # few words of a text begin a phrase: search for these with `str.find`, at memory speed
     there = words_of(text)
     beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
@@ -118,9 +117,9 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
 
 @lru_cache(maxsize=8)
 def words_of(text: str) -> set[str]:
-    """Return the words of a text in small letters."""
+    """Return the words of a text in lower case."""
     lowered = _lowered(text)
-    # by way of bytes where it can be, which takes a third of the time
+    # for ASCII, translating bytes takes a third of the time
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
     return set(lowered.encode().translate(_SPACED).decode().split())
@@ -156,7 +155,7 @@ def _paths(lowered: str, node: Node, end: int) -> Sequence[tuple[Frame, int]]:
 
 
 def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
-    """Return where the value of a phrase stands; None where there is none."""
+    """Return the place of the value that follows a phrase; None if there is none."""
     if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
     # `file_name`, `restaurant name`: a label of its own says whose name it is
@@ -191,7 +190,7 @@ _NEAR: Final = 200
 
 
 def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
-    """Tell whether one of some labels stands near, in the same object or paragraph."""
+    """Return whether one of some labels is near, in the same object or paragraph."""
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
     if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
@@ -209,7 +208,7 @@ def _lowered(text: str) -> str:
 
 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
-    """Return what the cells of a column hold, by its heading, and what judges them."""
+    """Return the label of the values in a column, by its heading, and the function that judges them."""
     lowered = _lowered(cell.strip(" \t\"'*_`"))
     match = _WORD.search(lowered)
     node = _tree().following.get(match[0]) if match is not None else None
@@ -231,20 +230,21 @@ def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
 # -- the tree
 
 
-def _spelled(listed: str) -> Iterator[str]:
-    """Walk the phrases of a list: `(first|last) name;surname`."""
-    for one in listed.split(";"):
+def _spelled(listed: Sequence[str]) -> Iterator[str]:
+    """Walk the phrases of a list, each in its variants: `(first|last) name`."""
+    for one in listed:
         pieces = (piece.split("|") if number % 2 else [piece] for number, piece in enumerate(re.split(r"[()]", one)))
         yield from (" ".join("".join(chosen).split()) for chosen in product(*pieces))
 
 
-def _labels(listed: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(_spelled(listed))})s?(?![^\W\d_])")
+def _labels(*sections: str) -> re.Pattern[str]:
+    labels = (label for section in sections for label in _spelled(words(section)))
+    return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(labels)})s?(?![^\W\d_])")
 
 
 @lru_cache(maxsize=1)
 def _tree() -> Node:
-    """Return the tree of all words that announce a name or an address, with what each of them announces."""
+    """Return the tree of all phrases that announce a name or an address."""
     root = Node()
     for listed, frame in (*_of_persons(), *_of_addresses()):
         for phrase in _spelled(listed):
@@ -254,10 +254,21 @@ def _tree() -> Node:
     return root
 
 
-def _of_persons() -> list[tuple[str, Frame]]:
+def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]:
+    labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
+    return [
+        (words("name_labels"), labeled("field")),
+        (words("plain_labels"), labeled("words", beside=_labels("beside_names"))),
+        (words("plain_name_labels"), labeled("closed", beside=_labels("beside_parts"))),
+        (("nom",), labeled("closed", beside=_labels("beside_parts", "beside_nom"))),
+    ]
+
+
+def _of_persons() -> list[tuple[Sequence[str], Frame]]:
     joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
     calling = re.compile(
-        rf" (?P<value>[^\W\d_]\S{{1,20}}(?: [^\W\d_]\S{{0,20}}){{0,3}}?)(?=,? (?i:{words.CALLING})(?![^\W_]))"
+        r" (?P<value>[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?)"
+        rf"(?=,? (?i:{'|'.join(words('behind_callers'))})(?![^\W_]))"
     )
     closing = re.compile(
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
@@ -265,46 +276,40 @@ def _of_persons() -> list[tuple[str, Frame]]:
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
     title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
     return [
-        (words.NAME_LABELS, Frame(PERSON, joint, people.name, "field", is_label=True)),
+        *_of_name_labels(joint),
+        (words("patients"), Frame(PERSON, joint, people.name, "full")),
+        (words("patients")[1:], Frame(PERSON, space, people.name, "full", is_capital=True)),
         (
-            words.PLAIN_LABELS,
-            Frame(PERSON, joint, people.name, "words", beside=_labels(words.BESIDE_NAMES), is_label=True),
+            words("plain_labels"),
+            Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels("beside_contacts")),
         ),
-        (
-            "name;nom;nome;nombre;naam;imię",
-            Frame(PERSON, joint, people.name, "closed", beside=_labels(words.BESIDE_PARTS), is_label=True),
-        ),
-        (words.NOM, Frame(PERSON, joint, people.name, "closed", beside=_labels(words.BESIDE_NOM), is_label=True)),
-        (words.PATIENTS, Frame(PERSON, joint, people.name, "full")),
-        (words.PATIENTS.partition(";")[2], Frame(PERSON, space, people.name, "full", is_capital=True)),
-        (
-            words.PLAIN_LABELS,
-            Frame(PERSON, joint, people.name, "full", begins=True, beside=_labels(words.BESIDE_CONTACTS)),
-        ),
-        (words.INTRODUCTIONS, Frame(PERSON, space, people.name, "said")),
-        (words.NAMED, Frame(PERSON, space, people.name, "words")),
-        (words.SELVES, Frame(PERSON, space, people.name, "full", begins=True)),
-        (words.CALLERS, Frame(PERSON, calling, people.name, "words")),
-        (words.RELATIVES, Frame(PERSON, space, people.name, "words")),
-        (words.CHANNELS, Frame(PERSON, channel, people.name, "closed")),
-        (words.ROLES, Frame(PERSON, space, people.name, "full", is_capital=False)),
-        (words.TITLES, Frame(PERSON, title, people.name, "words", is_capital=True)),
-        (words.GREETINGS, Frame(PERSON, space, people.name, "closed", begins=True)),
-        (words.CLOSINGS, Frame(PERSON, closing, people.name, "line", begins=True)),
+        (words("introductions"), Frame(PERSON, space, people.name, "said")),
+        (words("name_phrases"), Frame(PERSON, space, people.name, "words")),
+        (words("selves"), Frame(PERSON, space, people.name, "full", begins=True)),
+        (words("callers"), Frame(PERSON, calling, people.name, "words")),
+        (words("relatives"), Frame(PERSON, space, people.name, "words")),
+        (words("channels"), Frame(PERSON, channel, people.name, "closed")),
+        (words("roles"), Frame(PERSON, space, people.name, "full", is_capital=False)),
+        (words("titles"), Frame(PERSON, title, people.name, "words", is_capital=True)),
+        (words("greetings"), Frame(PERSON, space, people.name, "closed", begins=True)),
+        (words("closings"), Frame(PERSON, closing, people.name, "line", begins=True)),
     ]
 
 
-def _of_addresses() -> list[tuple[str, Frame]]:
+def _of_addresses() -> list[tuple[Sequence[str], Frame]]:
     joint = re.compile(_JOINT + _REST, re.IGNORECASE)
     lines, spaced = re.compile(_JOINT + _LINES, re.IGNORECASE), re.compile(r"[ \t:]{1,3}" + _LINES)
     part = re.compile(r"[\"'\\]{0,3}[ \t]?[:=>][ \t]{0,8}[\"'\\]{0,3}(?P<value>[^\W_][^\"<>{}\[\]|;\n,]{0,60})")
     code = re.compile(_JOINT + _CODE, re.IGNORECASE)
     return [
-        (words.ADDRESS_LABELS, Frame(ADDRESS, lines, people.address, "field", is_label=True)),
-        (words.ADDRESS_PARTS, Frame(ADDRESS, part, people.address, "part", is_label=True)),
-        (words.ADDRESS_PHRASES, Frame(ADDRESS, spaced, people.address, "said")),
-        (words.CODES, Frame(ADDRESS, code, people.code, "field", is_label=True)),
-        (words.CITIES, Frame(ADDRESS, joint, people.city, "field", beside=_labels(words.BESIDE_CITIES), is_label=True)),
+        (words("address_labels"), Frame(ADDRESS, lines, people.address, "field", is_label=True)),
+        (words("address_parts"), Frame(ADDRESS, part, people.address, "part", is_label=True)),
+        (words("address_phrases"), Frame(ADDRESS, spaced, people.address, "said")),
+        (words("postal_codes"), Frame(ADDRESS, code, people.code, "field", is_label=True)),
+        (
+            words("cities"),
+            Frame(ADDRESS, joint, people.city, "field", beside=_labels("beside_cities"), is_label=True),
+        ),
     ]
 
 

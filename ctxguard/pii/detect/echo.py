@@ -1,7 +1,7 @@
-"""Look for names that are known, wherever they stand.
+"""Search for known names.
 
-A name is known once a text has said whose it is. It is then looked for as it was written, in capitals, and by each of
-its words that is no word of the language, too: `Roe` where somebody was introduced as `Jane Roe`.
+A name is known once a text has introduced somebody by it. It is then searched for as it was written, in capitals, and
+by each of its words that is not an ordinary word: `Roe` after `Jane Roe` was introduced.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ctxguard.pii.detect.normalize import view_of
-from ctxguard.pii.rules import people_words as words
+from ctxguard.pii.rules.words import words
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_NEVER_IN_A_NAME: Final = re.compile(r"[\d@_/\\:=]|[^\W\d_]\.[^\W\d_]{2}")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
 _SHORTEST: Final = 3
-# So many words are looked for one by one, faster than all words of a text are read.
+# Up to so many words, searching for each is faster than splitting the text into words.
 _FEW: Final = 40
 _NEVER_ALONE: Final = frozenset(
-    f"{words.ORDINARY}|{words.NO_NAME}|{words.PARTICLES}|{words.ORGANIZATIONS}|{words.TITLES.replace(';', '|')}".split(
-        "|"
-    )
+    word
+    for section in ("names_that_are_words", "no_names", "particles", "organizations", "titles")
+    for word in words(section)
 )
 
 
 class Names:
-    """Hold names in the order in which they became known."""
+    """Names in the order in which they were learned."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: dict[tuple[str, ...], int] = {}
@@ -34,11 +35,11 @@ class Names:
         self.learn(values)
 
     def __len__(self) -> int:
-        """Return how many forms of names are known."""
+        """Return the number of forms: whole names and their single words."""
         return len(self._forms)
 
     def learn(self, values: Iterable[str]) -> Sequence[str]:
-        """Take in names, and return the forms that are new: the whole name first, then its words."""
+        """Learn names, and return the forms that are new: the whole name first, then its words."""
         new: list[str] = []
         for value in values:
             for form in _forms(view_of(value).text):
@@ -48,7 +49,7 @@ class Names:
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Walk where names stand in a text, the longest first where several begin; `until` counts the forms in use."""
+        """Walk the places of names in a text, the longest at each offset; only the first `until` forms count."""
         for word in self._there(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1
@@ -78,7 +79,7 @@ class Names:
 
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:
-    """Return where a form that begins at a place ends; 0 where it does not stand there."""
+    """Return where a form ends that begins at an offset; 0 if it is not there."""
     end = start
     for number, word in enumerate(form):
         gap = _BETWEEN.match(text, end) if number else None
@@ -93,7 +94,7 @@ def _end(text: str, start: int, form: tuple[str, ...]) -> int:
 
 
 def _forms(value: str) -> Iterator[tuple[str, ...]]:
-    """Walk what is looked for of a name: the whole of it, and its words that say enough alone."""
+    """Walk the forms of a name: the whole name, and its words that are not ordinary words."""
     parts = tuple(_WORD.findall(value))
     if len(parts) > 1:
         yield tuple(map(_capital, parts))
@@ -103,7 +104,12 @@ def _forms(value: str) -> Iterator[tuple[str, ...]]:
 
 
 def is_part_of_name(part: str, name: str) -> bool:
-    """Tell whether every word of a text is a word of a name, in whatever order and case: `roe, jane` of `Jane Roe`."""
+    """Tell whether every word of a text is a word of a name, in whatever order and case: `roe, jane` of `Jane Roe`.
+
+    What no name is written with, as an e-mail address, a user's name, or a street with its number, has no such parts.
+    """
+    if _NEVER_IN_A_NAME.search(name) is not None:
+        return False
     words_of_part, words_of_name = (set(_WORD.findall(view_of(one).text.casefold())) for one in (part, name))
     return bool(words_of_part) and words_of_part <= words_of_name
 

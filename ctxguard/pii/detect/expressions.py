@@ -62,6 +62,12 @@ def is_number(pattern: str, flags: int = 0) -> bool:
     )
 
 
+@lru_cache(maxsize=512)
+def tells_digits_apart(pattern: str) -> bool:
+    """Tell whether it matters to an expression which digits a text holds: `sha256`, but not `[a-z0-9]+`."""
+    return any(chars & DIGITS not in (frozenset(), DIGITS) for chars in _classes(parse(pattern)))
+
+
 def reach(pattern: str) -> int:
     """Return how many characters from the beginning of a match an expression looks at, at most.
 

@@ -1,4 +1,4 @@
-"""Read tables whose rows stand in brackets or tags: lists of lists in JSON, `INSERT INTO … VALUES`, `<table>`."""
+"""Read tables whose rows are in brackets or tags: lists of lists in JSON, `INSERT INTO … VALUES`, `<table>`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIST: Final = re.compile(rf"\s*+\[({_INSIDE})\]\s*+,?")
 
 
 class _Form(NamedTuple):
-    """Say how tables of one kind are written.
+    """The syntax of one kind of table.
 
     Attributes:
         literals: a text without any of them holds no such table.
@@ -83,13 +83,13 @@ _FORMS: Final = (
 
 
 class Row(NamedTuple):
-    """Say where a row of a table stands.
+    """The place of a row of a table.
 
     Attributes:
-        begin: where its cells begin.
-        end: where they end.
-        headings: where the headings of its columns stand.
-        pattern: walks its cells.
+        begin: the offset of its first cell.
+        end: the offset behind its last cell.
+        headings: the places of the headings of its columns.
+        pattern: matches its cells, one by one.
     """
 
     begin: int
@@ -98,12 +98,12 @@ class Row(NamedTuple):
     pattern: re.Pattern[str]
 
     def cells(self, text: str) -> list[Place]:
-        """Return where its cells stand."""
+        """Return the places of its cells."""
         return _cells(self.pattern, text, self.begin, self.end)
 
 
 def grid_rows(text: str) -> list[Row]:
-    """Return the rows of all such tables, by where they begin."""
+    """Return the rows of all such tables, sorted by offset."""
     return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 
 
@@ -124,7 +124,7 @@ def _cells(pattern: re.Pattern[str], text: str, begin: int, end: int) -> list[Pl
 
 
 def within(text: str, begin: int, end: int, frame: str) -> Place:
-    """Return where a cell stands without the blanks and quotes around it."""
+    """Return the place of a cell without the blanks and quotes around it."""
     while end > begin and text[end - 1] in frame:
         end -= 1
     while begin < end and text[begin] in frame:

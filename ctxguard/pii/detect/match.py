@@ -1,4 +1,4 @@
-"""Find what rules describe: normalize, prefilter, match, judge, choose. A text goes through these steps once.
+"""Find what rules describe, in five steps: normalize, prefilter, match, judge, choose.
 
 A rule whose expression is about the shape of a number (most are) is matched on shapes, where every digit is `0`: the
 same few shapes come again and again, so what fits them is remembered. Any other rule is matched where a literal of its
@@ -35,22 +35,23 @@ _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not come again.
 _LONG_RUN: Final = 60
 PERSON: Final = "PERSON"
-"""Label of a name, which is looked for elsewhere once it is known."""
-# How sure it is that a known name is one where nothing says so.
+"""Label of a name, which is searched for elsewhere once it is known."""
+# Score of a known name where nothing introduces it.
 _ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
-# Rules whose words are looked for one by one. `scan` judges by one rule at a time, and so without a prefilter.
+# With so few rules, their words are searched one by one. `scan` judges by one rule at a time, so without a prefilter.
 _FEW: Final = 2
-# Each holds an automaton, which takes far more memory than a verdict.
+# Each has an automaton, which takes far more memory than a verdict.
 _MOST_PREFILTERS: Final = 512
 # A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
 _CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
+_ALIKE: Final = str.maketrans("123456789", "0" * 9)
 Found: TypeAlias = list[tuple[int, Span]]
-"""Findings with the places of their rules in the set."""
+"""Findings, each with the position of its rule in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
-"""Where expressions match; the words before it and its check digits have not been looked at."""
+"""The rules whose expression matches, and its place; context words and check digits are not checked yet."""
 
 
 @lru_cache(maxsize=64)
@@ -85,7 +86,7 @@ class Engine:
 
     @cached_property
     def is_joinable(self) -> bool:
-        """True where every rule finds the same in a text that stands alone and in one between blank lines."""
+        """True if every rule finds the same in a text alone and in that text between blank lines."""
         return all(one.stands_alone for one in self._matchers)
 
     def find(self, text: str) -> tuple[Span, ...]:
@@ -105,11 +106,11 @@ class Engine:
                 spans = joined(first, spans, more)
         if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
             return spans
-        # a text is decided as a whole: what it says at its end holds for its beginning, too
+        # a name that is introduced at the end of a text is masked at its beginning, too
         return resolve((*spans, *self._named(Names(values), (first, *others))))
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text makes known, whatever other rules find beside them."""
+        """Return the names that a text introduces, whatever other rules find in it."""
         if not self._echoes:
             return ()
         spans: list[Span] = []
@@ -119,7 +120,7 @@ class Engine:
         return [text[span.start : span.end] for span in resolve(spans)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
-        """Return where known names stand in a text, see `Names.find`."""
+        """Return the places of known names in a text, see `Names.find`."""
         return resolve(self._named(names, views_of(text, self._can_write), until=until))
 
     def _named(self, names: Names, views: Iterable[View], *, until: int | None = None) -> Iterator[Span]:
@@ -134,7 +135,7 @@ class Engine:
         return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View) -> Iterator[Candidate]:
-        # rules that differ in their words alone share an expression, which is matched once
+        # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[Matcher]] = {}
         for one in self._opened(view):
             shared.setdefault((one.rule.pattern, one.rule.walk), []).append(one)
@@ -143,12 +144,12 @@ class Engine:
         if not self._numbers:
             return
         shape = view.form(SHAPE.table)
-        # numbers come in few shapes (`000-00-0000`), so what fits one is worked out once for all texts
+        # numbers come in few shapes (`000-00-0000`): match each shape once, for all texts
         for run in (match.span(1) for match in _RUN.finditer(shape)):
             if run[1] - run[0] < _SHORTEST_RUN:
                 continue
             start, end = max(0, run[0] - _AROUND), run[1] + _AROUND
-            # a long shape would only push the others out of memory
+            # a long shape does not come again, and would evict others from the cache
             is_row = end - start > _LONG_RUN
             fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
@@ -161,7 +162,7 @@ class Engine:
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
     def _opened(self, view: View) -> Iterator[Matcher]:
-        """Walk the rules, but for those of numbers, of which a text may hold a match."""
+        """Walk the rules, except those of numbers, that may match in a text."""
         return (self._others[place] for place in self._prefilter.open(view))
 
     @cached_property
@@ -195,11 +196,11 @@ class Engine:
         return Prefilter([one.words_before for one in self._numbers])
 
     def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
-        """Take the candidates that the words before them, their check digits and the allow list let stand."""
+        """Return the candidates that pass their context words, their check digits and the allow list."""
         found: Found = []
         headings = Headings(text)
         for matchers, start, end in candidates:
-            # the cheapest evidence first: words are looked up, check digits are worked out
+            # the cheapest check first: context words are a lookup, check digits are computed
             for one in _allowed(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
@@ -212,28 +213,28 @@ class Engine:
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
 
     def _can_write(self, label: str, number: str) -> bool:
-        """Tell whether masking by these rules can have written a placeholder; no number is written that a rule finds.
+        """Return whether masking by these rules can have written a placeholder: it writes no number that a rule finds.
 
-        Any other text of that shape is read as what it is: values may stand in it.
+        Any other text of that shape is searched like the rest of the text.
         """
         return label in self._labels and not (number and self.find(number))
 
 
 def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
-    """Return the rules that the words before a candidate let stand; in a table those are the heading of its column."""
-    if not any(one.heeds_words for one in matchers):
+    """Return the rules whose context words precede a candidate; in a table the context is the heading of its column."""
+    if not _heeds_words(matchers):
         return matchers
     in_row = headings.before(start)
     if in_row is None:
-        # without blank lines: of a text that stands among others nothing else is seen than where it stands alone
-        return _standing(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+        # without blank lines, so that a text joined with others has the same context as alone
+        return _after(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
     heading, beside = in_row
-    headed = _standing(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _standing(matchers, beside[-WINDOW:]) if one not in headed)] if beside else headed
+    headed = _after(matchers, heading[-WINDOW:])
+    return [*headed, *(one for one in _after(matchers, beside[-WINDOW:]) if one not in headed)] if beside else headed
 
 
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
-    """Return candidates, each with all the rules that match there."""
+    """Return candidates, each with all rules that match at its place."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
     for one, places in matches:
         for place in places:
@@ -241,17 +242,32 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
     return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
 
+def _after(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+    """Return the rules that accept the characters before a candidate; most do not distinguish digits."""
+    return _standing(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
+
+
+@lru_cache(MEMO)
+def _heeds_words(matchers: tuple[Matcher, ...]) -> bool:
+    return any(one.heeds_words for one in matchers)
+
+
+@lru_cache(MEMO)
+def _tells_digits_apart(matchers: tuple[Matcher, ...]) -> bool:
+    return any(one.tells_digits_apart for one in matchers)
+
+
 @lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that the characters before a candidate let stand: the same JSON keys come again and again."""
-    # the word before a placeholder told what stood there, and tells nothing of what comes behind
-    # quotes of JSON within JSON are quotes
+    """Return the rules that accept the characters before a candidate. Cached: JSON keys are repeated often."""
+    # a word before a placeholder was the context of the masked value, not of what follows the placeholder
+    # JSON within JSON escapes its quotes
     lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
-    # what a closing tag names is over
+    # the name in a closing tag is no context of what follows it
     if "</" in lowered:
         lowered = _CLOSING.sub("</b>", lowered)
     if len(matchers) > _FEW:
-        # one look at the words of all rules: to search for those of each takes ten times as long
+        # search for the words of all rules at once: one by one takes ten times as long
         possible = _words_of(matchers).open(View(lowered))
         return [one for place, one in enumerate(matchers) if place in possible and one.stands_after(lowered)]
     return [one for one in matchers if one.stands_after(lowered)]
@@ -259,23 +275,24 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
 
 @lru_cache(_MOST_PREFILTERS)
 def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
-    """Return what looks for the words of several rules at once; most texts need fewer than 200 of these."""
+    """Return the prefilter for the context words of several rules; most texts need fewer than 200 of these."""
     return Prefilter([one.words_before for one in matchers])
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
-    """Return the findings that are kept, where they stand in the original."""
+    """Return the findings that are kept, as places of the original text."""
     if len(found) > 1:
         found.sort(key=_start)
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
             found = _apart(view.text, found)
             found.sort(key=itemgetter(0))
-            return resolve(view.originals(map(_span, found)))
+            # choose before mapping back: `%2B` is one character, and makes no finding longer
+            return view.originals(resolve(map(_span, found)))
     return view.originals(map(_span, found))
 
 
 def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
-    """Return what was found in two views of a text; what cuts an escape gives way to what was found decoded."""
+    """Join the findings in two views of a text; one that cuts an escape gives way to one found in the decoded view."""
     kept = [
         span
         for span in more
@@ -285,9 +302,9 @@ def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Sp
 
 
 def _apart(text: str, found: Found) -> Found:
-    """End phone numbers where another value begins that ends after them: groups of digits do not say whose they are.
+    """End a phone number where another finding begins that ends after it: a group of digits may belong to either.
 
-    Without it the longer of the two would be kept alone, and the rest of the other stay in the text.
+    Otherwise only the longer one would be kept, and the rest of the other would stay in the text.
     """
     ordered = list(found)
     for place, (order, span) in enumerate(ordered):
@@ -297,7 +314,7 @@ def _apart(text: str, found: Found) -> Found:
 
 
 def _number_before_next(text: str, ordered: Found, place: int) -> str:
-    """Return what a phone number is without the value that begins in it and ends after it; empty where none does."""
+    """Return a phone number without the finding that begins in it and ends after it; empty if there is none."""
     span = ordered[place][1]
     for number in range(place + 1, len(ordered)):
         other = ordered[number][1]

@@ -1,4 +1,4 @@
-"""A rule made ready to run: where its expression matches, and whether what it matches is a finding."""
+"""A compiled rule: where its expression matches, and whether a match is a finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
-from ctxguard.pii.detect.expressions import is_number, reach, stands_alone
+from ctxguard.pii.detect.expressions import is_number, reach, stands_alone, tells_digits_apart
 from ctxguard.pii.detect.normalize import View
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Verdict: TypeAlias = Callable[..., bool | int]
 
 
 class Matcher:
-    """Hold a rule made ready to run; its expressions are compiled on first use, as most match in no text.
+    """A rule with its expressions compiled on first use, as most match in no text.
 
     Args:
         rule: the rule.
@@ -35,7 +35,8 @@ class Matcher:
 
     Attributes:
         words: its context words, before or behind a value; empty where it needs none.
-        heeds_words: whether the words before a value count.
+        heeds_words: whether it has words that must, or must not, precede a value.
+        tells_digits_apart: whether it matters which digits are among these words.
 
     Raises:
         ConfigError: its validator cannot be imported.
@@ -48,6 +49,7 @@ class Matcher:
         self.words = rule.context or rule.behind
         self.heeds_words = bool(rule.context or rule.quiet)
         self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
+        self.tells_digits_apart = tells_digits_apart(rule.context) or tells_digits_apart(rule.quiet)
         self._validate, self._arguments = _function(rule, "validate")
         self._walk, _ = _function(rule, "walk")
 
@@ -58,7 +60,7 @@ class Matcher:
 
     @cached_property
     def evidence(self) -> Anchor:
-        """What a text must hold to be searched: a literal of the expression, or a context word if that tells more."""
+        """What a text must contain to be searched: a literal of the expression, or a context word if that is rarer."""
         if self._walk is not None:
             return self.anchor
         words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
@@ -66,14 +68,14 @@ class Matcher:
 
     @cached_property
     def stands_alone(self) -> bool:
-        """True where it finds the same in a text that stands alone and in one between blank lines."""
-        # what runs over many texts touches each of them, unless a validator turns the whole of it down
+        """True if it finds the same in a text alone and in that text between blank lines."""
+        # a match over many texts would be a finding in each of them, unless a validator rejects it
         farthest = WINDOW if self._validate is not None else _FAR
         return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
 
     @cached_property
     def words_before(self) -> Anchor:
-        """What the characters before a match must hold."""
+        """What the characters before a match must contain."""
         return anchor_of(self.rule.context, forms=(WORDS,))
 
     @cached_property
@@ -93,14 +95,14 @@ class Matcher:
         return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
 
     def may_match(self, shape: str) -> bool:
-        """Tell whether a shape holds what every match of a rule of numbers does."""
+        """Return whether a shape contains a literal that every match of this rule of numbers has."""
         return any(literal in shape for literal in self._shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Tell whether a match in a row of numbers may have the words behind it that the rule asks for."""
+        """Return whether a match in a row of numbers may be followed by the words that the rule requires."""
         if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
             return True
-        # the word stands behind the row, so that the match ends near the end of the row
+        # the word follows the row, so the match ends near the end of the row
         near = self._words_behind.most + max(map(len, self._words_behind.literals))
         return any(self._behind.match(text, place) for place in range(max(start, end - near), end + 1))
 
@@ -128,7 +130,7 @@ class Matcher:
         return map(self._place, self._pattern.finditer(text))
 
     def stands_after(self, before: str) -> bool:
-        """Tell whether the words right before a candidate, in small letters, let it stand."""
+        """Return whether the rule accepts a candidate after these characters, which are in lower case."""
         if self.rule.context and self._context.search(before) is None:
             return False
         return not self._quiet or self._silence.search(before) is None
@@ -137,14 +139,14 @@ class Matcher:
         """Return how many characters of a candidate are the finding; 0 where it is none."""
         if self.rule.behind and self._behind.match(text, end) is None:
             return 0
-        # most candidates end at the words; the validator may import a library
+        # most candidates are rejected by their context; the validator may import a library
         if self._validate is None:
             return end - start
         verdict = _verdict(self._validate, text[start:end], *self._arguments)
         return end - start if verdict is True else int(verdict)
 
     def end(self, text: str, end: int) -> int:
-        """Return where a finding ends with what belongs to it if it follows."""
+        """Return where a finding ends, including its tail: a phone number's extension."""
         more = self._tail.match(text, end) if self._tail is not None else None
         return end if more is None else more.end()
 
@@ -189,7 +191,7 @@ def _anchor(pattern: str) -> Anchor:
 
 
 def _tells_word(anchor: Anchor) -> bool:
-    """Tell whether each literal holds a character that is none of a row of numbers."""
+    """Return whether each literal has a character that does not occur in a row of numbers."""
     return not any(_RUN_SIGNS.issuperset(literal) for literal in anchor.literals)
 
 
@@ -199,7 +201,7 @@ def _verdict(validate: Verdict, value: str, *arguments: str) -> bool | int:
 
 
 def _function(rule: Rule, setting: str) -> tuple[Callable[..., Any] | None, list[str]]:
-    """Return a function of a rule and what it is asked with beside the text; one given by name is imported."""
+    """Return a function of a rule and its arguments after the text; a function given by name is imported."""
     given = getattr(rule, setting)
     if not isinstance(given, str):
         return given, []

@@ -1,6 +1,6 @@
-r"""See a text as its reader does: full-width digits, odd dashes, invisible characters and escapes folded away.
+r"""Normalize a text as a reader sees it: full-width digits, dashes, invisible characters, escapes.
 
-Rules are written for plain text. A `View` is that plain text, with the way back to the offsets of the original, so
+Rules are written for plain text. A `View` is that plain text, with a mapping back to the offsets of the original, so
 that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number cut by zero-width spaces are found
 where they stand.
 """
@@ -29,13 +29,15 @@ _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # What stands for one character. A double backslash and `%25` are the same escape written once more, as in JSON in JSON.
-# Signs that Markdown escapes count within a word and before a number: elsewhere they belong to an expression or a path.
+# Signs that Markdown escapes count within a word, also several in a row, and before a number: elsewhere they belong to
+# an expression or a path.
 # Each expression begins with the sign that it is looked for by: `re` is many times faster then.
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
-    r"|(?P<mark>(?<!\\\\)(?:[/<>]|[+(](?=\d)|\)(?=[ .\\-]{0,2}\d)))"
-    r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.))(?=[A-Za-z0-9])))"
+    r"|(?P<mark>(?<!\\\\)(?:[/<>]|[+(](?=\d)|\)(?=[\s.\\-]{0,2}\d)|-(?<=\d\s\\-)(?=\s\d)))"
+    r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.)"
+    r"|(?<=\\[_.@~+-]\\.)|(?<=\\[_.@~+-]\\\\.))(?=(?:\\{1,2}[_.@~+-]){0,4}[A-Za-z0-9])))"
     r"|(?<=&)(?P<name>(?:amp;){0,3}(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
 )
 _PERCENT: Final = (
@@ -49,17 +51,25 @@ _TERMINAL: Final = re.compile(
 )
 _TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
 _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
-# Typography turns hyphens into dashes; a dash alone ends a value, one of several within digits is a hyphen.
-_DASHED: Final = re.compile(rf"\d(?:\d{{0,5}}[{_DASHES}]\d){{2,}}|\+\d{{1,3}}[{_DASHES}]\d")
+# Typography turns hyphens into dashes; between letters or digits, or with blanks within a number, one may be either.
+_DASHED: Final = re.compile(rf"[{_DASHES}](?=[0-9A-Za-z(+]| [0-9(])(?:(?<=[0-9A-Za-z)].)|(?<=[0-9)] .))")
+# A key or a hardware address may begin with the letter of an escape: `\b0:56:…`.
+_LETTERED: Final = re.compile(
+    r"\\(?<!\\\\)(?=[bf](?:[0-9A-Fa-f]{0,3}[:-]){2}|bc1[a-z0-9]{25}|[bfnrt][a-z0-9]{0,7}[_-](?=\w{0,15}\d)[\w-]{16})"
+)
 _PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
-# In forms a plus is a blank: between groups of digits, letters before and behind them, and in an account number.
+# In forms a plus is a blank: between groups of digits, letters before and behind them, in an account number, and
+# between groups of letters and digits, as in a Medicare number.
 _PLUSES: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)"
+    r"(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?"
+    r"|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8}"
+    r"|[A-Z]{0,3}\d[A-Z0-9]{0,3}(?:\+[A-Z]{0,3}\d[A-Z0-9]{0,3}){2,7})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
 )
 
 
 class View:
-    """Hold a text as rules read it, placeholders in it blanked, and the forms in which literals are looked for.
+    """A normalized text with its placeholders blanked, and the forms in which literals are searched for.
 
     Args:
         text: the normalized text, as long as the original.
@@ -67,7 +77,7 @@ class View:
     Attributes:
         text: the text.
         plain: the text in Latin-1, with `?` for what has no place there.
-        is_whole: False where something that is not seen was left out.
+        is_whole: False if invisible characters were removed.
     """
 
     is_whole = True
@@ -78,7 +88,7 @@ class View:
         self._forms: dict[bytes, str] = {}
 
     def form(self, table: bytes) -> str:
-        """Return the text with every character replaced by a table; of the same length, so that places are the same."""
+        """Return the text translated by a table; of the same length, so that offsets are the same."""
         form = self._forms.get(table)
         if form is None:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
@@ -86,7 +96,7 @@ class View:
 
     @property
     def beyond_ascii(self) -> set[str]:
-        """The characters that are not ASCII's, in small letters."""
+        """The characters beyond ASCII, in lower case."""
         return set("".join(beyond_ascii(self.text)).lower())
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -94,12 +104,12 @@ class View:
         return tuple(spans)
 
     def cuts(self, span: Span) -> bool:  # noqa: ARG002 - a text without escapes has none to cut
-        """Tell whether a span of the original text begins or ends within an escape."""
+        """Return whether a span of the original text begins or ends inside an escape."""
         return False
 
 
 class _Shortened(View):
-    """Hold a text that is shorter than the original, and where its characters came from.
+    """A text that is shorter than the original, and where its characters come from.
 
     Args:
         text: the folded text.
@@ -107,7 +117,7 @@ class _Shortened(View):
         ends: offset in the original right after each cut.
         escapes: how many characters of the original a character of the folded text was written with, by its offset,
             where that is more than one.
-        is_whole: False where something that is not seen was left out.
+        is_whole: False if invisible characters were removed.
     """
 
     def __init__(
@@ -137,18 +147,19 @@ class _Shortened(View):
         return Span(self._place(span.start), end, span.label, span.score)
 
     def _place(self, offset: int) -> int:
-        """Return where a character begins in the original."""
+        """Return the offset of a character in the original."""
         number = bisect_right(self._cuts, offset) - 1
         return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
 
 
 def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
-    """Return the views of a text: one, or two where it can be read in two ways.
+    r"""Return the views of a text: one, or several where it can be read in several ways.
 
     What is not seen may stand within a value or at its edge, and `%41` may be a letter or follow a percent sign. In the
     first view the one is left out and the other decoded, and a plus is a blank as in forms; in the second there is a
-    blank for the one, and the others stand as they are. Costs next to nothing where a text is ASCII without a sign of
-    an escape or a placeholder.
+    blank for the one, and the others stand as they are. In the same way a dash may be a hyphen of a value or end it,
+    and the letter of `\b` may be its first. Costs next to nothing where a text is ASCII without a sign of an escape or
+    a placeholder.
 
     Args:
         text: the text.
@@ -156,29 +167,29 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
     """
     if _is_as_read(text):
         return (View(text),)
-    return _views(text, trusts, read=lambda seen: without_lookalikes(_plain(seen)))
+    return _views(text, trusts, read=lambda seen: [without_lookalikes(one) for one in _readings(seen)])
 
 
-def _views(text: str, trusts: Trust | None, *, read: Callable[[str], str]) -> Sequence[View]:
+def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[str]]) -> Sequence[View]:
     # first of all, so that no rule finds anything in what masking wrote, and no escape within it is read
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
     first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read)
-    if first.is_whole and not is_form:
-        return (first,)
-    return (first, _seen(blanked, unseen, gap=" ", is_form=False, read=read))
+    if first[0].is_whole and not is_form:
+        return first
+    return (*first, *_seen(blanked, unseen, gap=" ", is_form=False, read=read))
 
 
 def beyond_ascii(text: str) -> set[str]:
-    """Return the characters of a text that are not ASCII's: most are dropped before the rest is looked at."""
+    """Return the characters of a text that are beyond ASCII."""
     if text.isascii():
         return set()
     return set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
 
 
 def _is_as_read(text: str) -> bool:
-    """Tell whether a text surely stands for itself, without escapes, placeholders and what is not seen."""
+    """Return whether a text surely has no escapes, no placeholders and no invisible characters."""
     if not text.isascii() or any(sign in text for sign in _SIGNS):
         return False
     # a plus and a bracket are common, and seldom what they are looked for
@@ -191,24 +202,24 @@ def view_of(text: str) -> View:
 
 
 def may_spell(text: str) -> bool:
-    """Tell whether a placeholder may be spelled in a text, in whatever way."""
+    """Return whether a text may contain a placeholder, possibly escaped."""
     return "<" in text or not text.isascii() or any(sign in text for sign in "\\%&")
 
 
 def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    r"""Walk the pseudonyms that stand in a text as its reader sees it, and where they stand.
+    r"""Walk the pseudonyms in a text as a reader sees it, with their places.
 
     A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
     """
     if may_spell(text):
-        view = _views(text, lambda _label, _number: False, read=_plain)[0]
+        view = _views(text, lambda _label, _number: False, read=lambda seen: [_plain(seen)])[0]
         for match in PSEUDONYM.finditer(view.text):
             (span,) = view.originals([Span(*match.span(), "")])
             yield match[0], span.start, span.end
 
 
-def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], str]) -> View:
-    """Return a text as it is read, with something in place of what is not seen."""
+def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]) -> Sequence[View]:
+    """Return the views of a text, with `gap` in place of invisible characters."""
     cuts: list[int] = []
     ends: list[int] = []
     escapes: dict[int, int] = {}
@@ -234,18 +245,18 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[st
     pieces.append(text[done:])
     # after the escapes: what they stand for is folded, too
     plain = read("".join(pieces))
-    return _Shortened(plain, cuts, ends, escapes, is_whole=is_whole) if cuts else View(plain)
+    return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else View(one) for one in plain]
 
 
 def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
-    """Walk the escapes of a text and what is not seen in it."""
+    """Walk the escapes and the invisible characters of a text."""
     if unseen or is_form or "\\" in text or "&" in text:
         yield from _finder(unseen, is_form=is_form).finditer(text)
 
 
 @lru_cache(maxsize=256)
 def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
-    """Return what finds escapes and some invisible characters; few characters are looked for faster than all."""
+    """Return an expression for escapes and some invisible characters; searching for few is faster than for all."""
     escaped = [_ESCAPED, _PERCENT] if is_form else [_ESCAPED]
     return re.compile(
         rf"[\\&{'%' if is_form else ''}{unseen}](?:{'|'.join(escaped)}{'|(?<=[' + unseen + '])' if unseen else ''})"
@@ -253,7 +264,7 @@ def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
 
 
 def _meant(match: re.Match[str]) -> str:
-    """Return the character that an escape stands for; another sign where it stands for none or for several."""
+    """Return the character of an escape; U+FFFD if it is none, or several."""
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
@@ -268,15 +279,20 @@ def _meant(match: re.Match[str]) -> str:
     return written if len(written) == 1 else "\ufffd"
 
 
+def _readings(text: str) -> Sequence[str]:
+    """Return a text in plain characters in each reading: dashes as hyphens or as they are, escapes likewise."""
+    texts = [text, _LETTERED.sub(" ", text)] if "\\" in text else [text]
+    plain = [_plain(one) for one in dict.fromkeys(texts)]
+    return [*dict.fromkeys(one for text in plain for one in (text if text.isascii() else _DASHED.sub("-", text), text))]
+
+
 def _plain(text: str) -> str:
-    """Return a text of the same length in plain characters, with blanks for what separates and is no character."""
+    """Return a text of the same length in plain characters, with blanks for terminal codes and line escapes."""
     if not text.isascii():
         beyond = beyond_ascii(text)
         table = _folding()
         for char in beyond & table.keys():
             text = text.replace(char, table[char])
-        if not beyond.isdisjoint(_DASHES):
-            text = _DASHED.sub(lambda match: re.sub(f"[{_DASHES}]", "-", match[0]), text)
     if "[" in text:
         text = _TERMINAL.sub(_blank, text)
         for sign in _TERMINAL_SIGNS:
@@ -295,9 +311,9 @@ def _blank(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1)
 def _folding() -> Mapping[str, str]:
-    """Map every character that stands for one ASCII digit, letter, dash, space or sign to it, one to one.
+    """Map every variant of an ASCII digit, letter, dash, space or sign to that character.
 
-    Circled, small, full-width and mathematical ones are; superscripts are not: they are notes beside a number.
+    Circled, small, full-width and mathematical variants are included; superscripts are not: they mark notes.
 
     Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
     """

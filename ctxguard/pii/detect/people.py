@@ -1,4 +1,4 @@
-"""Judge whether a text that follows a label or a phrase is a name or a postal address, and how much of it."""
+"""Judge whether the text after a label or a phrase is a name or a postal address, and where that ends."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from ctxguard.pii.rules import people_words as words
+from ctxguard.pii.rules.words import words
 
 Place: TypeAlias = tuple[int, int]
-"""Where something begins and ends in a text."""
+"""Start and end offset in a text."""
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\.?\+(?=[^\W\d_])")
 _ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
 _GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
-_NO_NAME: Final = frozenset(words.NO_NAME.split("|"))
-_PARTICLES: Final = frozenset(words.PARTICLES.split("|"))
-_ORGANIZATIONS: Final = frozenset(words.ORGANIZATIONS.split("|"))
-_TITLES: Final = re.compile(rf"(?:(?:{words.TITLES.replace(';', '|')})\.?[ \t]{{1,2}}){{1,3}}", re.IGNORECASE)
+_NO_NAME: Final = frozenset(words("no_names"))
+_PARTICLES: Final = frozenset(words("particles"))
+_ORGANIZATIONS: Final = frozenset(words("organizations"))
+_TITLES: Final = re.compile(rf"(?:(?:{'|'.join(words('titles'))})\.?[ \t]{{1,2}}){{1,3}}", re.IGNORECASE)
 _CONNECTING: Final = frozenset(
     ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
 )
@@ -26,13 +26,13 @@ _MOST_WORDS: Final = 6
 
 
 def name(value: str, how: str) -> Place | None:
-    """Return where a person's name stands at the beginning of a text, behind titles; None where there is none.
+    """Return the place of a person's name at the beginning of a text, after titles; None if there is none.
 
     Args:
-        value: what stands behind a label or a phrase, up to the end of its line or field.
-        how: what the label or the phrase leaves open. `field`: the value is a name, however it is written. `said`: so
-            are its first words. `words`: it begins with words in capitals. `full`: with several. `closed`: with words
-            in capitals, behind which a sign ends the phrase. `line`: behind which the line ends.
+        value: the text after a label or a phrase, up to the end of its line or field.
+        how: what a name must look like here. `field`: the whole value is a name, in any case. `said`: its first words
+            are. `words`: it begins with a capitalized word. `full`: with several. `closed`: with capitalized words that
+            punctuation follows. `line`: with capitalized words up to the end of the line.
     """
     title = _TITLES.match(value)
     start = title.end() if title else 0
@@ -49,7 +49,7 @@ def name(value: str, how: str) -> Place | None:
 
 
 def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
-    """Tell whether what stands behind a name may stand there."""
+    """Return whether the text after a name may follow a name."""
     if how == "line":
         return not rest.strip(" \t\r.,*_)”’»'`")
     bare = rest.lstrip(" \t")
@@ -65,7 +65,7 @@ def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
 
 
 def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int, bool]:
-    """Return the words of a name from a place on, where they end, and whether small letters begin them."""
+    """Return the words of a name from an offset on, where they end, and whether they are in lower case."""
     found: list[str] = []
     end = 0
     is_lower = False
@@ -97,7 +97,7 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
 
 
 def _is_mixed(word: str) -> bool:
-    """Tell the names of programs (`camelCase`) and `NºCol` from those of people (`McNeil`, `DeVito`)."""
+    """Return whether a word is an identifier (`camelCase`, `NºCol`) and not a name (`McNeil`, `DeVito`)."""
     inner = word[1:]
     return (word[0].islower() and inner != inner.lower()) or "º" in word
 
@@ -112,14 +112,17 @@ _TOWNS: Final = re.compile(
 )
 _CODE: Final = re.compile(r"[A-Za-z0-9]{1,5}(?:[ -][A-Za-z0-9]{2,4}){0,2}")
 _DIGIT: Final = re.compile(r"\d")
+STREET_WORDS: Final = "|".join(words("street_words"))
+STREET_ENDINGS: Final = "|".join(words("street_endings"))
+HOUSE_FIRST: Final = "|".join(words("street_words_before_name"))
+HOUSE_LAST: Final = "|".join(words("street_words_before_number"))
 _STREET: Final = re.compile(
-    rf"(?<![^\W_])(?:{words.STREET_WORDS}|{words.HOUSE_FIRST}|{words.HOUSE_LAST})(?![^\W_])"
-    rf"|[^\W\d_](?:{words.STREET_ENDINGS})(?![^\W_])",
+    rf"(?<![^\W_])(?:{STREET_WORDS}|{HOUSE_FIRST}|{HOUSE_LAST})(?![^\W_])|[^\W\d_](?:{STREET_ENDINGS})(?![^\W_])",
     re.IGNORECASE,
 )
 _NUMBER_FIRST: Final = re.compile(
     r"\d{1,6}[A-Za-z]?(?:[-/ ]\d{1,6})?,? "
-    rf"(?:(?:[^\W\d_]{{1,4}}\.? )?(?:[A-ZÀ-ÞĀ-Ž]|\d{{1,3}}(?:st|nd|rd|th) )|(?i:{words.HOUSE_FIRST}) )"
+    rf"(?:(?:[^\W\d_]{{1,4}}\.? )?(?:[A-ZÀ-ÞĀ-Ž]|\d{{1,3}}(?:st|nd|rd|th) )|(?i:{HOUSE_FIRST}) )"
 )
 _NUMBERED: Final = re.compile(
     rf"{_NUMBER_FIRST.pattern}|[A-ZÀ-ÞĀ-Ž][^\W\d_]*[.,]? (?:[^\W\d_]+[.,]? ){{0,4}}(?:n[.ºo°]{{1,2}} ?)?\d"
@@ -167,12 +170,11 @@ _CODED: Final = re.compile(rf"(?<=[ ,]){CODE_AND_CITY}(?:(?: [(]|, ?){CITY}[)]?(
 
 
 def address(value: str, how: str) -> Place | None:
-    """Return where a postal address stands at the beginning of a text; None where there is none.
+    """Return the place of a postal address at the beginning of a text; None if there is none.
 
     Args:
-        value: what stands behind a label or a phrase, several lines at most.
-        how: `field` where a label says that it is an address, `part` where it names a part of one, `said` where a
-            phrase says so.
+        value: the text after a label or a phrase, a few lines at most.
+        how: `field` after the label of an address, `part` after the label of a part of one, `said` after a phrase.
     """
     first, *more = value.split("\n")
     end = _line_end(first)
@@ -194,16 +196,16 @@ def address(value: str, how: str) -> Place | None:
 
 
 def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_labeled: bool = False) -> int:
-    """Return how far an address goes on in the lines behind its first.
+    """Return where an address ends in the lines after its first.
 
-    It goes on to the line of the postal code, and from there over lines in capitals alone: a town, a country. What
-    follows a postal code in other words is no part of it, however short: `Order A-17`.
+    It continues to the line of the postal code, and from there over lines in capitals: a town, a country. Any other
+    line after the postal code is not part of it, however short: `Order A-17`.
 
     Args:
         more: the lines.
-        end: where it ends if it does not go on, counted from the end of the first line.
-        is_coded: whether the first line holds the postal code.
-        is_labeled: whether a label says that this is an address; lines of a few words in capitals are then towns.
+        end: where it ends if it does not continue, counted from the end of the first line.
+        is_coded: whether the first line has the postal code.
+        is_labeled: whether it follows the label of an address; lines of a few capitalized words are then towns.
     """
     total = 0
     for following in more[:5]:
@@ -224,7 +226,7 @@ def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_label
 
 
 def _is_address(line: str, more: list[str]) -> bool:
-    """Tell whether what a label calls an address is a postal one."""
+    """Return whether the value of a label for addresses is a postal address."""
     is_numbered = _DIGIT.search(line) is not None and any(map(str.isalpha, line)) and " " in line
     return is_numbered or _STREET.search(line) is not None or any(_CODE_LINE.fullmatch(one.strip()) for one in more[:2])
 
@@ -237,12 +239,12 @@ def _line_end(line: str) -> int:
 
 
 def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
-    """Return where the name of a town may stand at the beginning of a text: words in capitals."""
+    """Return the place of capitalized words at the beginning of a text, which may name a town."""
     match = _TOWN.match(value)
     return match.span() if match is not None and match[0].lower() not in _NO_NAME else None
 
 
 def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
-    """Return where a postal code may stand at the beginning of a text: two digits or more."""
+    """Return the place of what may be a postal code at the beginning of a text: it has two digits or more."""
     match = _CODE.match(value)
     return match.span() if match is not None and sum(map(str.isdigit, match[0])) > 1 else None

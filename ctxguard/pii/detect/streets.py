@@ -1,7 +1,7 @@
-"""Find addresses by their parts, in either order, and names that stand before an e-mail address.
+"""Find addresses by their parts, in either order, and names before an e-mail address.
 
 A street has a number and a word for streets: `12 Elm Street`, `12, rue Verte`, `Calle Mayor, 12`, `Hauptstraße 12`. The
-number is looked for, then what stands around it. Postal code and city belong to it where they follow.
+number is searched for first, then its surroundings. Postal code and city are included if they follow.
 """
 
 from __future__ import annotations
@@ -13,37 +13,50 @@ from itertools import chain
 from typing import Final
 
 from ctxguard.pii.detect.cues import words_of
-from ctxguard.pii.detect.people import CITY, CODE_AND_CITY, END, OF, POSTAL_CODE, UP, lines, name
-from ctxguard.pii.rules import people_words as words
+from ctxguard.pii.detect.people import (
+    CITY,
+    CODE_AND_CITY,
+    END,
+    HOUSE_FIRST,
+    HOUSE_LAST,
+    OF,
+    POSTAL_CODE,
+    STREET_ENDINGS,
+    STREET_WORDS,
+    UP,
+    lines,
+    name,
+)
+from ctxguard.pii.rules.words import words
 
 _NAME: Final = rf"{UP}[\w'’.-]{{0,24}}"
 _ENGLISH: Final = re.compile(
     rf"\d(?<![\w.,$€£/:#-]\d)\d{{0,5}}[A-Za-z]?(?:[-/ ]\d{{1,5}})?,? (?:[NSEW]{{1,2}}\.? )?(?:(?:{_NAME}"
     rf"|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?"
-    rf"(?:{'|'.join(one.capitalize() for one in words.STREET_WORDS.split('|'))}"
-    rf"|{words.STREET_WORDS}){END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){END})?"
+    rf"(?:{'|'.join(one.capitalize() for one in words('street_words'))}"
+    rf"|{STREET_WORDS}){END}\.?(?: (?:[NSEW]{{1,2}}|North|South|East|West){END})?"
 )
 _FRENCH: Final = re.compile(
-    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{words.HOUSE_FIRST}) (?:(?:{OF}|l'|l’"
+    rf"\d(?<![\w.,/:-]\d)\d{{0,4}}(?: ?(?:bis|ter|[A-D](?= |,)))?,? (?i:{HOUSE_FIRST}) (?:(?:{OF}|l'|l’"
     rf"|d'|d’)[ ]?){{0,3}}"
     rf"{_NAME}(?:[ -](?:{OF} ){{0,2}}{_NAME}){{0,4}}"
 )
-# The number behind the street, and what stands before it.
+# The number after the street, and what may precede it.
 _NUMBER: Final = re.compile(
     rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{END}| s/n{END}"
 )
 _BEFORE: Final = 90
 _SIGNS: Final = re.compile(r"[^\w]")
-_ENDINGS: Final = tuple(words.STREET_ENDINGS.split("|"))
+_ENDINGS: Final = tuple(words("street_endings"))
 _FIRST_WORDS: Final = frozenset(
-    f"{words.HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
+    f"{HOUSE_LAST}|box|postfach|postbus|apartado|correos|postale|postal|pocztowa|psc|bp".split("|")
 )
 _COMPOUND: Final = re.compile(
-    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{UP}[\w'’.-]{{1,30}}(?:{words.STREET_ENDINGS})"
-    rf"|{_NAME}[ -](?i:{words.STREET_ENDINGS}))\.?,?\Z"
+    rf"(?<![^\W_])(?:{_NAME}[ -]){{0,3}}(?:{UP}[\w'’.-]{{1,30}}(?:{STREET_ENDINGS})"
+    rf"|{_NAME}[ -](?i:{STREET_ENDINGS}))\.?,?\Z"
 )
 _SOUTHERN: Final = re.compile(
-    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words.HOUSE_LAST.split('|'))}|(?:c"
+    rf"(?<![^\W_])(?:{'|'.join(f'{one[:1].upper()}{one[1:]}' for one in words('street_words_before_number'))}|(?:c"
     rf"|calle|avenida|avda|rua|ul|ulica|ulicy|al|os|pl|plaza|piazza|viale|corso)(?=[ ./]))"
     rf"(?:[ ./]{{1,3}})(?:{OF}\.? ){{0,2}}{_NAME}(?:[ -](?:{OF}[ ]){{0,2}}{_NAME}){{0,5}},?(?:"
     rf" ?(?:n[.ºo°]{{0,2}}|nº|n º|núm\.?|número|num\.?|no\.))?,?\Z"
@@ -72,37 +85,21 @@ _TAIL: Final = re.compile(
     rf"|[A-Z]{{2}} {POSTAL_CODE}))?"
 )
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
-_LIVING: Final = frozenset(
-    (
-        "lives",
-        "lived",
-        "resides",
-        "resided",
-        "wohnt",
-        "wohnte",
-        "habite",
-        "vive",
-        "reside",
-        "abita",
-        "woont",
-        "mora",
-        "mieszka",
-    )
-)
+_LIVING: Final = frozenset(words("living"))
 _LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
 _NAME_SIZE: Final = 60
-# An address on an envelope stands under a name.
+# On an envelope, the address is below a name.
 _LINE_ABOVE: Final = re.compile(
     rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
 )
 _NAME_BEFORE: Final = re.compile(
-    rf"(?:{_NAME}[ ](?:{words.PARTICLES.replace('|', ' |')} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
+    rf"(?:{_NAME}[ ](?:{' |'.join(words('particles'))} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
 )
 
 
 @lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
 def streets(text: str) -> Sequence[tuple[int, int]]:
-    """Return where addresses stand, by their parts."""
+    """Return the places of addresses, by their parts."""
     return tuple(_walked(text))
 
 
@@ -134,7 +131,7 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _units(text: str) -> Iterator[tuple[int, int]]:
-    """Walk addresses that are told by the number of a flat in them, whatever their street is called."""
+    """Walk addresses that have the number of a flat, whatever their street is called."""
     for match in _FLAT.finditer(text):
         begin = max(0, match.start() - _BEFORE)
         found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
@@ -143,7 +140,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Walk where names stand by what follows: an e-mail address in brackets, where somebody lives, an address."""
+    """Walk the places of names by what follows: an e-mail address in brackets, where somebody lives, an address."""
     for start in chain(_mails(text), _homes(text)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:

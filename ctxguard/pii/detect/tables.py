@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column holds for its cells."""
+"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column is its context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctxguard.pii.detect.people import Place
 
 Judge: TypeAlias = Callable[[str], Place | None]
 _ALIGNED: Final = "  "
-"""Stands for the blanks, two or more, that stand between aligned columns."""
+"""The separator of aligned columns: two or more blanks."""
 _SEPARATORS: Final = ("|", "\t", ";", ",", _ALIGNED)
 _CELLS: Final = {
     separator: re.compile(rf'[ \t]*("(?:[^"\n]|"")*"|[^{re.escape(separator)}\n]*)(?:{re.escape(separator)}|(?=\n)|\Z)')
@@ -37,14 +37,14 @@ _BEFORE: Final = 60
 
 
 class _Table(NamedTuple):
-    """Say where a table stands.
+    """The place of a table.
 
     Attributes:
-        separator: what stands between its cells.
-        headings: where the headings of its columns stand.
-        begin: where its rows begin.
-        end: where they end.
-        is_sure: whether it is no sentence with a comma that goes on in the next line, which has one, too.
+        separator: the separator of its cells.
+        headings: the places of the headings of its columns.
+        begin: the offset of its first row.
+        end: the offset behind its last row.
+        is_sure: False if it may be prose: a sentence with a comma, continued on a line that has a comma, too.
     """
 
     separator: str
@@ -58,7 +58,7 @@ _Lined = TypeVar("_Lined", _Table, Row)
 
 
 class Headings:
-    """Tell what stands before a value in a table: the heading of its column, and not the end of the row before."""
+    """Find the context of values in the tables of a text: the heading of the column, not the end of the row before."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -79,27 +79,29 @@ class Headings:
         return tables
 
     def before(self, start: int) -> tuple[str, str] | None:
-        """Return what may say what a value in a table is: the heading of its column, and the cells before it.
+        """Return the context of a value in a table: the heading of its column, and the cells before it.
 
         Returns:
-            Both with the beginning of the value's cell; the second is empty where the first cell of the row and the one
-            before the value hold no word. None where the value stands in no row of a table.
+            Each is followed by the part of the cell before the value; the second is empty if neither the first cell of
+            the row nor the one before the value has a word. None if the value is not in a row of a table.
         """
         if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
                 self._row = grid.begin, grid.cells(self._text)
-            return self._told(start, grid.headings, self._row[1])
+            return self._context(start, grid.headings, self._row[1])
         if not self._tables or (table := _around(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
-        # a row has many values
+        # a row has many values, so its cells are kept
         if self._row[0] != row:
             self._row = row, _cells(self._text, row, table.separator)
-        told = self._told(start, table.headings, self._row[1])
-        return told if told is None or table.is_sure else (told[0], self._text[max(0, start - _BEFORE) : start])
+        context = self._context(start, table.headings, self._row[1])
+        if context is None or table.is_sure:
+            return context
+        return context[0], self._text[max(0, start - _BEFORE) : start]
 
-    def _told(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
-        """Return what the heading of a value's column and the cells before it say; None outside of the columns."""
+    def _context(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
+        """Return the context of a value in a row, see `before`; None outside of the columns."""
         column = bisect_right(cells, start, key=itemgetter(0)) - 1
         if not 0 <= column < len(headings):
             return None
@@ -107,20 +109,20 @@ class Headings:
         cell = text[cells[column][0] : start]
         heading = f"{text[a:b]}: {cell}"
         beside = dict.fromkeys((cells[0], cells[column - 1])) if column else ()
-        # most rows are numbers, which say nothing
+        # most rows are numbers, which are no context
         if not any(_LETTER.search(text, *place) for place in beside):
             return heading, ""
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
 def _around(tables: list[_Lined], start: int) -> _Lined | None:
-    """Return the table or the row that a place is in."""
+    """Return the table or the row around an offset."""
     number = bisect_right(tables, start, key=attrgetter("begin")) - 1
     return tables[number] if number >= 0 and start < tables[number].end else None
 
 
 def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
-    """Return the separator and the cells of the line that begins there; None where it cannot head a table."""
+    """Return the separator and the cells of the line at an offset; None if it cannot head a table."""
     end = _line_end(text, begin)
     separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
     if separator is None or end - begin > _LONGEST:
@@ -130,7 +132,7 @@ def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
 
 
 def _table_at(text: str, begin: int) -> _Table | None:
-    """Return the table whose headings stand in the line that begins there; None where it heads none."""
+    """Return the table headed by the line at an offset; None if it heads none."""
     if (head := _headings_at(text, begin)) is None:
         return None
     separator, headings = head
@@ -140,7 +142,7 @@ def _table_at(text: str, begin: int) -> _Table | None:
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
-        # more of them stand within quotes, or in a number; the cells before are in their columns still
+        # a quoted cell or a number may hold more separators; the cells before it are still in their columns
         is_row = _count(row, separator) >= many or _RULE.match(row)
         if last - end > _LONGEST or not row.strip() or not is_row:
             break
@@ -173,7 +175,7 @@ def columns(
     line = text[begin:end]
     found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(head[1])}
     headed = {number: one for number, one in found.items() if one is not None}
-    # only now are the rows read: each of them may look like headings, too
+    # read the rows only now: each of them may look like headings, too
     if not headed or (table := _table_at(text, begin)) is None:
         return
     done.append(table.end)
@@ -194,7 +196,7 @@ def _line_end(text: str, begin: int) -> int:
 
 
 def _cells(text: str, begin: int, separator: str) -> list[Place]:
-    """Return where the cells of a line stand, without blanks and quotes."""
+    """Return the places of the cells of a line, without blanks and quotes."""
     cells: list[Place] = []
     place = begin
     while len(cells) < _MOST_COLUMNS:

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,18 +34,22 @@ _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]
 _DECIMAL: Final = re.compile(r"(?!0\d)-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 # What a list of changes begins its entries with: a version and its day.
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
-# Bytes of a dump: no number is written in six pairs.
-_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")
+_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: no number is written in six pairs
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
-_COMMON_DOMAINS: Final = frozenset({"com", "org", "net", "edu", "gov"})
+TOP_LEVEL: Final = (
+    "com|org|net|edu|gov|mil|int|info|biz|name|pro|io|co|me|tv|ai|app|dev|cloud|online|shop|site|example"
+    "|invalid|eu|uk|de|fr|es|nl|us|ca|au|jp|cn|br|ru|pl|se|ch|at|be|dk|fi|cz|ie|nz|kr|mx|it|pt|no|gr|hu|ro"
+    "|bg|hr|si|sk|ee|lv|lt|lu|mt|cy|tr|ua|za|ar|cl|sg|hk|tw|th|ph|vn|il|ae|sa"
+)
+"""Domains that end a host for sure; after any other one, what follows may be the code of a program."""
+_TOP_LEVEL: Final = frozenset(TOP_LEVEL.split("|"))
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
     | {"py", "pyi", "rb", "go", "rs", "java", "kt", "json", "yaml", "yml", "toml", "xml", "md", "txt", "csv", "log"}
-    | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter"}
+    | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter", "po"}
     | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
-    | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "po"}
-    | {"xlsx", "docx", "mp3", "mp4", "heic"}
+    | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "heic", "mp3", "mp4", "xlsx", "docx"}
 )
 # A US social security number or a postal code of nine digits.
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
@@ -92,8 +96,7 @@ def _counts_up(value: str) -> bool:
     # two groups that follow each other are a range, three a table
     if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
         return False
-    little: int = 10 ** (len(groups[0]) - 2)
-    return all(0 < int(after) - int(before) < little for before, after in pairwise(groups))
+    return all(0 < int(after) - int(before) < 10 ** (len(groups[0]) - 2) for before, after in pairwise(groups))
 
 
 def card_on_two_lines(value: str) -> bool:
@@ -164,30 +167,38 @@ def address_length(value: str, kind: str = "remote") -> int:
 
 
 def _ends_there(value: str, end: int) -> bool:
-    return end == len(value) or value[end] in "/%" or (value[end] == "." and not value[end + 1 : end + 2].isdigit())
+    behind = value[end:]
+    return behind in ("", ":") or behind[0] in "/%" or (behind[0] == "." and not behind[1:2].isdigit())
 
 
-def _is_telling(value: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _is_telling(value: str, address: bytes) -> bool:
     """Tell another host's address from this host's own, and from a name with `::` in it, as `ab::cd` in a program."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
 
-def _address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(value: str) -> bytes | None:
+    """Return the bytes of a network address, its prefix length left out; None where it is none."""
     host, _, prefix = value.partition("/")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return None
-    return None if prefix and int(prefix) > address.max_prefixlen else address
+    numbers = host.split(".")
+    if len(numbers) == 4 and host.replace(".", "").isdigit():
+        # most numbers in logs; `ipaddress` takes ten times as long
+        is_valid = all(number == str(int(number)) and int(number) < 256 for number in numbers if number)
+        address = bytes(map(int, numbers)) if is_valid and all(numbers) else None
+    else:
+        try:
+            address = ipaddress.ip_address(host).packed
+        except ValueError:
+            return None
+    return None if address is None or (prefix and int(prefix) > 8 * len(address)) else address
 
 
-def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _is_own(address: bytes) -> bool:
     """Tell an address of no host in particular: loopback, unspecified, `0.x`, or a mask as `255.255.255.0`."""
-    if address.is_loopback or address.is_unspecified:
-        return True
-    return address.version == 4 and (address.packed[0] == 0 or address.packed[:2] == b"\xff\xff")
+    if len(address) == 4:
+        return address[0] in (0, 127) or address[:2] == b"\xff\xff"
+    return int.from_bytes(address, "big") < 2
 
 
 def mac(value: str) -> bool:
@@ -203,20 +214,19 @@ def mac(value: str) -> bool:
 def email(value: str) -> bool:
     """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
 
-    A file may be named after an address (`ann@corp.com.pdf`).
+    A file may be named after an address (`ann@corp.com.pdf`, `ann@corp.com-2024.tar.gz`).
     """
-    value = value.lower()
-    at = value.rfind("@")
-    if value[value.rfind(".") + 1 :] in _FILE_ENDINGS and not _is_named_after_host(value[at + 1 :]):
+    local, _, host = value.lower().partition("@")
+    labels = host.split(".")
+    if labels[-1] in _FILE_ENDINGS and not _are_named_after_host(labels):
         return False
-    local = value[:at]
     return local not in _REMOTE_USERS and ".." not in local and local[:1] != "." != local[-1:]
 
 
-def _is_named_after_host(domain: str) -> bool:
+def _are_named_after_host(labels: list[str]) -> bool:
     """Tell whether what a file is named after is a host: `corp.com.pdf`."""
-    labels = domain.split(".")
-    return len(labels) > 2 and labels[-2] in _COMMON_DOMAINS
+    host = [*dropwhile(_FILE_ENDINGS.__contains__, reversed(labels))]
+    return len(host) > 1 and re.split("[_-]", host[0])[0] in _TOP_LEVEL and not re.fullmatch(r"\dx", labels[0])
 
 
 # Groups as cards, social security numbers and phone numbers have them.
@@ -243,6 +253,7 @@ def nanp_phone(value: str) -> bool:
 
 def loose_phone(value: str) -> bool:
     """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, decimals or range."""
+    value = re.sub(" ?([/-]) ?", r"\1", value)
     count = len(_digits(value))
     is_other = any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
     return 6 <= count <= 15 and not is_other and not _is_range(value)
@@ -373,14 +384,19 @@ def german_insurance(value: str) -> bool:
     return total % 10 == int(value[11]) and 1 <= int(value[4:6]) <= 12
 
 
+def varied(value: str) -> bool:
+    """Tell a key that its prefix tells from a row of one letter; the example in a documentation is one."""
+    return len(set(value[4:])) > 6
+
+
 def generated(value: str) -> bool:
     """Tell a key from a row of one letter and from the example in a provider's documentation."""
-    return len(set(value[4:])) > 6 and not is_example(value)
+    return varied(value) and not is_example(value)
 
 
 def random_enough(value: str) -> bool:
     """Tell a generated key from a word or an example: mixed characters, entropy above 3 bits a character (Shannon)."""
-    return _entropy(value) > 3.0 and any(char.isdigit() for char in value) and not is_example(value)
+    return entropy(value) > 3.0 and any(char.isdigit() for char in value) and not is_example(value)
 
 
 # A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
@@ -428,6 +444,7 @@ def is_example(value: str) -> bool:
     return _EXAMPLE.search(value) is not None
 
 
-def _entropy(value: str) -> float:
+def entropy(value: str) -> float:
+    """Return the entropy of a text in bits a character (Shannon)."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

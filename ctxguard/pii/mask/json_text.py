@@ -21,29 +21,29 @@ _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
 _SCOPES: Final = frozenset("{[")
 _BORDER: Final = "\n" * WINDOW
-"""As wide as the words before a candidate reach: no text is read in the light of the one before."""
+"""As wide as the window of context words, so that no text is the context of the next one."""
 _AT_ONCE: Final = 2_000
-"""Texts that are joined at most, so that a large JSON text is not there twice."""
+"""Most texts that are joined, so that a large JSON text is not in memory twice."""
 _OPENERS: Final = frozenset('{["')
 
 
 class JsonNumber(str):
-    """Mark a new value that is written as a number, without quotes."""
+    """A new value that is written as a number, without quotes."""
 
     __slots__ = ()
 
 
 class JsonToken(NamedTuple):
-    """Hold one string or number of a JSON text.
+    """One string or number of a JSON text.
 
     Attributes:
         start: offset of its first character, the quote included.
         end: offset after its last character.
         value: the decoded string, or the number as it is written.
-        key: the object key it stands under, empty where there is none.
-        is_key: True where it is an object key itself.
-        is_number: True where it is a number.
-        scope: offset of the object or list it stands in; -1 where it is the whole text.
+        key: the object key whose value it is (or is in, for lists); empty if there is none.
+        is_key: True if it is an object key itself.
+        is_number: True if it is a number.
+        scope: offset of the object or list that contains it; -1 if it is the whole text.
     """
 
     start: int
@@ -56,7 +56,7 @@ class JsonToken(NamedTuple):
 
 
 def is_json(text: str) -> bool:
-    """Tell whether the whole text is one JSON object, array or string."""
+    """Return whether the whole text is one JSON object, array or string."""
     if text.lstrip(" \t\r\n")[:1] not in _OPENERS:
         return False
     try:
@@ -67,20 +67,20 @@ def is_json(text: str) -> bool:
 
 
 def holds_json(value: str) -> bool:
-    """Tell whether a string is a JSON object or list itself."""
+    """Return whether a string is a JSON object or list itself."""
     return value.lstrip()[:1] in _SCOPES and is_json(value)
 
 
 def is_flat(text: str) -> bool:
-    """Tell whether a valid JSON text has no escapes and no list of strings or numbers: what it says stands as it is.
+    """Return whether a valid JSON text can be searched as plain text: no escapes, no list of strings or numbers.
 
-    In a list one key goes before all values, and only the first stands next to it.
+    In a list, the key is the context of all values, but only the first one is next to it.
     """
     return "\\" not in text and _IN_LIST.search(text) is None
 
 
 def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
-    """Tell whether each of some sorted findings in a flat JSON text lies inside one string that is no key."""
+    """Return whether each of some sorted findings in a flat JSON text lies inside one string that is not a key."""
     quotes = done = 0
     end = -1
     for span in spans:
@@ -89,7 +89,7 @@ def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
         if quotes % 2 == 0:
             return False
         if end < done:
-            # once a string, else a long one with many findings would take a square of the time
+            # once for each string, else a long one with many findings would take quadratic time
             end = text.find('"', done)
             if _KEY_END.match(text, end):
                 return False
@@ -119,11 +119,11 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
 
 
 def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:
-    """Return the JSON text with every changed string or number in its new wording; the rest stays as it was.
+    """Return the JSON text with changed strings and numbers replaced; the rest stays byte for byte.
 
     Args:
         text: a valid JSON text.
-        change: gives the new value of a token: a string, or a `JsonNumber` to be written bare.
+        change: returns the new value of a token: a string, or a `JsonNumber` to write without quotes.
         tokens: those of its tokens that may change, in their order.
     """
     pieces: list[str] = []
@@ -138,7 +138,7 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable
 
 
 def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
-    """Return a change that gives no two keys of one object the same new name: none may hide another's value."""
+    """Return a change that gives no two keys of one object the same new name, so that no value is lost."""
     taken: set[tuple[int, str]] = set()
     numbers: Counter[tuple[int, str]] = Counter()
 
@@ -156,17 +156,17 @@ def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]
 
 
 def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
-    """Return the first of some sorted findings in the text that holds a character of a token; None where none does."""
+    """Return the first of some sorted findings that overlaps a token; None if there is none."""
     place = bisect_right(spans, token.start, key=_END)
     return spans[place] if place < len(spans) and spans[place].start < token.end else None
 
 
 def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
-    """Return the texts in which a rule may find something; in all others none does.
+    """Return the texts in which a rule may find something; in the others nothing is found.
 
     Args:
         texts: short texts.
-        find: finds by rules that find the same in a text that stands alone and in one between blank lines.
+        find: searches by rules that find the same in a text alone and in that text between blank lines.
     """
     waiting = list(dict.fromkeys(texts))
     found: set[str] = set()
@@ -187,7 +187,7 @@ def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set
 
 
 def _encoded(value: str) -> str:
-    """Write a value as JSON; escaped only where it must be, so that escapes look like nothing else."""
+    """Encode a value as JSON; with as few escapes as possible, because they could look like something else."""
     if isinstance(value, JsonNumber):
         return str(value)
     return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))

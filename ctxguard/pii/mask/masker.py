@@ -1,15 +1,15 @@
-"""Hide personal data in the texts of many conversations."""
+"""Mask personal data in the texts of many conversations."""
 
 from __future__ import annotations
 
 import copy
 
-from ctxguard.pii.mask.hiding import Hiding
+from ctxguard.pii.mask.masking_rules import MaskingRules
 from ctxguard.pii.mask.session import MaskSession
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 
 
-class Masker(Hiding):
+class Masker(MaskingRules):
     """Mask texts by rules or detectors. Safe to share between threads; what it remembers is bounded.
 
     Args:
@@ -17,20 +17,19 @@ class Masker(Hiding):
         strategy: how findings are hidden: one strategy, or one by label with `*` for the rest.
         key: key of the hash strategy, at least 16 bytes.
         vault: where pseudonyms live; None means that each session numbers its own, in memory.
-        escape: True also masks what already looks like a placeholder in a text, so that nobody gets a value out of the
-            vault by writing its placeholder; False leaves such placeholders as they are, and masking twice changes
-            nothing.
+        escape: True also masks text that already looks like a placeholder, so that nobody gets a value out of the
+            vault by writing its placeholder; False leaves it, so that masking twice changes nothing.
         on_detector_error: what happens when a detector that is not a rule set fails: `raise`, or `redact` the whole
             text.
         timeout: seconds such a detector may take for a text.
-        cache: what was found in which text, remembered; None means a cache of the masker's own. It changes speed, never
-            a result; maskers with the same rules may share one.
+        cache: the findings by text; None means a cache of the masker's own. It changes speed, never a result; maskers
+            with the same rules may share one.
 
     Attributes:
-        is_stateless: True where what a text becomes does not depend on other texts.
-        is_reversible: True where some values get placeholders that can be given back.
-        echoing: the rule set that makes names known, such as `PEOPLE`; None where there is none.
-        is_joinable: True where many texts can be searched in one go (see `RuleSet.is_joinable`).
+        is_stateless: True if the masked text does not depend on other texts.
+        is_reversible: True if some values get placeholders that can be restored.
+        echoing: the rule set that learns names, such as `PEOPLE`; None if there is none.
+        is_joinable: True if many texts can be joined and searched at once (see `RuleSet.is_joinable`).
 
     Raises:
         ConfigError: a setting is of another kind, a strategy is unknown, `hash` has no key, or a rule matches a
@@ -41,7 +40,7 @@ class Masker(Hiding):
         return f"Masker({', '.join(detector.name for detector in self.detectors)})"
 
     def session(self) -> MaskSession:
-        """Begin with the texts of one conversation, from its first on."""
+        """Return a session that masks the texts of one conversation, starting with the first."""
         return MaskSession(self)
 
     def with_vault(self, vault: SessionVault) -> Masker:
@@ -57,6 +56,14 @@ class Masker(Hiding):
         chosen.vault = session_vault(vault)
         if self.strategy == "redact":
             chosen.strategy, chosen.is_stateless = "pseudonymize", False
+        return chosen
+
+    def without_placeholders(self) -> Masker:
+        """Return a masker with the same rules that redacts whatever this one would pseudonymize."""
+        chosen = copy.copy(self)
+        ways = {"*": self.strategy} if isinstance(self.strategy, str) else self.strategy
+        chosen.strategy = {label: "redact" if way == "pseudonymize" else way for label, way in ways.items()}
+        chosen.is_reversible, chosen.is_stateless = False, self.echoing is None
         return chosen
 
     def mask(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Names that stand for values: `<EMAIL_1>`, the same for the same value, numbered by first appearance."""
+"""Placeholders of values: `<EMAIL_1>`, the same for the same value, numbered by first appearance."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """Hold what a placeholder stands for.
+    """The value of a placeholder.
 
     Attributes:
         value: as it was first written. Not part of `repr`.
-        is_number: True where it first was a bare number in JSON, and is to be one again.
+        is_number: True if it was a number in JSON first, and must become one again.
     """
 
     value: str = field(repr=False)
@@ -28,33 +28,38 @@ class Original:
 
 
 class Pseudonyms(Protocol):
-    """Give values their placeholders and take them back."""
+    """Map values to placeholders, and back."""
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one where it has none."""
+        """Return the placeholder of a value; a new one if it has none."""
         ...
 
     def original(self, placeholder: str) -> Original | None:
-        """Return what a placeholder stands for, or None where it was never given."""
+        """Return the value of a placeholder, or None if it was never assigned."""
         ...
 
 
 def normalized(label: str, value: str) -> str:
-    """Return what makes two spellings the same value: no case in an e-mail address, no separators in a number."""
+    """Return a value in a form that equal values share: lower case for e-mail addresses, no separators in numbers."""
     folded = view_of(value).text
     if label in _BY_CASE:
         return value
     if label in _BY_SIGNS:
         return " ".join(folded.casefold().split())
     bare = "".join(char for char in folded.casefold() if char.isalnum())
-    # with and without its plus a number is written by another rule, and gives back another text
+    # another rule finds a number with its plus than without, and restoring it must keep the plus
     return f"+{bare}" if bare and folded.startswith("+") else bare or folded
 
 
 class MemoryPseudonyms:
-    """Number values in this process; a function of the texts that came before alone."""
+    """Number values in this process; numbers depend only on the texts that came before.
 
-    def __init__(self) -> None:
+    Args:
+        first: The number of the first value of each label.
+    """
+
+    def __init__(self, first: int = 1) -> None:
+        self._first = first
         self._given: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], str] = {}
@@ -68,42 +73,46 @@ class MemoryPseudonyms:
         return len(self._given)
 
     def copy(self) -> MemoryPseudonyms:
-        """Return pseudonyms that begin with these and go on by themselves."""
-        new = MemoryPseudonyms()
+        """Return a copy, which is extended independently."""
+        new = MemoryPseudonyms(self._first)
         for key, placeholder, original in list(self._given):
             new._give(key, placeholder, original)
         return new
 
+    def items(self) -> list[tuple[str, str, Original]]:
+        """Return the placeholders in the order in which they were assigned, each with its label and value."""
+        return [(name, key[0], original) for key, name, original in list(self._given)]
+
     def given(self, otherwise: Callable[[str], str], *, until: int | None = None) -> Pseudonyms:
-        """Return what knows the placeholders that were given and gives no more: `otherwise` tells what a label gets.
+        """Return a read-only view of these placeholders, which assigns no new ones.
 
         Args:
-            otherwise: returns what stands for a value of a label that has none.
+            otherwise: returns the replacement for a value without a placeholder, by its label.
             until: how many placeholders count, the first ones; None means all.
         """
         return _Given(self, otherwise, until)
 
     def known(self, label: str, original: Original, *, until: int | None = None) -> str | None:
-        """Return the placeholder that a value has; None where it has none among the first `until`."""
+        """Return the placeholder of a value; None if it has none among the first `until`."""
         key = (label, normalized(label, original.value))
         number = self._numbers.get(key)
         return None if number is None or (until is not None and number >= until) else self._placeholders[key]
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one where it has none."""
+        """Return the placeholder of a value; a new one if it has none."""
         key = (label, normalized(label, original.value))
         known = self._placeholders.get(key)
         if known is None:
-            known = pseudonym(label, self._counts[label] + 1)
+            known = pseudonym(label, self._first + self._counts[label])
             self._give(key, known, original)
         return known
 
     def original(self, placeholder: str) -> Original | None:
-        """Return what a placeholder stands for, or None where it was never given."""
+        """Return the value of a placeholder, or None if it was never assigned."""
         return self._originals.get(placeholder)
 
     def back_to(self, count: int) -> None:
-        """Take back all but the first `count` placeholders."""
+        """Remove all but the first `count` placeholders."""
         while len(self) > count:
             key, placeholder, _ = self._given.pop()
             self._counts[key[0]] -= 1
@@ -119,7 +128,7 @@ class MemoryPseudonyms:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """Know the placeholders that were given, and give no more."""
+    """A read-only view of placeholders."""
 
     names: MemoryPseudonyms
     otherwise: Callable[[str], str]

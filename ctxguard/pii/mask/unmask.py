@@ -1,4 +1,4 @@
-"""Give values back: in a whole text, in tool-call arguments, and in a stream whose chunks cut placeholders in two."""
+"""Restore values: in a text, in tool-call arguments, and in a stream whose chunks may split a placeholder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Hold a text with its values back.
+    """A text with its values restored.
 
     Attributes:
         text: the text.
         restored: how many placeholders were replaced.
-        unknown: placeholders that were never given, or were altered; they stand in the text as they were.
+        unknown: placeholders that were never written, or were altered; they are left in the text.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Restored:
 
 
 def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Restored:
-    """Put values back in place of their placeholders; `escaped` as they must stand inside JSON strings."""
+    """Replace placeholders by their values; `escaped` writes them as inside a JSON string."""
     count = 0
     unknown: list[str] = []
 
@@ -60,7 +60,7 @@ def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Rest
 
 
 def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
-    """Put values back into tool-call arguments; JSON stays JSON, in strings too, and what was a number is one again."""
+    """Restore values in tool-call arguments; JSON stays JSON, in strings too, and numbers become numbers again."""
     if not is_json(text):
         return restore(text, pseudonyms, escaped=True)
     parts: list[Restored] = []
@@ -80,7 +80,7 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
 
 
 class GivesBack(ABC):
-    """Give values back: what a conversation's masking and the vault of its session have in common."""
+    """Restore values: the interface that a masking session and a session vault share."""
 
     @property
     @abstractmethod
@@ -129,9 +129,9 @@ class GivesBack(ABC):
 
 
 class UnmaskStream:
-    """Put values back in a stream: `feed` each chunk, then `close`. One stream for one block of text or one call.
+    """Restore values in a stream: `feed` each chunk, then `close`. Use one for each block of text or tool call.
 
-    Only what may still become a placeholder is held back, at most 64 characters.
+    It holds back only what may be the beginning of a placeholder, at most 64 characters.
 
     Args:
         pseudonyms: what placeholders stand for.
@@ -142,15 +142,17 @@ class UnmaskStream:
         self._pseudonyms = pseudonyms
         self._arguments = arguments
         self._held = ""
+        self._open = ""
         self.unknown: list[str] = []
 
     def feed(self, chunk: str) -> str:
-        """Return what can be said now.
+        """Return the text that can be released now.
 
         Raises:
             TypeError: the chunk is not a string.
         """
         check_text(chunk)
+        self._note_unknown(chunk)
         if not self._held and "<" not in chunk and not (self._arguments and '"' in chunk):
             return chunk
         text = self._held + chunk
@@ -159,7 +161,7 @@ class UnmaskStream:
         return self._restored(text[:cut])
 
     def close(self) -> str:
-        """Return what was held back; the stream is over."""
+        """Return what was held back, at the end of the stream."""
         rest, self._held = self._held, ""
         return self._restored(rest)
 
@@ -180,9 +182,17 @@ class UnmaskStream:
     def _restored(self, text: str) -> str:
         if self._arguments:
             text = _QUOTED.sub(self._number, text)
-        done = restore(text, self._pseudonyms, escaped=self._arguments)
-        self.unknown += done.unknown
-        return done.text
+        return restore(text, self._pseudonyms, escaped=self._arguments).text
+
+    def _note_unknown(self, chunk: str) -> None:
+        """Note invented placeholders, which models spell loosely; the output does not wait for the rest of them."""
+        if not self._open and "<" not in chunk:
+            return
+        text = self._open + chunk
+        self.unknown += [match[0] for match in _LOOSELY.finditer(text) if self._pseudonyms.original(match[0]) is None]
+        opened = text.rfind("<")
+        is_open = opened >= 0 and ">" not in text[opened:] and len(text) - opened <= LONGEST
+        self._open = text[opened:] if is_open else ""
 
     def _number(self, match: re.Match[str]) -> str:
         original: Original | None = self._pseudonyms.original(match[1])

@@ -1,7 +1,7 @@
-"""Keep what placeholders stand for: encrypted at rest, one session apart from the other.
+"""Keep the values of placeholders: encrypted at rest, separate for each session.
 
-A record is sealed with the session and its own name, so that it cannot be moved to another session. Which numbers
-were given is kept beside them, without any value and without an end: a placeholder in an old message never comes to
+A record is sealed with the session and its own name, so that it cannot be moved to another session. The numbers that
+were assigned are kept separately, without values and without expiry: a placeholder in an old message never comes to
 mean another person's value.
 """
 
@@ -11,13 +11,13 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.detect.echo import is_part_of_name
 from ctxguard.pii.detect.match import PERSON
-from ctxguard.pii.mask.pseudonyms import Original, normalized
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, normalized
 from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.mask.vault_records import SessionRecords, label_and_number
@@ -27,9 +27,12 @@ from ctxguard.settings import seconds
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
+_NOTE: Final = "note of "
+"""Begins the name under which the note about a session is kept, and names its record."""
+
 
 class Vault:
-    """Hold sessions' values in a store. Safe for many threads and, where the store is shared, for many workers.
+    """The values of many sessions in a store. Safe for many threads and, with a shared store, for many workers.
 
     Args:
         store: where sealed records live.
@@ -70,7 +73,9 @@ class Vault:
     def forget(self, session: str, value: str | None = None) -> int:
         """Erase a session, or one value of it; return how many records went.
 
-        With a person's name go its parts, which have records of their own: with `Jane Roe` also `Jane` and `Roe`.
+        A value is what was masked: in its own spelling or another one that gets the same placeholder, under each label.
+        With a person's name go its parts, which have records of their own: with `Jane Roe` also `Jane` and `Roe`. An
+        address has no parts: with `jane.roe@site.org` the name `Jane Roe`, whose else it may be, does not go.
         What this vault opened forgets at once; another worker that read a value before keeps it until it ends, or until
         its `ttl` is over. Of each label the highest number that was given stays, so that none is given again.
 
@@ -88,16 +93,30 @@ class Vault:
                 opened.reload(records.namespace)
 
     def _forget_value(self, session: str, value: str) -> int:
-        gone = self.session(session).forget(value)
-        # deleting one record leaves it in the log of a database
-        sweep: Callable[[], object] | None = getattr(self._store, "sweep", None)
-        if gone and sweep is not None:
-            sweep()
-        return gone
+        try:
+            return self.session(session).forget(value)
+        finally:
+            # deleting one record leaves it in the log of a database, and one whose time is over is still there
+            sweep: Callable[[], object] | None = getattr(self._store, "sweep", None)
+            if sweep is not None:
+                sweep()
+
+    def note(self, session: str, data: bytes) -> None:
+        """Seal a note about a session, over an earlier one. `forget` leaves it: it should hold no value."""
+        self._records(_NOTE + session).write(_NOTE, data)
+
+    def noted(self, session: str) -> bytes | None:
+        """Return the note about a session; None where there is none.
+
+        Raises:
+            VaultError: it was sealed with another key, or is damaged.
+        """
+        return self._records(_NOTE + session).read(_NOTE)
 
     def rotate(self, session: str) -> int:
         """Seal every record of a session anew by the first key; return how many there are."""
         records = self._records(session)
+        self._records(_NOTE + session).reseal(_NOTE)
         return sum(map(records.reseal, records.names()))
 
     def _records(self, session: str) -> SessionRecords:
@@ -114,10 +133,10 @@ def session_vault(vault: object) -> SessionVault | None:
 
 
 class SessionVault(GivesBack):
-    """Hold the values of one session; get one from `Vault.session`.
+    """The values of one session; get one from `Vault.session`.
 
-    Placeholders are numbered by first appearance, and a number once given keeps its meaning: whoever writes a record
-    first wins, and other workers learn it.
+    Placeholders are numbered by first appearance, and a number never changes its meaning: the worker that writes a
+    record first wins, and the others read it.
     """
 
     def __init__(self, records: SessionRecords) -> None:
@@ -128,12 +147,25 @@ class SessionVault(GivesBack):
         self._originals: dict[str, Original | None] = {}
         self._counts: dict[str, int] = {}
         self._damaged: dict[str, VaultError] = {}
+        self._erasures = 0
 
     def __repr__(self) -> str:
         return f"SessionVault({len(self._originals)} placeholders)"
 
+    def erasures(self) -> int:
+        """Return a number that grows whenever values of the session are erased or expire.
+
+        As long as it stays the same, a text that was masked before would be masked to the same text again.
+        """
+        with self._lock:
+            if self._records.expire and self._is_loaded:
+                listed = self._records.listed()
+                for name in [name for name, known in self._originals.items() if known and name not in listed]:
+                    self._drop(name)
+            return self._erasures
+
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one, written to the store, where it has none.
+        """Return the placeholder of a value; a new one, written to the store, if it has none.
 
         Raises:
             VaultError: records of the session were sealed with another key, so that the value may have one already.
@@ -147,7 +179,7 @@ class SessionVault(GivesBack):
             return known if known is not None else self._allocated(label, original)
 
     def original(self, placeholder: str) -> Original | None:
-        """Return what a placeholder stands for, or None where it was never given or is forgotten.
+        """Return the value of a placeholder, or None if it was never assigned, or was erased.
 
         Raises:
             VaultError: the record cannot be opened.
@@ -163,12 +195,20 @@ class SessionVault(GivesBack):
                 raise self._damaged[placeholder]
             return self._originals.get(placeholder)
 
+    def adopt(self, given: MemoryPseudonyms) -> None:
+        """Store placeholders that were assigned in memory, each with its own number."""
+        with self._lock:
+            self._load()
+            for name, label, original in given.items():
+                self._learn(name, self._records.write_new(name, _plain(label, original)))
+                self._records.keep_number(name)
+
     @property
     def _pseudonyms(self) -> SessionVault:
         return self
 
     def forget(self, value: str) -> int:
-        """Erase a value, and of a name its parts, too; their placeholders are not given again and stand for nothing.
+        """Erase a value, and the parts of a name; their placeholders have no value any more and are not assigned again.
 
         Returns:
             How many records were erased.
@@ -178,11 +218,12 @@ class SessionVault(GivesBack):
         """
         with self._lock:
             self._load()
+            self._catch_up()
             gone = [key for key in self._placeholders if self._is_part(key, value)]
             for key in gone:
-                name = self._placeholders.pop(key)
+                name = self._placeholders[key]
                 self._records.erase(name)
-                self._originals[name] = None
+                self._drop(name)
             if self._damaged:
                 raise VaultError(
                     f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be opened and may "
@@ -191,28 +232,34 @@ class SessionVault(GivesBack):
             return len(gone)
 
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
-        """Tell whether a record holds a value, or a part of a name that the value is."""
+        """Return whether a record holds a value, or a part of it where it is a name."""
         label, held = key
         return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
     def reload(self, namespace: str) -> None:
-        """Drop what was read of the records, where they are this session's, and read them anew when they are wanted."""
+        """Discard the records that were read, if they are this session's, and read them again on next use."""
         if namespace != self._records.namespace:
             return
         with self._lock:
             self._is_loaded = False
             self._placeholders, self._originals = {}, {}
             self._counts, self._damaged = {}, {}
+            self._erasures += 1
 
     def _refresh(self, name: str) -> None:
-        """Forget a record that has ended since it was read."""
+        """Drop a record that has expired since it was read."""
         if self._records.read(name) is None:
-            self._originals[name] = None
-            self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Drop the value of a placeholder; its number is not assigned again."""
+        self._originals[name] = None
+        self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
+        self._erasures += 1
 
     def _allocated(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
-        plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
+        plain = _plain(label, original)
         self._catch_up()
         sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, OtherKeyError)]
         if sealed_otherwise:
@@ -224,7 +271,7 @@ class SessionVault(GivesBack):
         return self._placeholders[key]
 
     def _catch_up(self) -> None:
-        """Learn what other workers gave meanwhile: a number counts as given where its record is gone by now, too."""
+        """Read what other workers assigned meanwhile; a number whose record is gone counts as assigned, too."""
         for highest in self._records.given():
             label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
@@ -232,7 +279,7 @@ class SessionVault(GivesBack):
             self._count(highest)
 
     def _load(self) -> None:
-        """Read the session's records once; a number counts as given where its record is gone, too."""
+        """Read the session's records once; a number whose record is gone counts as assigned, too."""
         if self._is_loaded:
             return
         self._is_loaded = True
@@ -241,9 +288,15 @@ class SessionVault(GivesBack):
             self._count(name)
         for name in names:
             self._read(name)
+        unread = [name for name in names if name not in self._originals]
+        # a record that was erased meanwhile is no longer listed; a damaged one is
+        for name in self._records.unreadable(unread):
+            self._damaged[name] = VaultError(
+                "the store skips a vault record: it is damaged or of a newer version; restore it, or forget its session"
+            )
 
     def _read(self, name: str) -> None:
-        """Learn one record; a damaged one keeps its number and costs nothing but itself."""
+        """Read one record; a damaged one keeps its number, and the others stay readable."""
         try:
             plain = self._records.read(name)
         except VaultError as error:
@@ -264,6 +317,11 @@ class SessionVault(GivesBack):
     def _count(self, name: str) -> None:
         label, number = label_and_number(name)
         self._counts[label] = max(self._counts.get(label, 0), number)
+
+
+def _plain(label: str, original: Original) -> bytes:
+    """Return the plain content of a record."""
+    return json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
 
 
 def _opened(store: Store) -> Store:

@@ -1,10 +1,10 @@
-"""The sealed records of one session in a store, the numbers that it gave, and the notes on what was erased."""
+"""The sealed records of one session in a store, the numbers that were assigned, and notes on erasures."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError, VaultError
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 _NUMBERS: Final = "-numbers"
-"""Ends the namespace of the numbers that a session gave."""
+"""Suffix of the namespace of the numbers that a session has assigned."""
 _ERASED: Final = "-erased"
-"""Ends the namespace of the notes on what was erased; none holds a value."""
+"""Suffix of the namespace of notes on erasures, which hold no value."""
 _EVERYTHING: Final = "*"
 _NOTE_BYTES: Final = 4
-"""Random bytes of such a note, by which two notes differ."""
+"""Random bytes in such a note, so that no two are equal."""
 
 
 class SessionRecords:
     """Read and write the records of one session, each under its placeholder.
 
     Args:
-        store: where they live.
+        store: the store.
         keys: seal and open them.
         ttl: seconds that each is kept; None means until it is erased.
         session: the name of the session; only a hash of it is stored.
@@ -49,12 +49,21 @@ class SessionRecords:
 
     @property
     def expire(self) -> bool:
-        """Whether records end after a time."""
+        """Whether records expire."""
         return self._ttl is not None
 
     def names(self) -> list[str]:
         """Return the placeholders that have a record."""
         return [name for name in self._store.keys(self.namespace) if PSEUDONYM.fullmatch(name) is not None]
+
+    def listed(self) -> set[str]:
+        """Return the names of all records, those with damaged names too."""
+        return set(self._store.keys(self.namespace))
+
+    def unreadable(self, unread: Sequence[str]) -> set[str]:
+        """Return the records that cannot be read: those in `unread` that are there, and those with damaged names."""
+        listed = self.listed()
+        return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
     def read(self, name: str) -> bytes | None:
         """Open one record; None where there is none.
@@ -65,44 +74,48 @@ class SessionRecords:
         sealed = self._store.get(self.namespace, name)
         return None if sealed is None else self._keys.open(sealed, self._about(name))
 
+    def write(self, name: str, plain: bytes) -> None:
+        """Seal a record, over an earlier one."""
+        self._store.put(self.namespace, name, self._keys.seal(plain, self._about(name)), ttl=self._ttl)
+
     def write_new(self, name: str, plain: bytes) -> bytes:
-        """Seal a record unless there is one; return what stands there."""
+        """Seal a record unless there is one; return the plain content of the stored record."""
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
         return self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
-        """Erase a record; a worker that is sealing it anew meanwhile sees the note and erases it, too."""
+        """Erase a record; a worker that is resealing it at the same time sees the note, and erases it, too."""
         self._note_erasure(name)
         self._store.delete(self.namespace, name)
 
     def erase_all(self) -> int:
-        """Erase all records and return how many there were; the numbers that were given are kept."""
+        """Erase all records and return how many there were; the assigned numbers are kept."""
         self.numbered()
         self._note_erasure(_EVERYTHING)
         return self._store.delete_namespace(self.namespace)
 
     def reseal(self, name: str) -> bool:
-        """Seal one record anew by the first key; False where it was erased meanwhile, so that it does not come back."""
+        """Reseal one record with the first key; False if it was erased at the same time, so that it stays erased."""
         noted = self._erasures(name)
         plain = self.read(name)
         if plain is None:
             return False
-        self._store.put(self.namespace, name, self._keys.seal(plain, self._about(name)), ttl=self._ttl)
-        # who erases notes it first: whatever was not noted until now is erased after this record was written
+        self.write(name, plain)
+        # an erasure is noted first: one without a note until now deletes the record that was just written
         if self._erasures(name) == noted:
             return True
         self._store.delete(self.namespace, name)
         return False
 
     def keep_number(self, name: str) -> None:
-        """Keep for ever that a placeholder was given."""
+        """Record, without expiry, that a placeholder was assigned."""
         self._store.put_new(self.namespace + _NUMBERS, name, b"")
 
     def given(self) -> list[str]:
-        """Return the placeholder with the highest number that was given of each label.
+        """Return the placeholder with the highest assigned number of each label.
 
-        The highest says all: the lower ones are dropped here, which keeps the list short.
+        The lower ones are redundant and are deleted here, which keeps the list short.
         """
         kept = list(self._store.keys(self.namespace + _NUMBERS))
         highest = _highest(kept)
@@ -111,10 +124,10 @@ class SessionRecords:
         return highest
 
     def numbered(self) -> tuple[list[str], list[str]]:
-        """Keep for ever which placeholders were given: return those with a record, and the highest of each label.
+        """Record the assigned numbers; return the placeholders with a record, and the highest number of each label.
 
-        Numbers are listed before records, as a record is written before its number is kept: whatever counts as given
-        has its record among those listed, or has none.
+        Numbers are listed before records, because a record is written before its number: so each assigned number either
+        has its record in the list, or has none.
         """
         kept = self.given()
         names = self.names()
@@ -124,7 +137,7 @@ class SessionRecords:
         return names, highest
 
     def _about(self, name: str) -> str:
-        """Return what a record is sealed with."""
+        """Return the associated data of a record."""
         return f"{self.namespace}\0{name}"
 
     def _note_erasure(self, name: str) -> None:

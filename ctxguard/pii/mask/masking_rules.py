@@ -1,4 +1,4 @@
-"""What is found, how it is hidden, and what is remembered of it."""
+"""What a masker looks for, and what it writes in place of each finding."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
 
 
-class Hiding:
-    """Hold what finds, and what is written in place of a finding. Its arguments are those of `Masker`."""
+class MaskingRules:
+    """The detectors, and the replacement for each finding. Its arguments are those of `Masker`."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Hiding:
         return found
 
     def find_joined(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together, and remember nothing of it."""
+        """Return what the detectors find together, without the cache."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text makes known."""
+        """Return the names that a text introduces."""
         return () if self.echoing is None else self.echoing.names(text)
 
     def warm(self, texts: Sequence[str]) -> None:
-        """Let detectors that can find in many texts at once (`find_many`) do so, and remember what they found."""
+        """Search many texts and cache the findings; detectors with `find_many` search them in one batch."""
         missing = [text for text in texts if self._found.get(text) is None]
         batches = [getattr(detector, "find_many", None) for detector in self.detectors]
         answers = [
@@ -81,11 +81,11 @@ class Hiding:
             self._found.put(text, resolve(chain.from_iterable(found)))
 
     def is_found(self, text: str) -> bool:
-        """Tell whether a rule set matches in a text."""
+        """Return whether a rule set finds something in a text."""
         return any(detector.find(text) for detector in self.detectors if isinstance(detector, RuleSet))
 
     def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms, *, in_full: bool = False) -> str:
-        """Return what stands in place of a value; `in_full` leaves no part of it to be seen."""
+        """Return the replacement of a value; with `in_full` no part of the value is shown."""
         strategy = strategy_of(self.strategy, label)
         if strategy == "pseudonymize":
             return pseudonyms.placeholder(label, original)
@@ -95,7 +95,7 @@ class Hiding:
         return self.redaction(label) if shown is None else shown
 
     def redaction(self, label: str) -> str:
-        """Return the placeholder that says no more than the label."""
+        """Return the placeholder that shows only the label: `[REDACTED_EMAIL]`."""
         return self._redactions.get(label) or redaction(label_of(label))
 
     def _check_placeholders(self) -> None:

@@ -1,0 +1,41 @@
+"""The rules that come with the library, by what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ctxguard.pii.detect.validate import TOP_LEVEL
+from ctxguard.pii.rules.documents import document_rules
+from ctxguard.pii.rules.files import RuleFile
+from ctxguard.pii.rules.rule import Rule
+
+REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
+"""Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
+_KNOWN_HOSTS: Final = "|".join(rf"(?<=\.{ending})" for ending in TOP_LEVEL.split("|"))
+
+
+def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
+    """Return rules for phone numbers.
+
+    Args:
+        regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
+    """
+    return RuleFile("phones", REGIONS=",".join(regions)).rules()["rules"]
+
+
+RULES_BY_COUNTRY: Final = RuleFile("countries").rules()
+"""Numbers that states give people and firms, by country."""
+COUNTRIES: Final = tuple(RULES_BY_COUNTRY)
+"""Countries with rules of their own, ISO 3166 in two letters."""
+STANDARD_RULES: Final = (
+    *RuleFile("core", AFTER_KNOWN=_KNOWN_HOSTS).rules()["rules"],
+    *phone_rules(),
+    *RuleFile("credentials").rules()["rules"],
+    *RuleFile("passwords").rules()["rules"],
+    *(rule for rules in RULES_BY_COUNTRY.values() for rule in rules),
+    *document_rules(),
+)
+"""Personal data and credentials that can be told by their form, check digits or a word nearby."""
+PEOPLE_RULES: Final = RuleFile("people").rules()["rules"]
+"""Names of people and postal addresses."""

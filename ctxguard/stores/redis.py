@@ -1,0 +1,284 @@
+"""A store in Redis, for workers on many machines.
+
+A record is a hash. Sorted sets order the records of each namespace by their latest write, and those that expire by
+their expiry. Every change is one Lua script and therefore atomic. All keys have the hash tag
+`{ctxguard}`: a cluster keeps them in one slot, where scripts may touch several (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags).
+The server's setting `appendonly` decides how much survives a crash of the server.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ctxguard.errors import StoreError
+from ctxguard.settings import install_command
+from ctxguard.stores.database import RecordStore
+from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
+from ctxguard.stores.records import Record, check_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from redis import Redis
+
+_PREFIX: Final = "{ctxguard}:"
+_FIELDS: Final = ("value", "expires", "format", "checksum")
+_BATCH: Final = 1_000
+"""Records that `usage` requests at once."""
+
+_COMMON: Final = """
+local P = '{ctxguard}:'
+local function drop(member)
+  local ns, size = unpack(redis.call('HMGET', P..'record:'..member, 'namespace', 'size'))
+  if not ns then return end
+  redis.call('DEL', P..'record:'..member)
+  redis.call('ZREM', P..'keys:'..ns, member)
+  redis.call('ZREM', P..'all', member)
+  redis.call('ZREM', P..'expires', member)
+  redis.call('DECRBY', P..'bytes', size)
+end
+local function sweep(now, limit)
+  local over = redis.call('ZRANGEBYSCORE', P..'expires', '-inf', now)
+  for _, member in ipairs(over) do drop(member) end
+  local evicted = 0
+  while limit ~= '' and tonumber(redis.call('GET', P..'bytes') or '0') > tonumber(limit) do
+    drop(redis.call('ZRANGE', P..'all', 0, 0)[1])
+    evicted = evicted + 1
+  end
+  return {#over, evicted}
+end
+"""
+_WRITE: Final = (
+    _COMMON
+    + """
+local member, expected, now, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local stored = redis.call('HGET', P..'record:'..member, 'checksum') or ''
+if expected ~= '*' and expected ~= stored then return 0 end
+drop(member)
+local fields = {}
+for i = 5, #ARGV do fields[#fields + 1] = ARGV[i] end
+redis.call('HSET', P..'record:'..member, 'written', now, unpack(fields))
+local ns, size, expires = unpack(redis.call('HMGET', P..'record:'..member, 'namespace', 'size', 'expires'))
+local seq = redis.call('INCR', P..'seq')
+redis.call('ZADD', P..'keys:'..ns, seq, member)
+redis.call('ZADD', P..'all', seq, member)
+redis.call('INCRBY', P..'bytes', size)
+if expires ~= '' then redis.call('ZADD', P..'expires', expires, member) end
+sweep(now, limit)
+return 1
+"""
+)
+_SWEEP: Final = _COMMON + "return sweep(ARGV[1], ARGV[2])"
+_DROP: Final = (
+    _COMMON
+    + """
+local dropped = {}
+for _, member in ipairs(ARGV) do
+  dropped[#dropped + 1] = redis.call('HMGET', P..'record:'..member, 'value', 'expires', 'format', 'checksum')
+  drop(member)
+end
+return dropped
+"""
+)
+_CLEAR: Final = (
+    _COMMON
+    + """
+local ends = {}
+for _, member in ipairs(redis.call('ZRANGE', P..'keys:'..ARGV[1], 0, -1)) do
+  ends[#ends + 1] = redis.call('HGET', P..'record:'..member, 'expires')
+  drop(member)
+end
+return ends
+"""
+)
+_KEYS: Final = """
+local P = '{ctxguard}:'
+local found = {}
+for _, member in ipairs(redis.call('ZRANGE', P..'keys:'..ARGV[1], 0, -1)) do
+  local key, expires = unpack(redis.call('HMGET', P..'record:'..member, 'key', 'expires'))
+  if expires == '' or tonumber(expires) > tonumber(ARGV[2]) then found[#found + 1] = key end
+end
+return found
+"""
+
+
+class RedisStore(RecordStore):
+    """A store in Redis; safe for threads, processes, and machines. It needs the extra `redis`.
+
+    Args:
+        url: `redis://user:password@host:6379/0`, `rediss://…` for TLS, or `unix://path?db=0`, with any option that
+            redis-py takes.
+        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
+            limit.
+        clock: returns the time in seconds since 1970.
+
+    Raises:
+        StoreError: the server cannot be reached, or the URL is invalid.
+        ConfigError: `max_bytes` is not above 0.
+        ImportError: the extra `redis` is not installed.
+    """
+
+    def __init__(self, url: str, *, max_bytes: int | None = None, clock: Clock = time.time) -> None:
+        super().__init__(max_bytes, clock)
+        self._place = url.rpartition("@")[2].partition("?")[0]
+        self._client = _connect(url)
+        with self._doing("opened"):
+            self._client.ping()
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        """Return the value, or None if there is none or it has expired.
+
+        Raises:
+            StoreError: the server cannot be reached, or the name is invalid.
+        """
+        check_names(namespace, key)
+        with self._doing("read"):
+            return self._live(namespace, key, self._fields(namespace, key))
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Delete one value; return whether there was one.
+
+        Raises:
+            StoreError: the server cannot be reached, or the name is invalid.
+        """
+        check_names(namespace, key)
+        with self._doing("written"):
+            (fields,) = self._run(_DROP, _member(namespace, key))
+            return self._live(namespace, key, fields) is not None
+
+    def delete_namespace(self, namespace: str) -> int:
+        """Delete every value of a namespace; return how many there were.
+
+        Raises:
+            StoreError: the server cannot be reached, or the name is invalid.
+        """
+        check_names(namespace)
+        with self._doing("written"):
+            return sum(not end or float(end) > self._clock() for end in self._run(_CLEAR, namespace))
+
+    def keys(self, namespace: str) -> Iterator[str]:
+        """Yield a snapshot of the keys of a namespace, the least recently written first.
+
+        Raises:
+            StoreError: the server cannot be reached, or the name is invalid.
+        """
+        check_names(namespace)
+        with self._doing("read"):
+            return iter([key.decode() for key in self._run(_KEYS, namespace, repr(self._clock()))])
+
+    def usage(self) -> list[NamespaceUsage]:
+        """Return the usage of each namespace, sorted by name.
+
+        Raises:
+            StoreError: the server cannot be reached.
+        """
+        found: dict[str, list[tuple[int, float]]] = {}
+        with self._doing("read"):
+            members: Any = self._client.zrange(f"{_PREFIX}all", 0, -1)
+            for start in range(0, len(members), _BATCH):
+                pipeline = self._client.pipeline(transaction=False)
+                for member in members[start : start + _BATCH]:
+                    pipeline.hmget(f"{_PREFIX}record:{member.decode()}", "namespace", "size", "written", "expires")
+                for namespace, size, written, expires in pipeline.execute():
+                    if namespace is not None and (not expires or float(expires) > self._clock()):
+                        found.setdefault(namespace.decode(), []).append((int(size), float(written)))
+        return [
+            NamespaceUsage(name, len(records), sum(sizes), min(times), max(times))
+            for name, records in sorted(found.items())
+            for sizes, times in [tuple(zip(*records, strict=True))]
+        ]
+
+    def sweep(self) -> Swept:
+        """Remove expired records and those beyond the size limit.
+
+        Raises:
+            StoreError: the server cannot be reached.
+        """
+        with self._doing("written"):
+            return Swept(*self._run(_SWEEP, repr(self._clock()), self._limit))
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._client.close()
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._place!r})"
+
+    @property
+    def _limit(self) -> str:
+        return "" if self.max_bytes is None else str(self.max_bytes)
+
+    def _put(self, record: Record) -> None:
+        with self._doing("written"):
+            self._write(record, b"*")
+
+    def _put_new(self, record: Record) -> bytes:
+        with self._doing("written"):
+            while True:  # retry if another process wrote in between
+                fields = self._fields(record.namespace, record.key)
+                stored = self._live(record.namespace, record.key, fields)
+                if stored is not None:
+                    return stored
+                if self._write(record, fields[-1] or b""):
+                    return record.value
+
+    def _fields(self, namespace: str, key: str) -> Sequence[bytes | None]:
+        found: Any = self._client.hmget(f"{_PREFIX}record:{_member(namespace, key)}", *_FIELDS)
+        return list(found)
+
+    def _live(self, namespace: str, key: str, fields: Sequence[bytes | None]) -> bytes | None:
+        value, expires, number, checksum = fields
+        if value is None or number is None or checksum is None:
+            return None
+        end = float(expires) if expires else None
+        return Record(namespace, key, value, end, int(number), checksum).live(self._clock())
+
+    def _write(self, record: Record, expected: bytes) -> bool:
+        fields: dict[str, str | bytes | int] = {
+            "namespace": record.namespace,
+            "key": record.key,
+            "value": record.value,
+            "expires": "" if record.expires is None else repr(record.expires),
+            "format": record.format,
+            "checksum": record.checksum,
+            "size": record.size,
+        }
+        flat = [part for name, value in fields.items() for part in (name, value)]
+        member = _member(record.namespace, record.key)
+        return bool(self._run(_WRITE, member, expected, repr(self._clock()), self._limit, *flat))
+
+    def _run(self, script: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script returns its own
+        return self._client.register_script(script)(keys=[f"{_PREFIX}all"], args=arguments)
+
+    @contextmanager
+    def _doing(self, done: str) -> Iterator[None]:
+        from redis import RedisError
+
+        try:
+            yield
+        except RedisError as error:
+            text = " ".join(str(error).split())
+            raise StoreError(
+                f"store {self._place} cannot be {done}: {text}; check the server, the user's rights and the URL"
+            ) from error
+
+
+def _member(namespace: str, key: str) -> str:
+    """Return one name for both; its length prefix distinguishes `a:b` + `c` from `a` + `b:c`."""
+    return f"{len(namespace)}:{namespace}:{key}"
+
+
+def _connect(url: str) -> Redis:
+    try:
+        from redis import Redis
+    except ImportError as error:
+        raise ImportError(f"a Redis store needs {install_command('redis')}") from error
+    try:
+        return Redis.from_url(url)
+    except ValueError as error:
+        raise StoreError(
+            "the store's URL cannot be read; it looks like redis://user:password@host:6379/0, with %40, %3A and "
+            "%2F for @, : and / in a password"
+        ) from error
