@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ctxguard.formats.anthropic import AnthropicAdapter
 from ctxguard.wire.clients import guarded
-from ctxguard_anthropic.adapter import AnthropicAdapter
 from ctxguard_anthropic.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxguard_bedrock.adapter import BedrockAdapter
+from ctxguard.formats.converse import BedrockAdapter
 from ctxguard_bedrock.clients import guarded
 from ctxguard_bedrock.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
 

@@ -21,7 +21,7 @@ class GuardedClient:
     """Send the conversations of a client guarded; all else is the client's own.
 
     Operations that send content to a model and that the guard cannot read, such as `invoke_model`, are refused unless
-    the guard has `on_unreadable="pass"`.
+    the guard names them: `on_unreadable=["invoke_model"]`.
     """
 
     def __init__(self, client: Any, guard: Guard) -> None:  # noqa: ANN401 - boto3 makes the classes of its clients
@@ -29,9 +29,9 @@ class GuardedClient:
         self._guard = guard
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        if name in self._client.meta.method_to_api_mapping and self._guard.on_unreadable != "pass":
+        if name in self._client.meta.method_to_api_mapping and not self._guard.passes_unread(name):
             raise WireError(
-                f"the guard cannot read {name}; on_unreadable='pass' sends such requests on unread", status=403
+                f"the guard cannot read {name}; on_unreadable=[{name!r}] sends its requests on unread", status=403
             )
         return getattr(self._client, name)
 

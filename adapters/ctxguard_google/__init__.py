@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxguard_google.adapter import GoogleAdapter
+from ctxguard.formats.gemini import GoogleAdapter
 from ctxguard_google.clients import guarded
 from ctxguard_google.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
 

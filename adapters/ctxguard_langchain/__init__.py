@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load the agent middleware when it is asked for: it needs `langchain`, which takes seconds to import."""
+    """Import the agent middleware on first use: it needs `langchain`, which takes seconds to import."""
     if name == "ContextGuardMiddleware":
         from ctxguard_langchain.middleware import ContextGuardMiddleware
 

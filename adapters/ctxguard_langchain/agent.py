@@ -1,4 +1,4 @@
-"""Any agent that streams, with its context managed from outside."""
+"""A wrapper that manages the context of any streaming agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.runnables import ContextGuard
 
 _NODES = ("agent", "model", "tools")
-"""Nodes whose messages are new: `create_react_agent` calls its model node `agent`, `create_agent` calls it `model`."""
+"""Nodes that add messages: the model node is `agent` in `create_react_agent` and `model` in `create_agent`."""
 
 
 class _StreamingAgent(Protocol):
@@ -23,15 +23,15 @@ class _ContextManager(Protocol):
 
 
 class ContextManagedAgent:
-    """Wrap an agent: it is given the managed messages, its chunks stream through, the originals are kept.
+    """Wrap an agent so that it receives managed messages, and keep the original messages.
 
     Args:
         agent: anything with `astream({"messages": …})`.
         context_manager: a `ContextManager` (any object with an async `process_messages(messages)`), or a `Stabilizer`.
 
     Attributes:
-        original_messages: the messages of the last call as they came in, and those that its `agent` (or `model`) and
-            `tools` chunks brought; a list of its own.
+        original_messages: a new list of the input messages of the last call, and of the messages in its `agent` (or
+            `model`) and `tools` chunks.
 
     Raises:
         ConfigError: `context_manager` is neither of the two.
@@ -52,7 +52,7 @@ class ContextManagedAgent:
         """Stream the agent's chunks.
 
         Args:
-            messages: the agent's input; what stands beside `messages` in it is passed on.
+            messages: the agent's input; its other keys are passed on unchanged.
             *args: passed on to the agent.
             **kwargs: passed on to the agent (`config`, `stream_mode`, …).
         """
@@ -73,7 +73,7 @@ def _named(given: object) -> str:
 
 
 def _new_messages(chunk: object) -> Iterator[Any]:
-    """Walk the messages that a chunk of updates brings; with several stream modes a chunk is a mode and its data."""
+    """Yield the messages in a chunk of updates; with several stream modes, a chunk is a mode and its data."""
     data = chunk[1] if isinstance(chunk, tuple) and len(chunk) == 2 and chunk[0] == "updates" else chunk
     if isinstance(data, Mapping):
         for node in _NODES:

@@ -1,4 +1,4 @@
-"""Content blocks of LangChain messages: the standard ones (v0, v1) and those that providers' packages store."""
+"""Content blocks of LangChain messages: the standard ones (v0, v1), and those that providers' packages store."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
 _REASONING: Final = ("reasoning", "thinking", "redacted_thinking")
 _SEALS: Final = ("signature", "encrypted_content", "thought_signature")
 _STORED: Final = ("msg_", "fc_", "rs_")
-"""How the ids of items begin that OpenAI keeps, and would answer from in place of what is sent."""
+"""Prefixes of the ids of items that OpenAI stores: it would use its stored copy in place of what is sent."""
 
 
 def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as every rule
-    return [((), opaque(block))]
+    return [((), one) for one in opaque(block)]
 
 
 def _text(block: object, path: Path) -> list[PlacedPart]:
-    """Return the part of a text; one that was streamed may hold a citation alone, a file be a link."""
+    """Return the part of a text; a streamed one may contain only a citation, and a text file may be a link."""
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
     return _opaque(block, path) if may_lack and get(block, "text") is None else text_reader("text")(block, path)
 
@@ -86,7 +86,7 @@ BLOCKS: Final = ContentFormat(
     noun="block",
     unknown=_opaque,
 )
-"""A tool call counts nothing: it stands in `tool_calls` too."""
+"""A tool call counts no tokens here, because `tool_calls` repeats it."""
 
 
 def _seal(block: object, key: str) -> object:
@@ -98,7 +98,7 @@ def _is_reasoning(block: object) -> bool:
 
 
 def _is_sealed(block: object) -> bool:
-    """Tell reasoning that its provider takes back as it was or not at all."""
+    """Return whether a block is reasoning that its provider accepts only unchanged."""
     if not _is_reasoning(block):
         return False
     return get(block, "summary") is not None or any(_seal(block, key) for key in _SEALS) or _is_stored(block)
@@ -109,15 +109,15 @@ def _is_stored(block: object) -> bool:
 
 
 def _is_emptied(block: Block, path: Path, changes: Mapping[Path, object]) -> bool:
-    """Tell a changed block of which nothing is left."""
+    """Return whether the changes leave a block without text."""
     texts = [place for place, _ in BLOCKS.read_part(block, path) if place and place[-1] not in TITLE_FIELDS]
     return bool(texts) and all(changes.get(place) == "" for place in texts)
 
 
 def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
-    """Walk what is to be changed in a message. A block of which nothing is left goes, and the id of a stored item.
+    """Yield the changes of a message, which also remove emptied blocks and the ids of changed items that OpenAI stores.
 
-    Sealed reasoning goes with a change of any of it, and with it all other reasoning and the ids it stood with.
+    A change in sealed reasoning removes all reasoning of the message, and the ids that refer to it.
     """
     places: dict[Path, Path] = {place: place[:2] for place in changes if place[0] == "content" and len(place) > 1}
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}

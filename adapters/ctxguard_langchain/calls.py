@@ -1,4 +1,4 @@
-"""Tool calls of LangChain messages, in all the places where one message repeats them."""
+"""Tool calls of LangChain messages, in all places where a message repeats them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxguard_langchain.blocks import CALL_FIELDS
 
 
 def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], str, str]]:
-    """Walk all that stands for a call: its list, its number there, itself, the fields of its id and its arguments."""
+    """Yield each copy of a call: its list, its index, the copy, and the names of its fields for id and arguments."""
     for name, default in (("tool_calls", "tool_call"), ("invalid_tool_calls", "tool_call"), ("content", None)):
         listed = getattr(message, name)
         for number, block in enumerate(listed if isinstance(listed, list) else ()):
@@ -25,7 +25,7 @@ def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], s
 
 
 def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
-    """Return the calls of a message, each once: parsed, invalid, those in content blocks alone, the legacy one."""
+    """Return the calls of a message, each once: parsed, invalid, only in content blocks, or the legacy one."""
     found = [(name, _call(block, id_at, at)) for name, _, block, id_at, at in _blocks(message)]
     known = {call.id for name, call in found if name != "content"}
     calls = tuple(call for name, call in found if name != "content" or call.id not in known)
@@ -38,7 +38,7 @@ def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
 
 
 def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
-    """Walk what changed calls change in a message; raw copies that LangChain makes anew from them go."""
+    """Yield the changes of a message for changed calls; raw copies that LangChain can recreate are removed."""
     yield from ((("additional_kwargs", key), REMOVED) for key in ("tool_calls", "function_call"))
     if message.additional_kwargs.get("function_call") and was[-1].id == BY_POSITION:
         legacy = {**message.additional_kwargs["function_call"], "arguments": now[-1].arguments}
@@ -48,7 +48,7 @@ def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[Tool
     waiting = {name: list(zip(was, now, strict=True)) for name in ("tool_calls", "invalid_tool_calls", "content")}
     for name, number, block, id_at, at in _blocks(message):
         found = next((pair for pair in waiting[name] if pair[0].id == (block.get(id_at) or None)), None)
-        if found is not None:  # where ids repeat in a message, in order
+        if found is not None:  # repeated ids are matched in order
             waiting[name].remove(found)
             changes = _block_changes(block, found[1], id_at, at) if found[0] != found[1] else ()
             yield from (((name, number, key), new) for key, new in changes)
@@ -64,7 +64,7 @@ def _block_changes(call: Mapping[str, Any], now: ToolCall, id_field: str, field:
 
 
 def _free_text(arguments: str) -> str:
-    """Return the input of a custom tool, which LangChain wraps into an object for `tool_calls`."""
+    """Return the input of a custom tool, which LangChain wraps in an object for `tool_calls`."""
     wrapped = parse_json(arguments)
     return str(wrapped["__arg1"]) if isinstance(wrapped, dict) and "__arg1" in wrapped else arguments
 
@@ -75,7 +75,7 @@ def native_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _like(value: object, call: ToolCall) -> object:
-    """Return the arguments in the shape in which they stood: as text or as an object."""
+    """Return the arguments in their original form: as text or as an object."""
     if isinstance(value, str) or value is None:
         return call.arguments
     read = parse_json(call.arguments or "{}")

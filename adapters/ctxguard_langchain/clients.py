@@ -1,4 +1,4 @@
-"""A chat model whose every request is guarded as it is sent, whoever calls the model."""
+"""Guard every request of a chat model at its HTTP client, whoever calls the model."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _MOST_LAYERS: Final = 32
 
 
 def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Model:
-    """Return a chat model that sends guarded, by the same connections; the one that was given stays as it is.
+    """Return a copy of a chat model that guards its requests and shares the connections of the original.
 
-    Every call of the model is guarded: those of agents, and those of summarizers, subagents and middleware.
+    Every call is guarded, whether by agents, summarizers, subagents, or middleware.
 
     Args:
         model: A chat model of `langchain-openai` or `langchain-anthropic`, or of another package that uses the clients
             of OpenAI or Anthropic; with tools bound, retries, fallbacks or a parser behind it, too.
         guard: A stabilizer, or a guard to share between models.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        settings: Settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: No client was found that can be guarded, or a setting cannot be used.
+        ConfigError: The model has no client that can be guarded, or a setting is invalid.
     """
     from ctxguard.wire import clients
     from ctxguard.wire.transport import as_guard
@@ -43,7 +43,7 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
 
 
 def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object:
-    """Return a copy of a chat model with its clients changed, or refuse a model that has none."""
+    """Return a copy of a chat model with changed clients; reject a model without clients."""
     changes = _clients(model, change)
     if not changes:
         raise ConfigError(
@@ -55,7 +55,7 @@ def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object
 
 
 def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the clients of a model changed, and the parts of clients (`client.chat.completions`), by name."""
+    """Return the changed clients of a model, and parts of clients (`client.chat.completions`), by attribute."""
     changed: dict[int, Any] = {}
 
     def once(client: Any) -> Any:  # noqa: ANN401 - a client of either SDK
@@ -74,7 +74,7 @@ def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, An
 
 
 def _lazy_clients(model: BaseChatModel) -> Iterator[str]:
-    """Walk the names of clients that a model makes when they are first used."""
+    """Yield the names of clients that a model creates on first use."""
     for kind in type(model).__mro__:
         for name, value in vars(kind).items():
             if isinstance(value, cached_property) and name.endswith("_client"):
@@ -86,7 +86,7 @@ def _is_client(value: object) -> bool:
 
 
 def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
-    """Return a chat model, or what is built around one, with its clients changed; None where there is no model."""
+    """Return a copy of a chat model, or of a runnable around one, with changed clients; None if it has no model."""
     if layers == 0:
         return None
     if isinstance(part, BaseChatModel):
@@ -107,7 +107,7 @@ def _changed_members(members: Mapping[Any, object], change: Callable[[Any], Any]
 
 
 def _copied(model: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what was given
-    """Return a copy of a pydantic object; what it works out when first asked for is replaced, too."""
+    """Return a changed copy of a pydantic object; cached properties can be changed, too."""
     copied = model.model_copy()
     vars(copied).update(changes)
     return copied

@@ -27,10 +27,10 @@ def pre_model_hook(
 ) -> Runnable[Any, dict[str, Any]]:
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 
-    It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state stays raw. A
-    system prompt that is added behind the hook is not seen and not counted: leave a reserve for it. With `persist`, it
-    rewrites `messages` of the state instead, for good, which needs langgraph. All other settings are those of
-    `ContextGuard`.
+    It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state keeps the
+    originals. A system prompt that is added after the hook is neither masked nor counted: leave headroom for it. With
+    `persist`, it permanently replaces `messages` of the state instead, which needs langgraph. All other settings are
+    those of `ContextGuard`.
 
     Raises:
         ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
@@ -62,7 +62,7 @@ def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a m
 
 
 def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Return the update that puts the stabilized messages in the state's place; no messages if none changed."""
+    """Return the update that replaces the messages of the state; it is empty if none changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
     if are_same_objects(stabilized, messages):

@@ -7,6 +7,7 @@ the providers' own as their packages store them (OpenAI, Anthropic, Google).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, cast
 
 from langchain_core.messages import (
@@ -21,8 +22,9 @@ from langchain_core.messages import (
 )
 
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.fields import is_list, require_list
+from ctxguard.adapting.fragments import LEFT_OUT, fill_nulls
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
@@ -32,34 +34,36 @@ from ctxguard_langchain.blocks import BLOCKS, block_changes
 from ctxguard_langchain.calls import call_changes, calls_of, native_call
 
 _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "human", "assistant", "ai", "model")}
-"""What the role of a `ChatMessage` may be."""
+"""The known roles of a `ChatMessage`."""
 _TYPES: Final = {**_ROLES, "tool": Kind.TOOL, "function": Kind.TOOL}
 _EXTRAS: Final = ("additional_kwargs",)
 _REPEATED: Final = frozenset({"function_call", "parsed", "tool_calls", *REASONING_FIELDS})
-"""Keys of `additional_kwargs` that are read elsewhere, or that no package sends."""
+"""Keys of `additional_kwargs` that are read elsewhere, or that no package sends to a provider."""
 _PRIVATE: Final = ("_", "lc_")
-"""How keys begin that LangChain keeps for itself."""
+"""Prefixes of keys for LangChain's internal use."""
 _READ: Final = frozenset(
-    ("args", "arguments", "call_id", "id", "index", "input", "name", "partial_json", "signature", "summary", "type")
+    ("args", "arguments", "input", "name", "partial_json", "reasoning", "summary", "thinking", "type")
 )
-"""What is read of a block, beside its texts, or is a call's that stands in `tool_calls` too."""
+"""Fields of a block that are read besides its texts, or belong to a call that `tool_calls` repeats."""
+_CALL: Final = frozenset(("args", "id", "name", "type"))
 
 
 class LangChainAdapter:
-    """Look at LangChain messages as artifacts: one message, one artifact; chunks as streaming stores them included.
+    """Read and write LangChain messages: each message, or chunk of a stream, is one artifact.
 
-    Arguments of tool calls are counted as compact JSON, as in every other format. Calls that stand twice in a message
-    (in `tool_calls`, in content blocks, in `additional_kwargs`, in chunks) are counted once and edited together.
+    Arguments of tool calls are counted as compact JSON, as in every other format. Calls that a message repeats (in
+    `tool_calls`, content blocks, `additional_kwargs`, and chunks) are counted once and edited together.
 
-    What does not survive: nothing of a message that is kept. Of a changed one, a `model_copy`, only the changed texts
-    and arguments differ. The provider's own item id of a changed block goes (`msg_…`, `fc_…`: OpenAI would answer from
-    its stored copy), as do reasoning items in `additional_kwargs` that would change; with changed arguments, so do the
-    raw copies of the calls in `additional_kwargs` and `tool_call_chunks`. A result or call without an id may get one.
-    Messages that a stage adds have no id. Messages of unknown class or role are kept and pinned, and the report names
-    the role; `RemoveMessage` is kept too. Unknown blocks are opaque: their texts are not masked.
+    What does not survive: unchanged messages stay the same objects and lose nothing. A changed one is a `model_copy`
+    with other texts and arguments. A changed block loses the provider's item id (`msg_…`, `fc_…`: OpenAI would use its
+    stored copy), and a message the reasoning items in `additional_kwargs` that would change; with changed arguments,
+    also the raw copies of its calls in `additional_kwargs` and `tool_call_chunks`. A result or call without an id may
+    get one. Messages that a stage adds have no id. Messages of unknown class or role are kept and pinned, and the
+    report names the role; `RemoveMessage` is kept too. Unknown blocks are opaque: their texts are not masked.
     """
 
     name = "langchain"
+    last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain drops blocks without text
 
     def read(self, native: Sequence[BaseMessage]) -> list[Artifact]:
         """Return the artifacts of a list of messages.
@@ -73,13 +77,13 @@ class LangChainAdapter:
         """Return the messages of these artifacts: the same objects where nothing was changed.
 
         Raises:
-            AdapterError: a stage made arguments of a tool call that are no JSON object.
+            AdapterError: a stage changed the arguments of a tool call to something other than a JSON object.
         """
         del native  # every artifact carries its message
         return write_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds LangChain messages."""
+        """Return whether a list contains LangChain messages."""
         return is_list(native) and all(isinstance(message, BaseMessage) for message in native)
 
 
@@ -100,7 +104,7 @@ def _view(message: BaseMessage) -> MessageView:
         kind or Kind.ASSISTANT,
         _parts(message),
         [PlacedCall(call) for call in calls_of(message)] if isinstance(message, AIMessage) else (),
-        tool_call_id=_answers(message),
+        tool_call_id=_tool_call_id(message),
         tool_call_id_at=("tool_call_id",) if isinstance(message, ToolMessage) else (),
         name=message.name,
         role=getattr(message, "role", message.type) if kind is None else None,
@@ -110,8 +114,12 @@ def _view(message: BaseMessage) -> MessageView:
 
 
 def _fields(message: BaseMessage) -> Iterator[PlacedField]:
-    """Walk what is sent beside content and calls: packages of providers may send any of `additional_kwargs`."""
+    """Yield the other fields that are sent: packages of providers may send any of `additional_kwargs`."""
     yield from BLOCKS.extra_fields(message.content, ("content",), own=_READ)
+    yield from fixed_field("id", message.id or "", ("id",))
+    for key in ("tool_calls", "invalid_tool_calls"):
+        for number, call in enumerate(getattr(message, key, ())):
+            yield from without_tokens(extra_fields(call, (key, number), own=_CALL))
     sent = {key: value for key, value in message.additional_kwargs.items() if not key.startswith(_PRIVATE)}
     yield from extra_fields(sent, _EXTRAS, own=_REPEATED)
 
@@ -120,7 +128,7 @@ _CACHE: Final = ReadCache(_artifact, exact=frozenset({"args", "arguments", "inpu
 
 
 def _reported(message: BaseMessage) -> int | None:
-    """Return the input tokens that the provider reported for the call that gave this message."""
+    """Return the input tokens that the provider reported for the call that this message answers."""
     usage = getattr(message, "usage_metadata", None)
     return usage.get("input_tokens") or None if usage else None
 
@@ -131,16 +139,16 @@ def _kind(message: BaseMessage) -> Kind | None:
     return _TYPES.get(message.type.removesuffix("MessageChunk").lower())
 
 
-def _answers(message: BaseMessage) -> str | None:
+def _tool_call_id(message: BaseMessage) -> str | None:
     if isinstance(message, ToolMessage):
         return message.tool_call_id or None
     return BY_POSITION if isinstance(message, FunctionMessage) else None
 
 
 def _parts(message: BaseMessage) -> list[PlacedPart]:
-    """Return the parts of a message's content, and of what is said beside it, in order."""
-    said = reasoning_parts(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
-    return [*BLOCKS.read(message.content, ("content",)), *said] or [(("content",), Part("text", ""))]
+    """Return the parts of a message's content, followed by its reasoning in `additional_kwargs`."""
+    reasoning = reasoning_parts(message.additional_kwargs, _EXTRAS) if message.additional_kwargs else []
+    return [*BLOCKS.read(message.content, ("content",)), *reasoning] or [(("content",), Part("text", ""))]
 
 
 def _written(artifact: Artifact) -> BaseMessage:
@@ -155,7 +163,7 @@ def _written(artifact: Artifact) -> BaseMessage:
 
 
 def _created(artifact: Artifact) -> BaseMessage:
-    """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
+    """Return a message for an artifact that a stage added, such as a placeholder result or a summary."""
     if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
         return FunctionMessage(content=artifact.text, name=artifact.name or "")
     if artifact.kind is Kind.TOOL:

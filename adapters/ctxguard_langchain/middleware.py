@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import NotAHook, install_command, whole_number
+from ctxguard.settings import install_command
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -17,12 +17,12 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
 from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, tell, valid_listener
-from ctxguard.adapting.request import Request, plain_settings, require_clean_schemas
-from ctxguard.adapting.tools import tool_exchange, tool_output_stabilizer, unmask_arguments
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
+from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.tools import unmask_arguments
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard_langchain.hooks import replacing
-from ctxguard_langchain.models import model_window, tool_schemas
+from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
@@ -34,39 +34,37 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from ctxguard.artifacts import Artifact
     from ctxguard.pii import SessionVault
-    from ctxguard.report import Report
-    from ctxguard.stabilizer import Stabilized, Stabilizer
+    from ctxguard.stabilizer import Stabilizer
 
     _Middleware = AgentMiddleware[Any, Any, Any]
 else:  # in langchain 1.0 it takes two parameters
     _Middleware = AgentMiddleware
 
 _OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
-"""What packages of providers raise where a prompt exceeds the model's window; old versions of the core have none."""
+"""The error of providers' packages for a prompt that exceeds the model's window; old versions of the core lack it."""
 FULL_OUTPUT = "ctxguard_full_output"
-"""Where the whole content of a bounded tool message stands, in its `response_metadata`; never sent to a model."""
+"""Key of `response_metadata` for the complete content of a bounded tool message; it is never sent to a model."""
 
 
-class ContextGuardMiddleware(_Middleware, NotAHook):
+class ContextGuardMiddleware(_Middleware):
     """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
     the descriptions of tools are masked too; names and parameters of tools and the schema of structured output cannot
     be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of these are counted.
 
-    It sees what the middleware before it in the list made of a request, and nothing of what middleware behind it adds:
-    put it last. Where LangChain shows what is behind it, it warns by name.
+    It sees the changes of middleware before it in the list, but not of middleware after it: put it last. If LangChain
+    reveals middleware after it, it warns by name.
 
     Tool outputs are bounded in what the model sees; with `max_result_tokens`, large ones are bounded in the state, too.
 
     Args:
         stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
-        persist: rewrite the messages of the graph's state before each model call, for good. What was cut is gone from
-            the state, whole tool outputs too; a `store` in the chain's stages keeps those.
-        window: the model's context window in tokens; None means that of the model's profile. Where the budget is a
-            share of the window, it says of what.
+        persist: permanently replace the messages of the graph's state before each model call. The state loses evicted
+            messages and complete tool outputs; a `store` in the chain's stages keeps the outputs.
+        window: the model's context window in tokens, for budgets that are a share of it; None means that of the
+            model's profile.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool output is masked and bounded as the tool returns, in the state, so
             that a checkpointer stores less; its whole content, unmasked, stays in the message's `response_metadata`
@@ -74,9 +72,9 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
             are left alone.
         on_report: called with the report of each model call, and of each tool output that is bounded when the tool
             returns (`report.tool` is the name of the tool, then); `report.session` is the thread id.
-        vault: where placeholders live: the chain's `MaskPII` masks into it, and a tool gets the values back in its
-            arguments right before it runs. The state keeps the placeholders that the model wrote. Either the vault of
-            a session, or a function from the run's `Runtime` to the vault of that run.
+        vault: stores the values behind placeholders: the chain's `MaskPII` masks into it, and the arguments of a tool
+            are unmasked right before it runs. The state keeps the placeholders that the model wrote. Either the vault
+            of a session, or a function from the run's `Runtime` to the vault of that run.
 
     Raises:
         ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
@@ -84,7 +82,7 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
-        """Choose the class: a `before_model` hook is a step of the graph, so only what needs it has one."""
+        """Choose the class: a `before_model` hook adds a step to the graph, so only `persist` has one."""
         chosen: type[Any] = _PersistingMiddleware if persist and cls is ContextGuardMiddleware else cls
         made: Self = super().__new__(chosen)
         return made
@@ -102,129 +100,83 @@ class ContextGuardMiddleware(_Middleware, NotAHook):
     ) -> None:
         super().__init__()
         self.tools = []
-        self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault)
+        options = RunOptions(
+            window=window, keep_thinking=keep_thinking, max_result_tokens=max_result_tokens, on_report=on_report
+        )
+        self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
-        self.window = window
-        self.keep_thinking = keep_thinking
-        if max_result_tokens is not None:
-            whole_number(max_result_tokens, "max_result_tokens", unit="tokens", least=1)
-        self.max_result_tokens = max_result_tokens
-        self.on_report = valid_listener(on_report)
         self._order = OrderWatch()
 
     @property
     def name(self) -> str:
-        """What graphs call it."""
+        """Its name in graphs."""
         return "ContextGuardMiddleware"
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Send the model the stabilized messages; once more, and fewer, where it says that they overflow.
+        """Send the stabilized messages; if they overflow the model's window, retry once with a smaller budget.
 
-        The smaller budget then holds for all that follows in the conversation.
+        The smaller budget then applies to the rest of the conversation.
 
         Raises:
-            BudgetExceededError: what must stay does not fit.
+            BudgetExceededError: the mandatory messages exceed the budget.
         """
         self._order.look(handler, self.name)
-        stabilizer = self.per_run.of(request.runtime).stabilizer
+        run = self.per_run.of(request.runtime)
         try:
-            return handler(drive(self._stabilized(stabilizer, request)))
+            return handler(drive(_stabilized(run, request)))
         except _OVERFLOWS:
-            return handler(drive(self._stabilized(stabilizer, request, overflowed=True)))
+            return handler(drive(_stabilized(run, request, overflowed=True)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Do what `wrap_model_call` does in async runs."""
         self._order.look(handler, self.name)
-        stabilizer = self.per_run.of(request.runtime).stabilizer
+        run = self.per_run.of(request.runtime)
         try:
-            return await handler(await adrive(self._stabilized(stabilizer, request)))
+            return await handler(await adrive(_stabilized(run, request)))
         except _OVERFLOWS:
-            return await handler(await adrive(self._stabilized(stabilizer, request, overflowed=True)))
-
-    def _stabilized(
-        self, stabilizer: Stabilizer, request: ModelRequest[Any], *, overflowed: bool = False
-    ) -> Generator[Ask, object, ModelRequest[Any]]:
-        sent, report = yield from request_flow(
-            stabilizer,
-            ADAPTER,
-            _sent(request),
-            window=self._window(stabilizer, request),
-            keep_thinking=self.keep_thinking,
-            overflowed=overflowed,
-        )
-        return self._overridden(request, sent, report)
+            return await handler(await adrive(_stabilized(run, request, overflowed=True)))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
-        """Give a tool the values that its arguments' placeholders stand for; bound its output where that is wanted."""
+        """Unmask the arguments of a tool; bound its output if it exceeds `max_result_tokens`."""
         run = self._run_of_tool()
-        output = handler(_unmasked(request, run))
-        if not isinstance(output, ToolMessage) or (alone := self._for_large(output, run.stabilizer)) is None:
-            return output
-        return self._bounded(output, alone.stabilize(_exchange(output, request)), request.tool_call["name"])
+        return drive(self._bounded(handler(_unmasked(request, run)), run, request.tool_call["name"]))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """Do what `wrap_tool_call` does in async runs."""
         run = self._run_of_tool()
-        output = await handler(_unmasked(request, run))
-        if not isinstance(output, ToolMessage) or (alone := self._for_large(output, run.stabilizer)) is None:
-            return output
-        return self._bounded(output, await alone.astabilize(_exchange(output, request)), request.tool_call["name"])
+        return await adrive(self._bounded(await handler(_unmasked(request, run)), run, request.tool_call["name"]))
 
     def _run_of_tool(self) -> ForRun:
-        """Return what the run uses; a tool's own runtime is of another type than the run's, which is asked for."""
+        """Return what the run uses; a tool's own runtime is of another type than the run's."""
         return self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
 
-    def _window(self, stabilizer: Stabilizer, request: ModelRequest[Any]) -> int | None:
-        if self.window is not None or isinstance(stabilizer.budget, int):
-            return self.window
-        return model_window(request.model)
-
-    def _for_large(self, output: ToolMessage, stabilizer: Stabilizer) -> Stabilizer | None:
-        """Return what bounds a tool's output that is larger than the state is to hold; None where it is not."""
-        limit = self.max_result_tokens
-        if limit is None or stabilizer.mode == "observe":
-            return None
-        (artifact,) = ADAPTER.read([output])
-        if stabilizer.counter.artifact(artifact) <= limit:
-            return None
-        return tool_output_stabilizer(stabilizer, max_tokens=limit)
-
-    def _overridden(
-        self, request: ModelRequest[Any], sent: Request[Sequence[BaseMessage]], report: Report
-    ) -> ModelRequest[Any]:
-        tell(self.on_report, report, _thread())
-        require_clean_schemas(report)
-        prompt = _prompt(request)
-        rest: list[Any] = list(sent.messages)
-        if prompt:
-            prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
-        return request.override(messages=rest, **_prompt_fields(request, prompt), **_tool_fields(request, sent.tools))
-
-    def _bounded(self, output: ToolMessage, result: Stabilized, tool: str) -> ToolMessage:
-        """Return a tool message as the stages made it, if they bounded it."""
-        decision = result.report.decisions[-1]
-        if not any(step.action == "bounded" for step in decision.steps):
+    def _bounded(
+        self, output: ToolMessage | Command[Any], run: ForRun, tool: str
+    ) -> Generator[Ask, object, ToolMessage | Command[Any]]:
+        if not isinstance(output, ToolMessage) or not run.bounds_outputs:
             return output
-        tell(self.on_report, result.report, _thread(), tool=tool)
-        (bounded,) = ADAPTER.write([output], result.artifacts[-1:])
+        artifact = yield from run.bounded(ADAPTER.read([output])[0], tool, session=_thread())
+        if artifact is None:
+            return output
+        (bounded,) = ADAPTER.write([output], [artifact])
         kept = {} if self.persist else {FULL_OUTPUT: output.content}
         metadata = {**output.response_metadata, **kept}
         return output.model_copy(update={"content": bounded.content, "response_metadata": metadata})
 
 
 class _PersistingMiddleware(ContextGuardMiddleware):
-    """Rewrite the state too."""
+    """The middleware that also replaces the messages of the state."""
 
     def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
-        """Put the stabilized messages in the place of the state's."""
+        """Replace the messages of the state with the stabilized ones."""
         return drive(self._replacing(state, runtime))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
@@ -232,9 +184,15 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         return await adrive(self._replacing(state, runtime))
 
     def _replacing(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
-        stabilizer, request = self.per_run.of(runtime).stabilizer, Request(state["messages"])
+        run, request = self.per_run.of(runtime), Request(state["messages"])
+        # without a report: the model call that follows sends the same messages, and reports on them
         done, _ = yield from request_flow(
-            stabilizer, ADAPTER, request, window=self.window, keep_thinking=self.keep_thinking, is_editable=False
+            run.stabilizer,
+            ADAPTER,
+            request,
+            window=run.options.window,
+            keep_thinking=run.options.keep_thinking,
+            is_editable=False,
         )
         return replacing(request.messages, list(done.messages))
 
@@ -246,12 +204,26 @@ def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
     return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault)})
 
 
-def _exchange(output: ToolMessage, request: ToolCallRequest) -> list[Artifact]:
-    return tool_exchange(ADAPTER.read([output])[0], request.tool_call["name"])
+def _stabilized(
+    run: ForRun, request: ModelRequest[Any], *, overflowed: bool = False
+) -> Generator[Ask, object, ModelRequest[Any]]:
+    sent = yield from run.flow(
+        ADAPTER,
+        _sent(request),
+        session=_thread(),
+        model=model_name(request.model),
+        known=model_window(request.model),
+        overflowed=overflowed,
+    )
+    prompt, rest = _prompt(request), list(sent.messages)
+    if prompt:
+        prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
+    changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
+    return request.override(messages=cast("Any", rest), **changes)
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
-    """Return what the model would be sent."""
+    """Return everything that the model would be sent."""
     messages = [*_prompt(request), *request.messages]
     settings = plain_settings(getattr(request, "model_settings", None))
     return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request), settings=settings)
@@ -273,7 +245,7 @@ def _prompt_fields(request: ModelRequest[Any], prompt: Sequence[BaseMessage]) ->
 
 
 def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """Return the tools whose descriptions were masked as schemas; the graph finds the tool itself by its name."""
+    """Return masked tools as schemas; the graph finds the tools themselves by name."""
     given = tool_schemas(request.tools)
     if list(schemas) == given:
         return {}
@@ -282,7 +254,7 @@ def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, obje
 
 
 def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
-    """Return the schemas of structured output that are sent along."""
+    """Return the schemas of structured output that are sent with the request."""
     form = request.response_format
     if form is None:
         return []
@@ -294,7 +266,7 @@ def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
 
 
 def _thread() -> str | None:
-    """Return the id of the thread that the graph runs for."""
+    """Return the id of the graph's current thread."""
     try:
         configurable = get_config().get("configurable") or {}
     except RuntimeError:  # called outside of a graph

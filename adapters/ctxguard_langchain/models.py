@@ -1,4 +1,4 @@
-"""What is known of a chat model: its window, and the tools that are bound to it."""
+"""The context window of a chat model, its name, and the tools that are bound to it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `
 
 
 def model_window(model: object) -> int | None:
-    """Return the input window of a model in tokens, by its profile; None where it has none.
+    """Return the input window of a model in tokens, from its profile; None if it has none.
 
-    Profiles came after langchain-core 1.0.0, at first in a package of their own, `langchain-model-profiles`.
+    langchain-core 1.0.0 has no profiles; later versions first kept them in the package `langchain-model-profiles`.
     """
     try:
         profile = next((getattr(m, "profile", None) for m in layers(model) if isinstance(m, BaseChatModel)), None)
@@ -31,6 +31,12 @@ def model_window(model: object) -> int | None:
     return window if isinstance(window, int) else None
 
 
+def model_name(model: object) -> str | None:
+    """Return the name of a model; None if its class has none."""
+    named = (getattr(m, field, None) for m in layers(model) for field in ("model_name", "model", "model_id"))
+    return next((name for name in named if isinstance(name, str) and name), None)
+
+
 def bound_tools(model: object) -> list[Mapping[str, Any]]:
     """Return the schemas of the tools that are bound to a model."""
     bound = (getattr(layer, "kwargs", {}).get("tools") for layer in layers(model))
@@ -38,7 +44,7 @@ def bound_tools(model: object) -> list[Mapping[str, Any]]:
 
 
 def layers(model: object) -> Iterator[object]:
-    """Walk a model from its bindings, retries, fallbacks and alternatives down to itself."""
+    """Yield the wrappers of a model (bindings, retries, fallbacks, alternatives), and the model last."""
     while model is not None:
         yield model
         if isinstance(model, BaseChatModel):
@@ -49,5 +55,5 @@ def layers(model: object) -> Iterator[object]:
 
 
 def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return tools of any kind that LangChain takes as the schemas that are sent; dicts are sent as they are."""
+    """Return tools of any kind that LangChain accepts as schemas; dicts stay unchanged."""
     return [tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool) for tool in tools]

@@ -1,4 +1,4 @@
-"""Notice middleware that stands behind the guard, and may add what the guard never sees."""
+"""Warn about middleware after the guard, whose additions the guard never sees."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from langchain.agents.middleware import AgentMiddleware
 _PASSES_ON: Final = frozenset(
     {"AnthropicPromptCachingMiddleware", "ModelCallLimitMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"}
 )
-"""Middleware that sends the very texts that it was given."""
+"""Middleware that adds no text to a request."""
 _WRAPS: Final = ("wrap_model_call", "awrap_model_call")
 _MOST_LAYERS: Final = 32
 
 
 class OrderWatch:
-    """Warn once of each middleware behind the guard."""
+    """Warns once about each middleware after the guard."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()
 
     def look(self, handler: object, own: str) -> None:
-        """Warn where a handler runs other middleware."""
+        """Warn if a handler runs other middleware."""
         new = [name for name in middleware_behind(handler) if name not in self._named | _PASSES_ON | {own}]
         if new:
             self._named.update(new)
@@ -39,7 +39,7 @@ class OrderWatch:
 def middleware_behind(handler: object) -> list[str]:
     """Return the names of the middleware that a handler runs, the outermost first.
 
-    LangChain composes middleware as functions within functions; other versions may show none of it.
+    LangChain composes middleware as nested closures, which are searched here; other versions may reveal none.
     """
     return list(dict.fromkeys(_names(handler, _MOST_LAYERS)))[::-1]
 
@@ -47,14 +47,14 @@ def middleware_behind(handler: object) -> list[str]:
 def _names(handler: object, layers: int) -> Iterator[str]:
     for cell in getattr(handler, "__closure__", None) or ():
         try:
-            held = cell.cell_contents
-        except ValueError:  # not filled in yet
+            value = cell.cell_contents
+        except ValueError:  # the cell is still empty
             continue
-        method = held.func if isinstance(held, partial) else held
+        method = value.func if isinstance(value, partial) else value
         owner = getattr(method, "__self__", None)
         if isinstance(owner, AgentMiddleware):
-            # by the class: what the decorator `@wrap_model_call` makes of a function has a name of its own
+            # compared by class, because the decorator `@wrap_model_call` renames functions
             if any(getattr(type(owner), name, None) is getattr(method, "__func__", method) for name in _WRAPS):
                 yield owner.name
-        elif callable(held) and layers:
-            yield from _names(held, layers - 1)
+        elif callable(value) and layers:
+            yield from _names(value, layers - 1)

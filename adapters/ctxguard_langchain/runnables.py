@@ -1,4 +1,4 @@
-"""The guard as a step of a chain, and around a stored history."""
+"""The guard as a step of a chain, and for chains with a stored history."""
 
 from __future__ import annotations
 
@@ -11,38 +11,36 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import OnReport, require_choice, tell, valid_listener
-from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.request import Request
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
-from ctxguard.settings import NotAHook
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
-from ctxguard_langchain.models import bound_tools, layers, model_window, tool_schemas
+from ctxguard_langchain.models import bound_tools, layers, model_name, model_window, tool_schemas
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
-"""A stabilizer for every session, or a function that gives the one of a session by its id."""
+"""A stabilizer for all sessions, or a function from the id of a session to its stabilizer."""
 
 ADAPTER = LangChainAdapter()
 
 
-class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
-    """Stabilize what the model is sent, as the last step before it: `prompt | ContextGuard(stabilizer) | model`.
+class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
+    """Stabilize the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
-    Takes messages, a prompt value or a string, and gives messages. What is stored stays raw. Streaming, batches, async
-    and tracing work as for any Runnable; traces call it `ctxguard`.
+    It takes messages, a prompt value, or a string, and returns messages. A stored history stays unchanged. Streaming,
+    batches, async, and tracing work as for any Runnable; traces call it `ctxguard`.
 
     Args:
         stabilizer: does the work; or a function from the session's id (`session_id`, else `thread_id`, of
             `config["configurable"]`; None without one) to a stabilizer, called with each request.
         model: the chat model that follows, with its tools bound: its window (for budgets such as `"80%"`) and tools
             are taken from it.
-        tools: tools that are sent along, to be counted; None means those bound to `model`.
+        tools: tools of the request, to be counted; None means those bound to `model`.
         window: the model's context window in tokens; None means that of `model`.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with each report; `report.session` is the id of the session.
@@ -63,16 +61,15 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         on_report: OnReport | None = None,
     ) -> None:
         self.name = "ctxguard"
-        self.stabilizer = require_choice(stabilizer)
+        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        self.per_run: PerRun[str | None] = PerRun(stabilizer, options=options)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(
                 f"model is the chat model itself, not {type(model).__name__}; by its name, give window=…",
                 setting="model",
             )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
-        self.window = model_window(model) if window is None else window
-        self.keep_thinking = keep_thinking
-        self.on_report = valid_listener(on_report)
+        self.model = model
 
     def invoke(
         self,
@@ -84,7 +81,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
 
         Raises:
             HistoryError: the input holds no messages.
-            BudgetExceededError: what must stay does not fit.
+            BudgetExceededError: the mandatory messages exceed the budget.
         """
         return self._call_with_config(self._guarded, input, config, **kwargs)  # type: ignore[arg-type]  # it looks at names
 
@@ -94,7 +91,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
         config: RunnableConfig | None = None,
         **kwargs: Any,  # noqa: ANN401 - LangChain's signature
     ) -> list[BaseMessage]:
-        """Do what `invoke` does where summarizers or stores are async."""
+        """Do what `invoke` does, with async summarizers or stores."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
@@ -105,17 +102,14 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]], NotAHook):
 
     def _flow(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
         session = _session(config)
-        chosen = self.stabilizer if isinstance(self.stabilizer, Stabilizer) else self.stabilizer(session)
-        done, report = yield from request_flow(
-            chosen,
+        done = yield from self.per_run.of(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools),
-            window=self.window,
-            keep_thinking=self.keep_thinking,
-            is_editable=False,
+            session=session,
+            model=model_name(self.model),
+            known=model_window(self.model),
+            is_editable=False,  # the tools are bound to the model behind this step
         )
-        tell(self.on_report, report, session)
-        require_clean_schemas(report)  # the tools are bound to the model behind this step
         return list(done.messages)
 
 
@@ -126,7 +120,7 @@ def _session(config: RunnableConfig) -> str | None:
 
 
 def as_messages(given: object) -> list[BaseMessage]:
-    """Return what a chat model may be given as messages; messages stay the same objects."""
+    """Return any input of a chat model as messages; messages stay the same objects."""
     if isinstance(given, PromptValue):
         return given.to_messages()
     if isinstance(given, str):
@@ -148,10 +142,10 @@ def with_message_history(
     on_report: OnReport | None = None,
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
-    """Return a chain with a stored history: what is stored stays raw and complete, what the model sees is stabilized.
+    """Return a chain with a stored history: the store keeps the original messages, the model sees stabilized ones.
 
-    The guard goes right before the first chat model of the chain, so that the system prompt and the new question are
-    counted, and the model's window and tools are known.
+    The guard is inserted right before the first chat model of the chain, so that it counts the system prompt and the
+    new question, and knows the model's window and tools.
 
     Args:
         chain: a chat model, or a sequence with one as a step.

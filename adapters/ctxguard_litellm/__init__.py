@@ -1,9 +1,9 @@
-"""ctxguard for LiteLLM's proxy: a guardrail that stabilizes and masks requests, and gives values back in answers."""
+"""ctxguard for LiteLLM's proxy: a guardrail that stabilizes and masks requests, and unmasks values in answers."""
 
 from __future__ import annotations
 
 try:
-    import litellm as _framework  # noqa: F401 - named here so that a missing one is said in one sentence
+    import litellm as _framework  # noqa: F401 - imported here to report a missing package in one sentence
 except ImportError as error:
     raise ImportError("ctxguard_litellm needs LiteLLM's proxy: pip install 'litellm[proxy]'") from error
 

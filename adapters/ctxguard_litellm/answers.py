@@ -1,13 +1,11 @@
-"""Give values back in the answers that LiteLLM's proxy hands over: objects, dicts, and streams of objects or bytes."""
+"""Unmask the answers of LiteLLM's proxy: objects, dicts, and streams of objects or bytes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from ctxguard.wire.events import EventSplitter, data_of
-from ctxguard.wire.streams import MOST_EVENT, EventStream
+from ctxguard.wire.streams import EventStream, ReplyEvents
 
 if TYPE_CHECKING:
     from ctxguard.wire.guard import Prepared
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def restored_answer(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of LiteLLM's types
-    """Return an answer with the values back; the very same one where there is nothing to give back."""
+    """Return an unmasked answer; the same object if it contains no placeholders."""
     raw = _as_json(answer)
     restored = reply.restored(raw)
     reply.learn(raw)
@@ -23,51 +21,25 @@ def restored_answer(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of 
 
 
 async def restored_stream(chunks: AsyncIterable[Any], prepared: Prepared) -> AsyncIterator[Any]:
-    """Walk the chunks of a streamed answer with the values back."""
-    stream = _ObjectStream(prepared.stream())
+    """Yield the unmasked chunks of a streamed answer: objects, dicts, or pieces of its bytes."""
+    if prepared.reply is None:
+        async for chunk in chunks:
+            yield chunk
+        return
+    bytewise = EventStream(prepared.reply)
+    events: ReplyEvents[Any] = ReplyEvents(prepared.reply)
     async for chunk in chunks:
         if isinstance(chunk, (bytes, str)):
-            if piece := stream.events.feed(chunk.encode() if isinstance(chunk, str) else chunk):
+            if piece := bytewise.feed(chunk.encode() if isinstance(chunk, str) else chunk):
                 yield piece.decode() if isinstance(chunk, str) else piece
         else:
-            for each in stream.feed(chunk):
-                yield each
-    if rest := stream.events.close():
-        for last in stream.close(rest):
-            yield last
-
-
-class _ObjectStream:
-    """Give values back in a stream of objects, by way of the events that they stand for."""
-
-    def __init__(self, events: EventStream) -> None:
-        self.events = events
-        self._splitter = EventSplitter(MOST_EVENT)
-        self._latest: dict[object, Any] = {}
-
-    def feed(self, chunk: Any) -> Iterator[Any]:  # noqa: ANN401 - one of LiteLLM's types
-        """Walk what can be said now."""
-        data = _as_json(chunk)
-        self._latest[data.get("type")] = chunk
-        event = b"data: " + json.dumps(data).encode() + b"\n\n"
-        said = self.events.feed(event)
-        if said == event:
-            yield chunk
-        else:
-            yield from self._objects(said)
-
-    def close(self, rest: bytes) -> Iterator[Any]:
-        """Walk what was held back."""
-        if self._latest:
-            yield from self._objects(rest)
-        else:
-            yield rest
-
-    def _objects(self, said: bytes) -> Iterator[Any]:
-        for event in self._splitter.feed(said):
-            data = data_of(event)
-            if isinstance(data, dict):
-                yield _like(self._latest[data.get("type")], data)
+            data = _as_json(chunk)
+            for now, origin in events.feed(data, chunk):
+                yield chunk if now is data else _like(origin, now)
+    for now, origin in events.close():
+        yield _like(origin, now)
+    if rest := bytewise.close():
+        yield rest
 
 
 def _as_json(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - one of LiteLLM's types
@@ -78,7 +50,7 @@ def _as_json(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - one of LiteLLM's 
 
 
 def _like(answer: Any, data: Any) -> Any:  # noqa: ANN401 - one of LiteLLM's types
-    """Return data as an object of the type of an answer, with what LiteLLM keeps in it unseen."""
+    """Return data as an object of an answer's type, with LiteLLM's hidden parameters."""
     if isinstance(answer, dict):
         return data
     made = type(answer)(**data)

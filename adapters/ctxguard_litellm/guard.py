@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import OnUnreadable
 
 _ANSWERS: Final = 16_384
-"""Requests whose answers have not come yet."""
+"""Maximum number of requests that wait for an answer."""
 
 
 class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed where types are checked
-    """Stabilize and mask what LiteLLM's proxy sends, and give values back in what comes.
+    """Stabilize and mask the requests of LiteLLM's proxy, and unmask the answers.
 
     In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
-    It does what `ctxguard serve` does, as `ctxguard.wire.Guard`: Chat Completions, Responses and Anthropic Messages are
-    read, everything else is refused. Its modes are `pre_call` and `post_call`; it needs both. The settings from
+    It works as `ctxguard serve` and `ctxguard.wire.Guard` do: Chat Completions, Responses and Anthropic Messages are
+    supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both. The settings from
     `strategy` to `on_report` are those of `ctxguard.wire.Guard`.
 
     Args:
-        stabilizer: Does the work; None makes one of the settings below.
+        stabilizer: Does the work; None creates one from the settings below.
         budget: Tokens that the body of a request may take.
         policy: The name of a chain, see `ctxguard.policies`.
         counter: What counts tokens, see `ctxguard.tokens.find_counter`.
         settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: A setting is invalid.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         stabilizer: Stabilizer | None = None,
         *,
         budget: int = 32_000,
-        policy: str = "agent",
+        policy: str = "default",
         counter: str = "auto",
         strategy: Strategies = "pseudonymize",
         on_unreadable: OnUnreadable = "refuse",
         vault: Vault | None = None,
-        keep_thinking: bool = False,
+        keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
         **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
     ) -> None:
@@ -81,10 +81,10 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         data: dict[str, Any],
         call_type: str,
     ) -> dict[str, Any]:
-        """Return the request as it is to be sent.
+        """Return the stabilized request.
 
         Raises:
-            HTTPException: It cannot be read, does not fit, or holds what may not be sent.
+            HTTPException: It cannot be read, exceeds the budget, or contains personal data that cannot be masked.
         """
         if not self.should_run_guardrail(data=data, event_type=GuardrailEventHooks.pre_call):
             return data
@@ -95,7 +95,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         if prepared.report is None:
             return data
         if prepared.reply is not None and (name := data.get("litellm_call_id")):
-            # the body and the report hold whole histories, and an answer may never come
+            # without the body and the report, which contain whole histories: an answer may never come
             self._prepared.put(str(name), Prepared(b"", reply=prepared.reply))
         return changed_data(data, prepared.body)
 
@@ -105,7 +105,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         user_api_key_dict: Any,  # noqa: ANN401, ARG002 - LiteLLM's signature
         response: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Return an answer with the values back."""
+        """Return an unmasked answer."""
         prepared = self._of(data)
         return response if prepared is None or prepared.reply is None else restored_answer(response, prepared.reply)
 
@@ -115,7 +115,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         response: AsyncIterable[Any],
         request_data: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        """Walk a streamed answer with the values back."""
+        """Yield the chunks of an unmasked streamed answer."""
         prepared = self._of(request_data)
         chunks = response if prepared is None else restored_stream(response, prepared)
         async for chunk in chunks:
@@ -129,6 +129,6 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
 
         name = type(error).__name__
         self.wire.metrics.add("refused_total", "error", name)
-        told = {"error": {"message": str(error), "type": "invalid_request_error", "code": name}}
-        refusal: Exception = HTTPException(status_of(error), detail=told, headers={ERROR_HEADER: name})
+        detail = {"error": {"message": str(error), "type": "invalid_request_error", "code": name}}
+        refusal: Exception = HTTPException(status_of(error), detail=detail, headers={ERROR_HEADER: name})
         return refusal

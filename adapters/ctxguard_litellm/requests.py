@@ -1,4 +1,4 @@
-"""What LiteLLM's proxy holds of a request, as the request that a client would send, and back."""
+"""Convert the request data of LiteLLM's proxy to a client's request, and back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PATHS: Final[Mapping[str, str]] = {
     "anthropic_messages": "/v1/messages",
     "aanthropic_messages": "/v1/messages",
 }
-"""The paths of the requests that the guard reads, by LiteLLM's name for the call."""
+"""The paths of supported requests, by LiteLLM's name for the call."""
 _OF_THE_PROXY: Final = frozenset(all_litellm_params) | {"secret_fields", "proxy_server_request", "litellm_logging_obj"}
-"""Fields that LiteLLM keeps beside a request; none of them is sent to a provider."""
+"""Fields that LiteLLM adds to a request and does not send to a provider."""
 
 
 def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
-    """Return the request of a client, by whose key sessions are kept apart."""
+    """Return the client's request, with the key by which sessions are separated."""
     received = data.get("proxy_server_request") or {}
     headers = {str(name).lower(): str(value) for name, value in (received.get("headers") or {}).items()}
     headers = {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}
@@ -38,7 +38,7 @@ def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireReque
 
 
 def changed_data(data: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return what the proxy is to hold of a request in place of what it held."""
+    """Return the request data of the proxy with a changed body."""
     sent = _sent(data)
     kept = {name: value for name, value in data.items() if name not in sent}
     return {**kept, **json.loads(body)}

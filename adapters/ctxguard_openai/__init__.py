@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ctxguard.formats.chat import OpenAIAdapter
+from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.wire.clients import guarded
-from ctxguard_openai.chat import OpenAIAdapter
 from ctxguard_openai.requests import (
     astabilize_input,
     astabilize_messages,
@@ -13,7 +14,6 @@ from ctxguard_openai.requests import (
     stabilize_messages,
     stabilize_request,
 )
-from ctxguard_openai.responses import ResponsesAdapter
 
 __all__ = [
     "OpenAIAdapter",

@@ -6,7 +6,7 @@ It is request-only: session items and `result.to_input_list()` stay as they are 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxguard.settings import install_command
@@ -25,11 +25,11 @@ try:
 except ImportError as error:
     raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
-from ctxguard.adapting.adapter import astabilize_request
-from ctxguard.adapting.per_run import OnReport, PerRun, is_function, tell, valid_listener
-from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
+from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
-from ctxguard.errors import ConfigError, MisplacedError
+from ctxguard.draft import adrive
+from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
 from ctxguard_openai_agents.retries import Sent, remember
 
@@ -66,61 +66,41 @@ def call_model_input_filter(
 
     Args:
         stabilizer: does the work; or a function from the run's `RunContextWrapper` to the stabilizer of that run.
-        incremental: earlier calls are on the server (`previous_response_id`, `conversation_id`), so that an output
-            without its call is right.
-        window: the model's context window in tokens, where the budget is a share of it.
+        incremental: the server stores earlier calls (`previous_response_id`, `conversation_id`), so an output without
+            its call is valid.
+        window: the model's context window in tokens, for budgets that are a share of it.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report of every model call.
-        vault: where placeholders live: the chain's `MaskPII` masks into it. Either the vault of a session, or a
-            function from the run's `RunContextWrapper`. `with_vault` gives tools the values.
+        vault: stores the values behind placeholders: the chain's `MaskPII` masks into it. Either the vault of a
+            session, or a function from the run's `RunContextWrapper`. `with_vault` unmasks the arguments of tools.
 
     Raises:
         ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is not a function.
-        BudgetExceededError: (when called) what must stay does not fit.
+        BudgetExceededError: (when called) the mandatory messages exceed the budget.
     """
-    adapter = ResponsesAdapter(incremental=incremental)
-    return _Filter(PerRun(stabilizer, vault), adapter, window, keep_thinking, valid_listener(on_report))
+    adapter = cast("Adapter[list[Mapping[str, object]]]", ResponsesAdapter(incremental=incremental))
+    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+    per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault, options)
 
+    async def filter_input(data: CallModelData[Any]) -> ModelInputData:
+        run = per_run.of(RunContextWrapper(data.context))
+        items = cast("list[Mapping[str, object]]", data.model_data.input)
+        request = Request(items, data.model_data.instructions, schemas=await _schemas(data))
+        model = getattr(data.agent.model, "model", data.agent.model)
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """Prepare the input of each model call; see `call_model_input_filter`, which documents what it holds."""
+        async def prepared(*, overflowed: bool = False) -> ModelInputData:
+            done = await adrive(run.flow(adapter, request, model=model, overflowed=overflowed))
+            return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
-    per_run: PerRun[RunContextWrapper[Any]]
-    adapter: ResponsesAdapter
-    window: int | None
-    keep_thinking: bool
-    listener: OnReport | None
-
-    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        if not isinstance(data, CallModelData):
-            raise MisplacedError("ctxguard_openai_agents.call_model_input_filter")
-        stabilizer = self.per_run.of(RunContextWrapper(data.context)).stabilizer
-        given = data.model_data
-        items = cast("list[Mapping[str, object]]", given.input)
-        request = Request(items, given.instructions, schemas=await _schemas(data))
-        first = await self._prepared(request, stabilizer)
-        remember(Sent(replace(first), lambda: self._prepared(request, stabilizer, overflowed=True)))
+        first = await prepared()
+        remember(Sent(replace(first), lambda: prepared(overflowed=True)))
         return first
 
-    async def _prepared(
-        self, request: Request[list[Mapping[str, object]]], stabilizer: Stabilizer, *, overflowed: bool = False
-    ) -> ModelInputData:
-        done, report = await astabilize_request(
-            stabilizer,
-            cast("Adapter[list[Mapping[str, object]]]", self.adapter),
-            request,
-            window=self.window,
-            keep_thinking=self.keep_thinking,
-            overflowed=overflowed,
-        )
-        tell(self.listener, report)
-        require_clean_schemas(report)
-        return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
+    return filter_input
 
 
 async def _schemas(data: CallModelData[Any]) -> list[Mapping[str, object]]:
-    """Return what the SDK sends of an agent beside its instructions: tools, handoffs, the output type."""
+    """Return the schemas that the SDK sends: tools, handoffs, and the output type."""
     agent: Any = data.agent
     tools = await agent.get_all_tools(RunContextWrapper(data.context))
     handoffs = [one if isinstance(one, Handoff) else handoff(one) for one in agent.handoffs]
@@ -143,11 +123,11 @@ def _schema(name: str, description: object, parameters: object) -> Mapping[str, 
 def with_vault(
     tools: Iterable[Any], vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
 ) -> list[Any]:
-    """Return tools for an `Agent` that get the values which the placeholders in their arguments stand for.
+    """Return tools for an `Agent` whose arguments are unmasked before they run.
 
     The session keeps what the model wrote. The chain's `MaskPII` has to mask into the same vault: give it to
-    `call_model_input_filter`, too. Tools that are no function tools (hosted ones, handoffs) are handed back as they
-    are: the provider runs them.
+    `call_model_input_filter`, too. Other tools (hosted ones, handoffs) are returned unchanged:
+    the provider runs them.
 
     Args:
         tools: as for `Agent(tools=…)`; they are not changed.

@@ -1,7 +1,7 @@
-"""Repeat a model call once with a smaller budget where the provider says that the context overflowed.
+"""Retry a model call once with a smaller budget if the provider reports that the context overflowed.
 
-The SDK's filter runs before a model call and never learns how the call ended. A wrapped model does, and asks the filter
-that prepared its input for a smaller one.
+The SDK's filter runs before a model call and does not see its errors. A wrapped model does, and asks the filter that
+prepared its input for a smaller one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Hold what a filter prepared for one model call, and what prepares it with a smaller budget."""
+    """The prepared input of one model call, and a function that prepares it with a smaller budget."""
 
     data: ModelInputData
     again: Callable[[], Awaitable[ModelInputData]]
 
     def is_for(self, instructions: str | None, given: object) -> bool:
-        """Tell whether a call sends what was prepared: an agent that runs inside of another may have no filter."""
-        known = set(map(id, self.data.input))  # the SDK removes items that are there twice
+        """Return whether a call sends the prepared input: a nested agent may have no filter."""
+        known = set(map(id, self.data.input))  # the SDK removes duplicate items
         return self.data.instructions == instructions and isinstance(given, list) and known >= set(map(id, given))
 
 
@@ -38,15 +38,15 @@ _LATEST: Final[ContextVar[Sent | None]] = ContextVar("ctxguard_latest_model_inpu
 
 
 def remember(sent: Sent) -> None:
-    """Note what the next model call of this task sends."""
+    """Remember the prepared input for the next model call of this task."""
     _LATEST.set(sent)
 
 
 def with_overflow_retry(model: Wrapped) -> Wrapped:
-    """Return a model, or a provider of models, that repeats a call once where its input was too long.
+    """Return a model, or a provider of models, that retries a call once if its input was too long.
 
-    The second input is prepared by the run's `call_model_input_filter`, with six tenths of its budget, which
-    then hold for all that follows in the conversation.
+    The second input is prepared by the run's `call_model_input_filter`, with 60% of its budget, which
+    then apply to the rest of the conversation.
 
     Args:
         model: For `Agent(model=…)`, or a provider such as `MultiProvider()` for `RunConfig(model_provider=…)`.
@@ -66,7 +66,7 @@ def with_overflow_retry(model: Wrapped) -> Wrapped:
 
 
 class _Provider(ModelProvider):
-    """Give models that retry."""
+    """A provider of models that retry."""
 
     def __init__(self, provider: ModelProvider) -> None:
         self._provider = provider
@@ -84,7 +84,7 @@ class _Provider(ModelProvider):
 
 
 class _Retrying(Model):
-    """Repeat a call once where its input was too long. Everything else is the model's own."""
+    """A model that retries a call once if its input was too long. Everything else is the wrapped model's."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -97,7 +97,7 @@ class _Retrying(Model):
         await self._model.close()
 
     def get_retry_advice(self, request: Any) -> Any:  # noqa: ANN401 - the SDK's signature, newer than the oldest version
-        """Return what the model advises."""
+        """Return the advice of the wrapped model."""
         return self._model.get_retry_advice(request)
 
     async def get_response(
@@ -123,7 +123,7 @@ class _Retrying(Model):
         *args: Any,  # noqa: ANN401
         **settings: Any,  # noqa: ANN401
     ) -> AsyncIterator[Any]:
-        """Walk the model's events; once the first one is out nothing is repeated."""
+        """Yield the model's events; there is no retry after the first one."""
         events = self._model.stream_response(system_instructions, input, *args, **settings)
         has_begun = False
         try:
@@ -144,17 +144,17 @@ class _Retrying(Model):
 
 
 async def _smaller(error: Exception, instructions: str | None, given: object) -> ModelInputData | None:
-    """Return a smaller input where an error says that this one was too long; else None."""
+    """Return a smaller input if an error says that this one was too long; else None."""
     sent = _LATEST.get()
     if sent is None or not _says_too_long(error) or not sent.is_for(instructions, given):
         return None
     try:
         return await sent.again()
-    except BudgetExceededError:  # the provider's error says more
+    except BudgetExceededError:  # the provider's error is more informative
         return None
 
 
 def _says_too_long(error: Exception) -> bool:
-    told = f"{getattr(error, 'code', '')} {error}".encode()
+    text = f"{getattr(error, 'code', '')} {error}".encode()
     status = getattr(error, "status_code", None)
-    return smaller_budget(status if isinstance(status, int) else 400, told, tokens=1, budget=1) is not None
+    return smaller_budget(status if isinstance(status, int) else 400, text, tokens=1, budget=1) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxguard.settings import install_command
 
 try:
-    import pydantic_ai as _framework  # noqa: F401 - named here so that a missing one is said in one sentence
+    import pydantic_ai as _framework  # noqa: F401 - imported here to report a missing package in one sentence
 except ImportError as error:
     raise ImportError(f"ctxguard_pydantic_ai needs PydanticAI; {install_command('pydantic-ai')}") from error
 

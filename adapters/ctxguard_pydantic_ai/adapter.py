@@ -37,14 +37,13 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class PydanticAIAdapter:
-    """Look at PydanticAI messages as artifacts: a response is one, a request one for each of its parts.
+    """Read and write PydanticAI messages: a response is one artifact, a request one for each part.
 
-    What does not survive: an edited part loses its `id` and `citations`, its response the `history_digest`, as the
-    framework's documentation demands; thinking that is signed goes where its text would have changed, with the rest of
-    the thinking beside it, and thinking with an id of OpenAI's goes from a response that is edited. An edited
-    `StructuredContent` becomes a `TextContent`, edited speech loses its audio. Instruction deltas and baselines, parts
-    of the framework's own tools and unknown parts are pinned. Nothing is known of instructions: they are no part of
-    the history, see `ContextGuard`.
+    What does not survive: an edited part loses its `id` and `citations`, and its response the `history_digest`, as the
+    framework's documentation demands. If the text of signed thinking would change, all thinking of the response is
+    removed; an edited response also loses thinking with an id of OpenAI's. An edited `StructuredContent` becomes a
+    `TextContent`, and edited speech loses its audio. Instruction deltas and baselines, parts of the framework's own
+    tools, and unknown parts are pinned. Instructions are not part of the history, see `ContextGuard`.
     """
 
     name = "pydantic-ai"
@@ -66,7 +65,7 @@ class PydanticAIAdapter:
         return written
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds PydanticAI's messages."""
+        """Return whether a list contains PydanticAI's messages."""
         return is_list(native) and all(isinstance(message, (ModelRequest, ModelResponse)) for message in native)
 
 
@@ -121,7 +120,7 @@ def _request_view(
 
 
 def _message_key(artifact: Artifact) -> object:
-    """Return what artifacts that stand side by side in one message have in common."""
+    """Return the key by which adjacent artifacts are grouped into one message."""
     if isinstance(artifact.source, Fragment):
         return id(artifact.source.occurrence)
     return "response" if artifact.kind is Kind.ASSISTANT else "request"
@@ -137,13 +136,15 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
         return message
     if isinstance(message, ModelRequest):
         return copy_with(message, {("parts",): parts})
-    return copy_with(message, {("parts",): list(map(_unstored, filter(_is_free, parts))), ("history_digest",): REMOVED})
+    return copy_with(
+        message, {("parts",): list(map(_unstored, filter(_may_stay, parts))), ("history_digest",): REMOVED}
+    )
 
 
 def _written(artifact: Artifact) -> list[Any]:
     """Return the parts of an artifact: the same objects where nothing was changed.
 
-    Where thinking goes that may not be changed, the rest of it goes too: providers take it back as it was, and all.
+    If signed thinking is removed, all thinking is: providers accept it only complete and unchanged.
     """
     fragment: Any = artifact.source
     changes = {} if artifact.origin is None else by_index(_view(fragment).changes(artifact))
@@ -153,19 +154,19 @@ def _written(artifact: Artifact) -> list[Any]:
     return parts
 
 
-def _is_free(part: Any) -> bool:  # noqa: ANN401 - duck-typed
-    """Tell parts of a changed response that may be sent: thinking with an id is one that the provider has stored."""
+def _may_stay(part: Any) -> bool:  # noqa: ANN401 - duck-typed
+    """Return whether a part may stay in a changed response: thinking with an id must match the provider's copy."""
     return part.part_kind != "thinking" or part.id is None or part.provider_name == "anthropic"
 
 
 def _unstored(part: Any) -> Any:  # noqa: ANN401 - duck-typed
-    """Return a part that no provider takes for the one it has stored."""
+    """Return a part without an id by which a provider would use its stored copy."""
     is_stored = part.part_kind in ("text", "tool-call") and part.id is not None
     return copy_with(part, {("id",): REMOVED}) if is_stored else part
 
 
 def _created(artifacts: list[Artifact], timestamp: datetime) -> ModelMessage:
-    """Return the message of artifacts that no message stood for; its time is that of the one before it."""
+    """Return a message for artifacts that a stage added, with the timestamp of the previous message."""
     if artifacts[0].kind is Kind.ASSISTANT:
         texts: list[Any] = [TextPart(a.text) for a in artifacts if a.text or not a.calls]
         calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in artifacts for c in a.calls]

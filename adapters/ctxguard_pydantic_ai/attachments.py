@@ -8,9 +8,9 @@ from ctxguard.files import BinaryContent
 
 
 class Attachment(NativeContent, BinaryContent):
-    """Be the `BinaryContent` of both libraries: put it into a prompt, or return it from a tool."""
+    """A `BinaryContent` of both libraries, for a prompt or as the result of a tool."""
 
-    media_type: str = ""  # not the property that the core has: PydanticAI sets it
+    media_type: str = ""  # a field, not a property as in the core: PydanticAI sets it
 
     def __init__(self, data: bytes, mime_type: str, width: int | None = None, height: int | None = None) -> None:
         NativeContent.__init__(self, data=data, media_type=mime_type)

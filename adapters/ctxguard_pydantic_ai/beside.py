@@ -1,4 +1,4 @@
-"""What PydanticAI sends beside the history: instructions, tools, output types."""
+"""The parts of a PydanticAI request outside of the history: instructions, tools, output types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
-"""Fields of the provider's own tools that are meant for their servers, or are not sent."""
+"""Fields of the provider's own tools that are for their servers, or are not sent."""
 
 
 def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
-    """Return what a request sends."""
+    """Return everything that a request sends."""
     parameters: Any = request.model_request_parameters
     native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
     schemas = [_native_schema(tool) for tool in native]
@@ -36,7 +36,7 @@ def with_sent(
     was: Request[Sequence[ModelMessage]],
     now: Request[Sequence[ModelMessage]],
 ) -> ModelRequestContext:
-    """Return a request that sends something else; the framework's own parameters are changed where it did."""
+    """Return a request with other content; the framework's parameters change only where the content does."""
     parameters: Any = request.model_request_parameters
     messages = list(now.messages)
     changes: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def with_sent(
     if now.instructions != was.instructions:
         parts = [part for part in getattr(parameters, "instruction_parts", None) or () if part.content]
         if parts:
-            # the parts are joined when they are sent: the first one holds all of the masked text
+            # the framework joins the parts: the first one gets the whole masked text
             changes["instruction_parts"] = [replace(parts[0], content=now.instructions)]
         messages = [_with_instructions(message, was.instructions, now.instructions) for message in messages]
     if changes:
@@ -60,7 +60,7 @@ def with_sent(
 
 
 def _with_instructions(message: ModelMessage, was: str | None, now: str | None) -> ModelMessage:
-    # versions before 2.0 send what stands in the latest request
+    # versions before 2.0 send the instructions of the latest request
     if isinstance(message, ModelRequest) and message.instructions == was:
         return replace(message, instructions=now)
     return message
@@ -74,13 +74,13 @@ def _instructions(parameters: Any, messages: Sequence[ModelMessage]) -> str:  # 
 
 
 def latest_instructions(messages: Sequence[ModelMessage]) -> str:
-    """Return the instructions of the latest request that has any: every request carries its own, one set is sent."""
+    """Return the instructions of the latest request that has any: only those are sent."""
     found = (getattr(message, "instructions", None) for message in reversed(messages))
     return next((text for text in found if text), "")
 
 
 def _definitions(parameters: Any) -> list[Any]:  # noqa: ANN401 - differs between versions
-    """Return function tools, output tools, and the output type where it is sent as a schema of its own."""
+    """Return function tools, output tools, and the output type if it is sent as a separate schema."""
     found = [*parameters.function_tools, *parameters.output_tools]
     output = getattr(parameters, "output_object", None)
     if output is not None and getattr(parameters, "output_mode", "") in ("native", "prompted", "auto"):

@@ -1,7 +1,7 @@
-"""One part of a PydanticAI message: the texts in it, and copies of it with other texts.
+"""Read the texts of one part of a PydanticAI message, and copy it with other texts.
 
-Parts are told apart by `part_kind` and content items by `kind`, never by class, so that names that came and went
-between 1.71 and 2.68 make no difference.
+Parts are distinguished by `part_kind` and content items by `kind`, never by class, because class names changed between
+1.71 and 2.68.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload
+from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload, without_tokens
 from ctxguard.adapting.fields import Path, parse_json
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
@@ -28,42 +28,60 @@ from ctxguard.tokens.media import encrypted_tokens
 NativePart = Any
 
 _MEDIA: Final = ("image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file")
-_UNSENT: Final = ("timestamp", "metadata", "provider_details", "part_kind", "id", "signature")
+_UNSENT: Final = frozenset(
+    {"timestamp", "timestamps", "metadata", "part_kind", "kind", "dynamic_ref", "context_id", "provider_name"}
+)
+"""Fields that the framework does not send."""
+_APART: Final = _UNSENT | {"id", "signature", "provider_details"}
+"""Fields that are not counted in an opaque part."""
+_READ: Final = _UNSENT | {"content", "args", "transcript", "audio", "data", "tool_call_id", "outcome"}
+"""Fields that are read as a text, a medium, or a call, or that are not sent."""
 _OWN_TOOLS: Final = ("tool-search", "capability-load")
 _BINDING: Final = ("anthropic", "bedrock")
-"""Providers whose signatures vouch for all that stands before the thinking."""
+"""Providers whose signatures also cover everything before the thinking."""
 _UNWRITABLE: Final = (PydanticSerializationError, UnicodeEncodeError, TypeError)
-"""What the framework raises where it cannot write a value as JSON."""
+"""Errors of the framework for values that cannot be written as JSON."""
 _IMAGE_HEAD: Final = 49_152
-"""Bytes of an image that are looked at for its size."""
+"""Bytes of an image that are read to find its size in pixels."""
 
 
 def is_fixed(part: NativePart) -> bool:
-    """Tell a part of the framework's own tools (tool search, capability loading): history is read for them."""
+    """Return whether a part belongs to a tool of the framework (tool search, capability loading)."""
     return getattr(part, "tool_kind", None) in _OWN_TOOLS
 
 
 def read_part(part: NativePart) -> list[PlacedPart]:
-    """Return the parts of a part's content in order; a call's arguments are none of them."""
+    """Return the parts of a part's content in order, without the arguments of a call."""
     return _opaque(part) if is_fixed(part) else _READERS.get(part.part_kind, _opaque)(part)
 
 
 def _opaque(part: NativePart) -> list[PlacedPart]:
-    return [((), opaque({key: v for key, v in vars(part).items() if key not in _UNSENT and v is not None}))]
+    fields = {key: v for key, v in vars(part).items() if key not in _APART and v is not None}
+    return [((), one) for one in opaque(fields)]
 
 
 def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
-    """Walk what is sent of a part beside its content: its id, the name of its tool, links of media."""
-    for key in ("id", "tool_name", "signature", "provider_details"):
-        value = getattr(part, key, None)
-        if value and not (key == "tool_name" and part.part_kind == "tool-call"):
-            # its tokens are counted with the part already
-            yield from ((at, replace(field, tokens=0)) for at, field in fixed_field(key, value, ("parts", number, key)))
+    """Yield the other fields of a part that are sent: its id, the name of its tool, links of media, unknown fields.
+
+    An opaque part is searched as a whole.
+    """
+    place: Path = ("parts", number)
+    read = _UNSENT if read_part(part)[:1] and read_part(part)[0][1].kind == "opaque" else _READ
+    if part.part_kind == "tool-call":
+        read |= {"tool_name"}
+    yield from _unread_fields(part, place, read)
     content = getattr(part, "content", None)
     for index, item in enumerate(content if isinstance(content, (list, tuple)) else [content]):
-        url = getattr(item, "url", None)
-        if isinstance(url, str) and not is_payload(url):
-            yield from fixed_field("url", url, ("parts", number, "content", index, "url"))
+        if hasattr(item, "kind"):
+            yield from _unread_fields(item, (*place, "content", index), _READ)
+
+
+def _unread_fields(record: NativePart, place: Path, read: AbstractSet[str]) -> Iterator[PlacedField]:
+    for key, value in vars(record).items():
+        if key not in read and value and not is_payload(value):
+            # its tokens are counted with the part already
+            plain = value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
+            yield from without_tokens(fixed_field(key.removeprefix("_"), plain, (*place, key)))
 
 
 def _text(part: NativePart) -> list[PlacedPart]:
@@ -107,7 +125,7 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(item: NativePart) -> str:
-    """Return the media type of an item; a link without a telling ending has that of its kind."""
+    """Return the media type of an item; for a link without a known file ending, the type of its kind."""
     try:
         return str(item.media_type)
     except ValueError:
@@ -130,18 +148,18 @@ def _tool_return(part: NativePart) -> list[PlacedPart]:
 
 
 def rendered(part: NativePart, content: object) -> str:
-    """Return what the model reads of a tool's result: a text as it is, anything else as the framework's JSON."""
+    """Return a tool's result as the model reads it: a text unchanged, anything else as the framework's JSON."""
     if isinstance(content, str):
         return content
     succeeded = copy_with(part, {("content",): content, ("outcome",): "success"})
     try:
         return str(succeeded.model_response_str())
     except _UNWRITABLE:
-        return _encodable(content)
+        return _as_json(content)
 
 
-def _encodable(value: object) -> str:
-    """Return as JSON what the framework refuses: lone surrogates as `?`, which UTF-8 cannot write, others as texts."""
+def _as_json(value: object) -> str:
+    """Return JSON of a value that the framework rejects: lone surrogates as `?`, other objects as texts."""
     text = json.dumps(
         value, ensure_ascii=False, separators=(",", ":"), default=partial(to_jsonable_python, fallback=str)
     )
@@ -176,7 +194,7 @@ _READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
 def place_call(part: NativePart, number: int) -> PlacedCall:
     """Return a call with its place in its message; its arguments are the compact JSON that the framework sends.
 
-    Where they stood as a dict, changed ones are written as a dict as long as they are one.
+    Changed arguments are written as a dict if the original ones were, and the new ones are a JSON object.
     """
     call = ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
     form = _as_dict if isinstance(part.args, dict) else str
@@ -192,13 +210,13 @@ def _arguments(part: NativePart) -> str:
     try:
         return str(part.args_as_json_str())
     except _UNWRITABLE:
-        return _encodable(part.args)
+        return _as_json(part.args)
 
 
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
-    """Return a copy with these values; `REMOVED` where it may not be changed and has to go instead (signed thinking).
+    """Return a copy with these values; `REMOVED` for signed thinking, which cannot be changed.
 
-    What was bound to the old text goes: ids and citations, the sound of a speech.
+    The copy loses what belongs to the old text: ids, citations, and the audio of speech.
     """
     if not changes:
         return part
@@ -209,12 +227,12 @@ def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
 
 
 def _value(part: NativePart, path: Path, new: object) -> object:
-    """Return what takes the place of a value: in the form in which it stood, as far as it still is of that form."""
+    """Return the new value in the form of the original, if it still has that form."""
     if part.part_kind == "tool-return" and path == ("content",):
         value = None if isinstance(part.content, str) else parse_json(new)
         return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new
     item: NativePart = part.content[path[1]] if len(path) == 2 else None
     if getattr(item, "kind", None) == "structured-content":
-        # a model with native structure would be sent the value as it was
+        # for a model with native structure, the framework would send the original value
         return messages.TextContent(str(new), metadata=item.metadata)
     return new

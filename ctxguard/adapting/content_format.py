@@ -9,25 +9,28 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, is_payload
-from ctxguard.adapting.fields import Path, fields_of, get, is_record, require_text, text_of, walk_content
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, is_payload, without_tokens
+from ctxguard.adapting.fields import NULL_TEXT, Path, fields_of, get, is_record, require_text, text_of, walk_content
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.adapting.provider_formats import refuse_foreign_part
-from ctxguard.artifacts import Part, PartKind
+from ctxguard.artifacts import Media, Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
+from ctxguard.tokens.families import GENERIC
 from ctxguard.tokens.media import (
     audio_media,
     audio_tokens,
-    file_media,
+    document_part,
     file_tokens,
     image_media,
     image_tokens,
+    inner_media,
+    media_tokens,
 )
 
 PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
@@ -41,32 +44,56 @@ _MEDIA_HOLDERS: Final = ("source", "input_audio", "file")
 _PLAIN_TEXT: Final = {"type", "text"}
 _PAYLOADS: Final = ("base64", "data", "file_data")
 _PAYLOAD_KEYS: Final = frozenset(_PAYLOADS)
-_MEDIA: Final = ("image", "audio", "file")
+_SEALED_KEYS: Final = frozenset({"data", "encrypted_content", "signature", "thought_signature", "thoughtSignature"})
+_MEDIA: Final[AbstractSet[PartKind]] = {"image", "audio", "file"}
+_SHORT: Final = 256
+"""Characters up to which a text is not looked at for media."""
 _COUNTED: Final = 20_000
 """Characters of base64 data in an unknown part that are counted."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1000,}={0,2}")
 
 
-def opaque(value: object) -> Part:
-    """Return the part of a value that no adapter knows: counted by its JSON, but media by 20,000 characters at most.
+def opaque(value: object) -> list[Part]:
+    """Return the parts of a value that no adapter knows: counted by its JSON, and the media in it as what they are.
 
     Raises:
         HistoryError: The value cannot be written as JSON, so that no client could send it.
     """
+    media: list[Part] = []
     try:
-        sent = json.dumps(fields_of(value) or value, ensure_ascii=False, default=str)
+        sent = json.dumps(_without_media(value, media), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
-    # by the estimate, and media only in part: the exact count of data of unknown use would be a false promise
+    # by the estimate, and data of unknown use only in part: the exact count of it would be a false promise
     counted = _BASE64.sub(lambda run: run[0][:_COUNTED] if is_payload(run[0]) else run[0], sent)
-    return Part("opaque", tokens=EstimateCounter().count(counted))
+    return [Part("opaque", tokens=EstimateCounter().count(counted)), *media]
+
+
+def _without_media(value: object, media: list[Part]) -> object:
+    """Return a value without the media in it, which are added to `media`."""
+    if isinstance(value, str):
+        found = inner_media(value) if len(value) > _SHORT else None
+        if found is None or found.text is not None:
+            return value
+        media.append(replace(found, tokens=media_tokens(found.media, GENERIC) if found.media else 0))
+        return ""
+    if isinstance(value, (list, tuple)):
+        return [_without_media(member, media) for member in value]
+    fields = fields_of(value)
+    return {key: _without_media(member, media) for key, member in fields.items()} if fields else value
+
+
+def sealed(data: object, *, signed: bool = False, kind: PartKind = "reasoning") -> Part:
+    """Return the part of reasoning that only the provider can read, by its base64 data."""
+    media = Media("sealed", length=len(data) if isinstance(data, str) else 0)
+    return Part(kind, tokens=media_tokens(media, GENERIC), signed=signed, media=media)
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
     """Read a part of unknown type, which is counted and handed on as it is; refuse one of another provider's format."""
     # what another provider's adapter can mask must not slip through here as something nobody knows
     refuse_foreign_part(part, path)
-    return [((), opaque(part))]
+    return [((), one) for one in opaque(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +146,23 @@ class ContentFormat:
             for place, part in walk_content(content, path, noun=self.noun):
                 yield from self.part_fields(part, place, own=own)
 
-    def part_fields(self, part: object, path: Path, *, own: AbstractSet[str] = frozenset()) -> Iterator[PlacedField]:
-        """Walk what one part holds beside what is read of it, see `extra_fields`."""
+    def part_fields(
+        self, part: object, path: Path, read: Sequence[PlacedPart] | None = None, *, own: AbstractSet[str] = frozenset()
+    ) -> Iterator[PlacedField]:
+        """Walk what one part holds beside what is read of it, see `extra_fields`; None reads it here."""
         if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT):
             return
-        read = self.read_part(part, path)
+        read = self.read_part(part, path) if read is None else read
         if any(one.kind == "opaque" and one.tokens for _, one in read):
             # its tokens are counted as a whole already; its texts still have to be searched
-            yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", part, path))
+            yield from without_tokens(fixed_field("", part, path))
         else:
-            is_media = any(one.kind in _MEDIA for _, one in read)
-            own = own | _PAYLOAD_KEYS if is_media else own  # counted by the rule of the medium
-            yield from extra_fields(part, path, own=own, taken={at for at, _ in read if at})
+            # a medium is counted by its own rule, and a seal as what it stands for
+            kinds = {one.kind for _, one in read}
+            billed = (_SEALED_KEYS if "reasoning" in kinds else set()) | (_PAYLOAD_KEYS if kinds & _MEDIA else set())
+            yield from extra_fields(
+                part, path, own=own, billed=billed, taken={at for at, _ in read if at and at != path}
+            )
 
 
 def text_reader(field: str, kind: PartKind = "text") -> PartReader:
@@ -143,8 +175,8 @@ def text_reader(field: str, kind: PartKind = "text") -> PartReader:
 
     def read_text(part: object, path: Path) -> list[PlacedPart]:
         if get(part, field) is None and field in fields_of(part):
-            # recordings hold such parts: there is nothing to leak in them, and the report counts them as unread
-            return [((), Part("opaque", tokens=0))]
+            # recordings hold such parts: there is nothing to leak in them
+            return [((*path, field), NULL_TEXT) if kind == "text" else ((), Part("opaque", tokens=0))]
         return [((*path, field), Part(kind, require_text(part, field, path)))]
 
     return read_text
@@ -212,9 +244,12 @@ def video(data: object) -> Part:
 
 
 def file(data: object) -> Part:
-    """Return the part of a file, counted by the length of its base64 data where there is any."""
+    """Return the part of a file by its base64 data or `data:` URL: a text counts as its text, other files by length."""
     known = data if isinstance(data, str) else None
-    return Part("file", tokens=file_tokens(known), media=file_media(known or ""))
+    part = document_part(known or "")
+    if part.text is not None:
+        return Part("file", tokens=EstimateCounter().count(part.text))
+    return replace(part, tokens=file_tokens(known))
 
 
 def as_base64(blob: object) -> str | None:

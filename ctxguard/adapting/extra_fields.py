@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.fields import Path, fields_of, is_record, place_name
+from ctxguard.adapting.fields import Path, fields_of, is_field_name, is_record, place_name
 from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
 from ctxguard.tokens.media import encrypted_tokens
@@ -37,23 +38,36 @@ _MEDIA: Final = frozenset(
 """Keys of media; the links in them are searched, their data is not."""
 _CONTAINERS: Final = frozenset({"audio", "content", "extras"})
 """Keys of records that hold further fields."""
-_IDENTIFIERS: Final = frozenset(
-    {"cache_control", "call_id", "caller", "context", "detail", "end_index", "expires_at", "file_id", "file_url"}
-    | {"filename", "format", "id", "image_url", "index", "is_error", "kind", "logprobs", "media_type", "mime_type"}
-    | {"name", "namespace", "phase", "role", "start_index", "status", "strict", "title", "tool_call_id", "tool_name"}
-    | {"tool_use_id", "type", "url"}
-    | {"mimeType", "fileUri", "file_uri", "language", "outcome", "toolUseId"}
+_REFERENCES: Final = frozenset(
+    {"cache_control", "call_id", "file_id", "file_url", "format", "id", "image_url", "media_type", "mime_type", "name"}
+    | {"namespace", "role", "tool_call_id", "tool_use_id", "type", "url"}
+    | {"mimeType", "fileUri", "file_uri", "toolUseId"}  # as Google and Amazon spell them
 )
-"""Keys that belong to the framing of a message: what they hold costs nothing more, unless it is long."""
+"""Keys of ids, names, and links: somebody looks something up by what they hold, so it is never changed."""
 _SIGNATURES: Final = frozenset(
     {"signature", "thought_signature", "thoughtSignature", "encrypted_content", "encrypted_index", "fingerprint"}
 )
+IDENTIFIERS: Final = _REFERENCES | (
+    {"caller", "context", "detail", "end_index", "expires_at", "filename", "index", "is_error", "kind", "language"}
+    | {"logprobs", "outcome", "phase", "start_index", "status", "strict", "title", "tool_name"}
+)
+"""Keys that belong to the framing of a message: what they hold costs nothing more, unless it is long."""
+FIXED: Final = (
+    _REFERENCES
+    | _SIGNATURES
+    | {"$ref", "$schema", "bytes", "container", "conversation", "data", "file_data", "model", "pattern", "uri"}
+    | {"previous_response_id", "required", "server_label", "server_url"}
+    | {"allowedFunctionNames", "cachedContent", "guardrailIdentifier", "modelId", "redactedContent", "responseMimeType"}
+)
+"""Keys of a whole body under which nothing is changed: what they hold is only searched."""
 _CITED: Final = frozenset({"title", "url", "context", "filename"})
 """What names the source of a citation; nothing is looked up by it."""
 _FRAMING: Final = 128
 """Characters up to which an identifier counts as framing; the ids of all providers are shorter."""
 _HARMLESS: Final = re.compile(r"[a-z_]{0,40}")
 """Texts in which no rule can find anything, such as `completed`."""
+_MARK: Final = re.compile(r"ephemeral|[1-9]\d?[mh]")
+"""What a breakpoint of a prompt cache says: its type, and how long the prefix lives."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 
 
@@ -62,6 +76,7 @@ def extra_fields(
     path: Path = (),
     *,
     own: AbstractSet[str] = frozenset(),
+    billed: AbstractSet[str] = frozenset(),
     taken: AbstractSet[Path] = frozenset(),
 ) -> Iterator[PlacedField]:
     """Walk the fields of a record that its adapter does not read.
@@ -70,6 +85,7 @@ def extra_fields(
         record: A message, a content part or a schema.
         path: Its place in the message.
         own: Keys that the adapter reads.
+        billed: Keys whose values are counted elsewhere, by the rule of a medium or a seal, and only searched here.
         taken: Places that the adapter reads, which may lie deeper.
 
     Raises:
@@ -79,27 +95,48 @@ def extra_fields(
         return
     for key, value in fields_of(record).items():
         place = (*path, key)
-        if key in own or place in taken or value is None or value in ("", [], {}):
+        if key in own or (key == "cache_control" and _is_breakpoint(value)):
             continue
-        if _is_editable(key, value):
+        if place in taken or value is None or value in ("", [], {}):
+            yield from _odd_key(place)
+        elif key in billed:
+            yield from without_tokens(_links(value, place, own))
+        elif _is_editable(key, value):
             yield from _editable(value, place, taken)
         elif (key in _CONTAINERS and not isinstance(value, str)) or any(
             other[: len(place)] == place for other in taken
         ):
             for inner, member in _members(value, place):
-                yield from extra_fields(member, inner, own=own, taken=taken)
+                yield from extra_fields(member, inner, own=own, billed=billed, taken=taken)
         elif key in _MEDIA or is_payload(value):
-            yield from _links(value, place, own)
+            yield from _links(value, place, own, billed)
         else:
             yield from fixed_field(key, value, place)
+
+
+def _is_breakpoint(value: object) -> bool:
+    """Return whether a value marks the end of a cached prompt; clients move it, and the message stays the same."""
+    return isinstance(value, dict) and all(isinstance(v, str) and _MARK.fullmatch(v) for v in value.values())
 
 
 def _is_editable(key: str, value: object) -> bool:
     """Tell whether the texts of a value may be masked, by its key; a number or a flag holds none."""
     if key in _EDITABLE:
         return True
-    is_free = _FREE_TEXT.search(key) is not None and key not in _IDENTIFIERS
+    is_free = _FREE_TEXT.search(key) is not None and key not in IDENTIFIERS
     return is_free and (isinstance(value, (str, list, tuple)) or is_record(value))
+
+
+def _odd_key(path: Path) -> Iterator[PlacedField]:
+    """Walk the key of a value, unless it is spelled as the fields of APIs are: it is sent, and may be the user's."""
+    key = path[-1]
+    if isinstance(key, str) and not is_field_name(key):
+        yield (), Field(place_name(path), key, tokens=0)
+
+
+def without_tokens(fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
+    """Walk fields that are counted elsewhere, and have only to be searched."""
+    return ((at, replace(field, tokens=0)) for at, field in fields)
 
 
 def _members(value: object, path: Path) -> Iterator[tuple[Path, object]]:
@@ -121,10 +158,11 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
         members = dict(fields_of(value).items())
     for key, member in members.items():
         place = (*path, key)
+        yield from _odd_key(place)
         if place in taken:
             continue
         # An id or a signature in what is free text otherwise is looked up or checked by somebody: it stays as it is.
-        if isinstance(key, str) and (key in _SIGNATURES or (key in _IDENTIFIERS and key not in _CITED)):
+        if isinstance(key, str) and (key in _SIGNATURES or (key in IDENTIFIERS and key not in _CITED)):
             yield from fixed_field(key, member, place)
         elif isinstance(member, str) or (member and (is_record(member) or isinstance(member, (list, tuple)))):
             yield from _editable(member, place, taken)
@@ -132,19 +170,22 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
             yield from fixed_field(str(key), member, place)
 
 
-def _links(value: object, path: Path, own: AbstractSet[str]) -> Iterator[PlacedField]:
-    """Walk the texts of a medium but for its data."""
+def _links(
+    value: object, path: Path, own: AbstractSet[str], billed: AbstractSet[str] = frozenset()
+) -> Iterator[PlacedField]:
+    """Walk the texts of a medium but for its data; those of its fields that are `billed` are not counted."""
     if isinstance(value, str):
         # The data of a medium is counted as the medium, and nothing is found in it; a link can name a person.
         if not is_payload(value):
             yield from fixed_field(str(path[-1]), value, path)
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            yield from _links(member, (*path, index), own)
+            yield from _links(member, (*path, index), own, billed)
     else:
         for key, member in fields_of(value).items():
             if key not in own:
-                yield from _links(member, (*path, key), own)
+                found = _links(member, (*path, key), own, billed)
+                yield from without_tokens(found) if key in billed else found
 
 
 def is_payload(value: object, *, least: int = _FRAMING) -> bool:
@@ -164,12 +205,13 @@ def is_payload(value: object, *, least: int = _FRAMING) -> bool:
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
     """Walk the one field of a value that is never changed; none where there is nothing to count or to find in it."""
     text = value if isinstance(value, str) else _as_json(value, path)
-    is_framing = key in _IDENTIFIERS and len(text) <= _FRAMING
+    is_framing = key in IDENTIFIERS and len(text) <= _FRAMING
     if is_framing and _HARMLESS.fullmatch(text):
         return
     tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
-    if key and key not in _IDENTIFIERS and key not in _SIGNATURES:
-        text = f"{key}: {text}"  # an unknown key is sent too, and may be what somebody made of an address
+    if key and key not in IDENTIFIERS and key not in _SIGNATURES:
+        # an unknown key is sent too, and may be what somebody made of an address; a colon could hide what it holds
+        text = f"{key}: {text}" if is_field_name(key) else f"{key} {text}"
     yield (), Field(place_name(path), text, tokens=tokens)
 
 

@@ -6,15 +6,20 @@ A field that cannot be read is always an error: passed on unread, its text would
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeGuard, TypeVar, cast
 
+from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
 
 Path: TypeAlias = tuple[str | int, ...]
 """The place of a value in a message: keys of dicts, names of fields, indexes of lists."""
 Value = TypeVar("Value")
 
+_WORDS: Final = re.compile(r"(?=.{1,40}\Z)[$_]?[A-Z]?[a-z]+\d{0,2}(?:(?:_|[A-Z])[a-z]+\d{0,2})*")
+NULL_TEXT: Final = Part("opaque", tokens=0)
+"""The part of a text that is null; `fill_nulls` knows it by its identity."""
 _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, set, type(None))
 
 
@@ -95,7 +100,7 @@ def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[
         held = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in known)
         stray = next(held, None)
         if stray is not None:
-            raise HistoryError(f"{place_name(path)} has no {key!r}, and {stray!r} is none of its fields")
+            raise HistoryError(f"{place_name(path)} has no {key!r}, and {place_name((stray,))!r} is none of its fields")
     return fields.get(key)
 
 
@@ -113,8 +118,17 @@ def unreadable(path: Path, expected: str, value: object, *, remedy: str = "") ->
 
 
 def place_name(path: Path) -> str:
-    """Return a place as errors name it, such as `content[1].text`."""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+    """Return a place as errors name it, such as `content[1].text`.
+
+    Keys may be the user's: one that is not spelled as the fields of APIs are is left out, see `is_field_name`.
+    """
+    shown = (f"[{key}]" if isinstance(key, int) else f".{key if is_field_name(key) else '…'}" for key in path)
+    return "".join(shown).removeprefix(".")
+
+
+def is_field_name(key: str) -> bool:
+    """Tell a key that is spelled as the fields of APIs are: words with two digits at most, as `s3Location`."""
+    return _WORDS.fullmatch(key) is not None
 
 
 def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact
+from ctxguard.errors import HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 
@@ -30,8 +31,8 @@ class Guarded(list[Message], Generic[Message]):
 def guard(
     messages: Sequence[Message],
     *,
-    budget: int | str,
-    policy: str = "agent",
+    budget: int | str | None = None,
+    policy: str = "default",
     tools: Sequence[Mapping[str, object]] | None = None,
     window: int | None = None,
     **settings: object,
@@ -40,7 +41,7 @@ def guard(
 
     Args:
         messages: The whole history up to now: messages of any installed adapter, or artifacts. It is not changed.
-        budget: Tokens that everything sent may take, or a share of the window such as `"80%"`.
+        budget: Tokens that everything sent may take (`8_000` or `"8k"`), or a share of the window such as `"80%"`.
         policy: The name of a policy, see `ctxguard.policies`.
         tools: The tool schemas that are sent along, to be counted.
         window: The model's context window in tokens, where the budget is a share of it.
@@ -49,8 +50,11 @@ def guard(
     Raises:
         AdapterError: No installed adapter knows the messages.
         BudgetExceededError: What must stay does not fit.
-        ConfigError: A setting is out of range.
+        ConfigError: A setting is out of range, or the budget is missing.
+        HistoryError: What was given is not a list.
     """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
+        raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; write [message]")
     stabilizer = _stabilizer(policy, budget, settings)
     if messages and all(isinstance(message, Artifact) for message in messages):
         artifacts = cast("Sequence[Artifact]", messages)
@@ -60,7 +64,7 @@ def guard(
     return Guarded(cast("Sequence[Message]", native), report)
 
 
-def _stabilizer(policy: str, budget: int | str, settings: Mapping[str, object]) -> Stabilizer:
+def _stabilizer(policy: str, budget: int | str | None, settings: Mapping[str, object]) -> Stabilizer:
     try:
         return _shared_stabilizer(policy, budget, tuple(sorted(settings.items())))
     except TypeError:  # a setting that cannot be hashed, such as a list of rules
@@ -69,5 +73,5 @@ def _stabilizer(policy: str, budget: int | str, settings: Mapping[str, object]) 
 
 # a stabilizer knows what it worked out for a conversation: a new one at every call would begin anew
 @lru_cache(maxsize=32)
-def _shared_stabilizer(policy: str, budget: int | str, settings: tuple[tuple[str, Any], ...]) -> Stabilizer:
+def _shared_stabilizer(policy: str, budget: int | str | None, settings: tuple[tuple[str, Any], ...]) -> Stabilizer:
     return Stabilizer.from_policy(policy, budget=budget, **dict(settings))

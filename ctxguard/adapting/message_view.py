@@ -77,13 +77,13 @@ class MessageView(NamedTuple):
         return Artifact(
             self.kind,
             _content([part for _, part in self.parts]),
-            calls=tuple(placed.call for placed in self.calls),
+            calls=tuple([placed.call for placed in self.calls]),
             answers=self.tool_call_id,
             name=self.name,
             role=self.role,
             pinned=self.pinned or self.role is not None,
             reported=self.reported,
-            fields=tuple(field for _, field in self.fields),
+            fields=tuple([field for _, field in self.fields]),
             source=source,
         )
 

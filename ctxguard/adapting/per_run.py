@@ -1,30 +1,34 @@
-"""Choose the stabilizer and the vault of one run, so that one agent serves many conversations.
+"""The settings of a framework's guard, and what it does in one run, so that one agent serves many conversations.
 
-A guard takes either of them as it is, or as a function of the framework's own run context: LangChain's `Runtime`,
-PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
+A guard takes a stabilizer and a vault as they are, or as functions of the framework's own run context: LangChain's
+`Runtime`, PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
-from ctxguard.adapting.adapter import require_stabilizer
+from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
-from ctxguard.adapting.tools import require_vault
+from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer
+from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import NotAHook
+from ctxguard.settings import whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
 if TYPE_CHECKING:
+    from ctxguard.adapting.protocol import Adapter
+    from ctxguard.artifacts import Artifact
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
 
 Context = TypeVar("Context")
+Native = TypeVar("Native")
 OnReport: TypeAlias = "Callable[[Report], object]"
 """What every guard calls with the report of each model call; `report.session` names the conversation.
 
@@ -33,45 +37,133 @@ Guards that bound a tool's output when the tool returns call it with the report 
 
 _LOG: Final = logging.getLogger("ctxguard")
 _REMEMBERED: Final = 256
-"""Runs whose stabilizer is remembered, with what it worked out for its conversation."""
+"""Stabilizers that mask into the vault of a run and are kept, with their state for its conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The settings of a guard that hold for all runs.
+
+    Attributes:
+        window: The model's context window in tokens; None means that of the model in use.
+        keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
+        max_result_tokens: Tokens above which a tool's output is bounded when the tool returns; None means never.
+        on_report: Called with each report.
+
+    Raises:
+        ConfigError: `on_report` is not a function, or `max_result_tokens` is not a number of tokens.
+    """
+
+    window: int | None = None
+    keep_thinking: bool = False
+    max_result_tokens: int | None = None
+    on_report: OnReport | None = None
+
+    def __post_init__(self) -> None:
+        valid_listener(self.on_report)
+        if self.max_result_tokens is not None:
+            whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ForRun:
-    """Hold what one run uses.
+    """What one run uses.
 
     Attributes:
         stabilizer: Does the work; its `MaskPII` masks into the vault.
-        vault: Gives values back to tools; None where no vault was given.
+        vault: Restores values for tools; None if no vault was given.
+        options: The settings of the guard.
     """
 
     stabilizer: Stabilizer
     vault: SessionVault | None
+    options: RunOptions
+
+    @property
+    def bounds_outputs(self) -> bool:
+        """Whether large tool outputs are bounded when the tool returns."""
+        return self.options.max_result_tokens is not None and self.stabilizer.mode == "enforce"
+
+    def flow(
+        self,
+        adapter: Adapter[Native],
+        request: Request[Native],
+        *,
+        session: object = None,
+        model: object = None,
+        known: int | None = None,
+        overflowed: bool = False,
+        is_editable: bool = True,
+    ) -> Generator[Ask, object, Request[Native]]:
+        """Stabilize one request, and report on it.
+
+        Args:
+            adapter: The adapter of the history's format.
+            request: The history, and what is sent with it.
+            session: The id of the conversation, for the report.
+            model: The name of the model in use, if the framework names it; for budgets that are a share of its window.
+            known: Input tokens that the framework gives the model.
+            overflowed: The provider rejected this request as too long.
+            is_editable: Whether the framework sends the masked instructions and tools, and not its own.
+
+        Raises:
+            CheckFailedError: A rule matches in a schema that the framework sends unchanged.
+        """
+        options = self.options
+        done, report = yield from request_flow(
+            self.stabilizer,
+            adapter,
+            request,
+            window=window_for(self.stabilizer, options.window, model, known),
+            keep_thinking=options.keep_thinking,
+            overflowed=overflowed,
+            is_editable=is_editable,
+        )
+        tell(options.on_report, report, session)
+        require_clean_schemas(report)
+        return done
+
+    def bounded(
+        self, output: Artifact, tool: str, *, session: object = None
+    ) -> Generator[Ask, object, Artifact | None]:
+        """Return a tool's output masked and bounded; None if it is no larger than `max_result_tokens`."""
+        limit = self.options.max_result_tokens
+        if limit is None or not self.bounds_outputs or self.stabilizer.counter.artifact(output) <= limit:
+            return None
+        result = yield from tool_output_stabilizer(self.stabilizer, max_tokens=limit).flow(tool_exchange(output, tool))
+        if not any(step.action == "bounded" for step in result.report.decisions[-1].steps):
+            return None
+        tell(self.options.on_report, result.report, session, tool=tool)
+        return result.artifacts[-1]
 
 
 class PerRun(Generic[Context]):
-    """Give each run its stabilizer and its vault. Safe for many threads; what it remembers is bounded.
+    """Choose the stabilizer and the vault of each run. Thread-safe; remembers a bounded number of runs.
 
     Args:
         stabilizer: A stabilizer, or a function from the run context to one.
         vault: The vault of a session, or a function from the run context to one; None for none.
+        options: The settings of the guard.
 
     Raises:
-        ConfigError: Either is something else.
+        ConfigError: Any of them is something else.
     """
 
     def __init__(
         self,
         stabilizer: Stabilizer | Callable[[Context], Stabilizer],
         vault: SessionVault | Callable[[Context], SessionVault] | None = None,
+        options: RunOptions | None = None,
     ) -> None:
         self._stabilizer = require_choice(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
+        self.options = options or RunOptions()
+        # the stabilizer is kept with its copy, so that its id means one object
         self._known: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
     @property
     def depends_on_run(self) -> bool:
-        """Whether a run context decides."""
+        """Whether the run context decides."""
         return is_function(self._stabilizer) or is_function(self._vault)
 
     def of(self, context: Context) -> ForRun:
@@ -81,13 +173,14 @@ class PerRun(Generic[Context]):
             chosen = require_stabilizer(chosen(context))
         if is_function(vault):
             vault = require_vault(cast("Callable[[Context], SessionVault]", vault)(context))
-        return self._remembered(chosen, cast("SessionVault | None", vault))
+        if vault is None:
+            return ForRun(chosen, None, self.options)
+        return self._masking(chosen, cast("SessionVault", vault))
 
-    def _remembered(self, chosen: Stabilizer, vault: SessionVault | None) -> ForRun:
+    def _masking(self, chosen: Stabilizer, vault: SessionVault) -> ForRun:
         def made() -> tuple[Stabilizer, ForRun]:
-            return chosen, ForRun(chosen if vault is None else _masking_into(chosen, vault), vault)
+            return chosen, ForRun(_masking_into(chosen, vault), vault, self.options)
 
-        # both are kept alive, so that an id means one object
         return self._known.get_or_put((id(chosen), id(vault)), made)[1]
 
 
@@ -97,9 +190,7 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
     # The very same object: it finds what it worked out for the conversation in earlier calls.
     if stages == stabilizer.stages:
         return stabilizer
-    chain = copy.copy(stabilizer)
-    chain.stages = stages
-    return chain
+    return stabilizer.with_(stages=stages)
 
 
 def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
@@ -112,7 +203,7 @@ def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
 def is_function(given: object) -> bool:
     """Tell a function of the run context from a stabilizer, a vault or a class."""
     # A class is callable, too; whoever gives one forgot the parentheses, and gets the error for a wrong type.
-    return callable(given) and not isinstance(given, (type, NotAHook))
+    return callable(given) and not isinstance(given, type)
 
 
 def require_choice(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Stage
+from ctxguard.errors import HistoryError
 
 Native = TypeVar("Native")
 
@@ -16,7 +17,8 @@ class Adapter(Protocol[Native]):
     """Look at native messages as artifacts, and write changed artifacts back. Messages are never rebuilt.
 
     An adapter may also have a `last_stage`, for a provider that refuses what a chain may leave (an empty message). It
-    runs behind every chain, so that what it changes is counted and reported.
+    runs behind every chain, so that what it changes is counted and reported. Where its `starts_with_user` is True, the
+    provider refuses histories that begin with the assistant.
 
     Attributes:
         name: The name that `--adapter` and reports use.
@@ -53,9 +55,28 @@ def chain_for(
 ) -> tuple[Stage, ...]:
     """Return a chain with what a native history needs behind it.
 
-    That is `DropStaleThinking`, for signed thinking, and the adapter's own `last_stage`.
+    That is `StartWithUser`, where the provider wants it, `DropStaleThinking`, for signed thinking, and the adapter's
+    own `last_stage`.
     """
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
+    from ctxguard.stages.start_with_user import StartWithUser
 
     last: Stage | None = getattr(adapter, "last_stage", None)
-    return (*stages, *([] if keep_thinking else [DropStaleThinking()]), *([] if last is None else [last]))
+    starts = _starts_with_user(adapter) and not any(isinstance(stage, StartWithUser) for stage in stages)
+    first: list[Stage] = [StartWithUser()] if starts else []
+    return (*stages, *first, *([] if keep_thinking else [DropStaleThinking()]), *([] if last is None else [last]))
+
+
+def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:
+    """Refuse to send a history of which nothing is left: every provider refuses it, and repeats no reason.
+
+    Raises:
+        HistoryError: Nothing is left but what is no message, such as of a result alone whose call is missing.
+    """
+    unsaid = (Kind.SYSTEM,) if _starts_with_user(adapter) else ()
+    if any(a.kind not in unsaid for a in given) and all(a.kind in unsaid for a in left):
+        raise HistoryError("nothing is left of the history: its results answer no call; send the calls, too")
+
+
+def _starts_with_user(adapter: object) -> bool:
+    return getattr(adapter, "starts_with_user", False) is True

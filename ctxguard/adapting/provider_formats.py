@@ -61,6 +61,8 @@ def is_converse(messages: object) -> bool:
 def refuse_foreign(message: object, own: ProviderFormat) -> None:
     """Refuse a message or item that belongs to another format than the one it is read as, and say to whose."""
     kind, role = get(message, "type"), get(message, "role")
+    if type(message) is dict and message.keys() == {"role", "content"} and isinstance(role, str) and role not in _ROLES:
+        return  # nearly every message
     if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
         _refuse(f"type {kind!r}", RESPONSES, own)
     # messages of Chat Completions have a role and may have any type beside it

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ctxguard.adapting.content_format import sealed
 from ctxguard.adapting.editing import REMOVED
 from ctxguard.adapting.fields import Path, get, is_record, text_of, unreadable
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.artifacts import Part, PartKind
-from ctxguard.tokens.media import encrypted_tokens
 
 _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning_content": "reasoning",
@@ -87,4 +87,4 @@ def _detail(detail: object) -> Part:
     signed = bool(seal) and str(get(detail, "format")).startswith(_SIGNED_FORMAT)
     if text:
         return Part("reasoning", text, signed=signed)
-    return Part("reasoning", tokens=encrypted_tokens(seal), signed=signed)
+    return sealed(seal, signed=signed)

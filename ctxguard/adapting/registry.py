@@ -1,14 +1,15 @@
 """Find the installed adapters, by their name or by the look of a history.
 
-Packages register theirs under the entry-point group `ctxguard.adapters`.
+The formats of providers are known here; packages register further adapters under the entry-point group
+`ctxguard.adapters`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Final, cast
 
 from ctxguard.adapting.fields import is_list
 from ctxguard.adapting.protocol import Adapter
@@ -20,7 +21,7 @@ OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
 
 def adapter_names() -> list[str]:
     """Return the names of the installed adapters, in alphabetical order."""
-    return sorted(_installed())
+    return sorted({*_installed(), *_formats()})
 
 
 # once a process, because it reads the metadata of every installed package
@@ -29,12 +30,21 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group="ctxguard.adapters")}
 
 
+@lru_cache(maxsize=1)
+def _formats() -> Mapping[str, Callable[[], Adapter[object]]]:
+    from ctxguard.formats.registry import FORMATS  # it builds on this room
+
+    return {one.name: cast("Callable[[], Adapter[object]]", type(one)) for one in FORMATS}
+
+
 def find_adapter(name: str) -> Adapter[object]:
     """Return an installed adapter by its name.
 
     Raises:
         AdapterError: There is no adapter of that name, or its framework is not installed.
     """
+    if name in _formats():
+        return _formats()[name]()
     point = _installed().get(name)
     if point is None:
         raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")

@@ -7,18 +7,18 @@ nothing matches, they are only counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS
+from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS, IDENTIFIERS
 from ctxguard.adapting.fields import Path, fields_of, place_name
 from ctxguard.adapting.recent import Recent
-from ctxguard.artifacts import Artifact, Field
+from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import NoPII
-from ctxguard.errors import CheckFailedError, ConfigError, HistoryError
+from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
@@ -32,8 +32,8 @@ _INSTRUCTIONS: Final = "instructions"
 _TOOLS: Final = "tools"
 _FRAMING: Final = 128
 """Characters up to which a setting costs nothing."""
-_UNSENT: Final = frozenset({"authorization", "extra_headers", "headers", "http_client", "timeout"})
-"""Settings of clients: credentials and the like, which no model is shown."""
+_UNSENT: Final = frozenset({"extra_headers", "http_client", "timeout"})
+"""Settings of clients, which are no part of a request's body."""
 # schemas and instructions are the same at every call of an agent
 _VERDICTS: Final[Recent[tuple[int, str], tuple[Detector, bool]]] = Recent(4_096)
 
@@ -58,30 +58,6 @@ class Request(Generic[Native]):
     settings: Schema = field(default_factory=dict)
 
 
-def settings_of(
-    request: Mapping[str, object], *, history: str, taken: Iterable[str], billed: Iterable[str]
-) -> tuple[dict[str, object], list[Schema]]:
-    """Return the settings of a request's body, and those of them that the model is shown as schemas.
-
-    Args:
-        request: The body, or the arguments of a client's method.
-        history: The key of its history.
-        taken: Keys that are read elsewhere.
-        billed: Keys of settings that the model is shown.
-
-    Raises:
-        HistoryError: The request is not a dict.
-    """
-    if not isinstance(request, Mapping):
-        raise HistoryError(
-            f"expected a request, a dict with {history!r}, got {type(request).__name__}; "
-            f"a list of {history} goes to stabilize_messages"
-        )
-    rest = {key: value for key, value in request.items() if key not in taken and value is not None}
-    schemas: list[Schema] = [{key: rest.pop(key)} for key in billed if key in rest]
-    return rest, schemas
-
-
 def plain_settings(settings: object) -> Schema:
     """Return the settings of a framework's call as plain JSON, to be searched; refuse what is not JSON."""
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
@@ -97,26 +73,44 @@ def plain_object(value: object) -> object:
     return fields_of(value) or str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTexts:
-    """Stand for the rest of a request while its history is stabilized.
+COUNTED_FROM: Final = 0.9
+"""Share of the budget from which on a request is counted once more, as it is written."""
+
+
+@dataclass(slots=True)
+class RequestTexts(Generic[Native]):
+    """Hold the rest of a program's request while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
 
     Attributes:
+        request: The whole request.
         beside: Holds the texts in which a rule matches.
         overhead: Tokens of the reply's opening and of instructions that did not join the history.
+        tools: The tools and schemas for the chain to count.
+        recount: Counts a request as it is written; None where its format is not known.
     """
 
+    request: Request[Native]
     beside: Beside
     overhead: int
+    tools: Sequence[Schema]
+    recount: Callable[[Request[Native]], int] | None = None
 
     @classmethod
-    def of(cls, request: Request[Any], stabilizer: Stabilizer, *, is_editable: bool) -> RequestTexts:
-        """Return what stands for the rest of a request.
+    def of(
+        cls,
+        request: Request[Native],
+        stabilizer: Stabilizer,
+        *,
+        is_editable: bool,
+        recount: Callable[[Request[Native]], int] | None = None,
+    ) -> RequestTexts[Native]:
+        """Return the rest of a request.
 
         Args:
             request: The whole request.
             stabilizer: The stabilizer whose rules are looked for.
             is_editable: Whether the caller sends what this call makes of instructions and tools, and not its own.
+            recount: Counts a request as it is written.
 
         Raises:
             ConfigError: The instructions are not a text.
@@ -137,19 +131,26 @@ class RequestTexts:
         joins = is_dirty and is_editable
         beside = Beside.of(placed, instructions=text if joins else None)
         counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
-        return cls(beside, counted + beside.growth)
+        # tools of a wrong type are left as they are, for the counter to refuse
+        tools = [*request.tools, *request.schemas] if request.schemas else request.tools
+        return cls(request, beside, counted + beside.growth, tools, recount)
 
-    def restored(
-        self, request: Request[Native], artifacts: Sequence[Artifact]
-    ) -> tuple[Request[Native], list[Artifact]]:
-        """Return the request with what became of its texts, and the artifacts that belong to the history."""
-        changes, joined, history = self.beside.restored(artifacts)
-        # none here means that they were clean and stayed outside
-        instructions = joined or request.instructions
-        tools = request.tools
+    def written(self, changes: Mapping[Path, object], instructions: str, native: Native) -> Request[Native]:
+        """Return the request with what became of its texts and its history."""
+        tools = self.request.tools
         if changes:
             tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, changes)[_TOOLS])
-        return replace(request, tools=tools, instructions=instructions), history
+        # no instructions here means that they were clean and did not join
+        return replace(
+            self.request, messages=native, tools=tools, instructions=instructions or self.request.instructions
+        )
+
+    def tokens(self, sent: Request[Native], report: Report, *, is_changed: bool) -> int:
+        """Return the input tokens of the request, counted as it is written where little is left of the budget."""
+        known, budget = report.tokens_after, report.budget
+        if self.recount is None or known > budget:  # such a report says so
+            return 0
+        return self.recount(sent) if is_changed or known > COUNTED_FROM * budget else known
 
 
 def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
@@ -174,14 +175,17 @@ def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Fi
     if isinstance(value, str):
         key = next((key for key in reversed(path) if isinstance(key, str)), "")
         is_text = key in EDITABLE_IN_SCHEMAS
-        yield path, Field(place_name(path), value, editable=is_text, is_identifier=not is_text)
+        text = value if is_text or key in IDENTIFIERS else f"{key}: {value}"
+        yield path, Field(place_name(path), text, editable=is_text, is_identifier=not is_text)
+    elif isinstance(value, (int, float)):
+        yield path, Field(place_name(path), f"{path[-1] if path else ''}: {value}")
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
             yield from _fields_of_schema(member, (*path, index))
     else:
         for name, member in fields_of(value).items():
             if not isinstance(name, str):
-                raise TypeError(f"a key is a text, not {name!r}")
+                raise TypeError(f"a key is a text, not {type(name).__name__}")
             yield (), Field(place_name((*path, name)), name)
             yield from _fields_of_schema(member, (*path, name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -25,15 +24,14 @@ _EXCHANGE_TOKENS: Final = 200
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
     """Return a stabilizer that masks and bounds a tool's output when the tool returns."""
-    from ctxguard.stages import BoundToolOutput, MaskPII
+    from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
 
     masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    store = next((stage.store for stage in stabilizer.stages if isinstance(stage, BoundToolOutput)), None)
-    alone = copy.copy(stabilizer)
-    alone.stages = (*masks, BoundToolOutput(max_tokens=max_tokens, share=1, exchange_share=1, store=store))
-    alone.checks = ()  # they judge requests, and this is a part of one
-    alone.budget, alone.reserve = 2 * max_tokens + _EXCHANGE_TOKENS, 0
-    return alone
+    stores = (stage.store for stage in stabilizer.stages if isinstance(stage, (BoundToolOutput, StableWindow)))
+    store = next((store for store in stores if store is not None), None)
+    stages = (*masks, BoundToolOutput(max_tokens=max_tokens, store=store))
+    # checks judge requests, and this is a part of one; nothing is kept free, since no request is made of it alone
+    return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:

@@ -14,19 +14,12 @@ from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
 from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import (
-    CheckpointManager,
-    IntelligentPruner,
-    MaskPII,
-    OrderByAuthority,
-    PruningRules,
-    RepairExchanges,
-    SlidingWindow,
-    StableWindow,
-)
-from ctxguard.stages.checkpoints import phase_rules, state_of
+from ctxguard.stages import MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.stages.message_compressor import MessageCompressor
-from ctxguard.stages.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
+from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.strategies import CheckpointManager, IntelligentPruner, PruningRules, SlidingWindow
+from ctxguard.strategies.checkpoints import phase_rules, state_of
+from ctxguard.strategies.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector
@@ -108,7 +101,7 @@ class ContextManager:
 
         Args:
             messages: the whole history: artifacts, or messages of an installed adapter.
-            current_phase: the phase that begins or goes on; where it differs from the last one named, that one is over
+            current_phase: the current phase; if it differs from the one named before, that one is over
                 and gets its checkpoint.
 
         Raises:
@@ -133,7 +126,7 @@ class ContextManager:
             )
         chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self.compressor]
         if config.budget is not None:
-            window = config.model_dump(include={"target", "trail", "digests", "on_overflow"})
+            window = config.model_dump(include=set(WindowOptions.__annotations__))
             chain.append(StableWindow(**window))
         return Stabilizer(
             _UNLIMITED if config.budget is None else config.budget,
@@ -142,7 +135,7 @@ class ContextManager:
             provider=config.provider,
             counter=config.counter,
             model=config.model,
-            margin=0 if config.budget is None else config.margin,
+            headroom=0 if config.budget is None else config.headroom,
         )
 
     def _strategy(self) -> list[Stage]:
@@ -169,7 +162,7 @@ class ContextManager:
         )
         if report.changed:
             self.metrics.record_compression(report.tokens_before, report.tokens_after, self.config.strategy)
-        found = report.details.get(CheckpointManager.name)
+        found = report.details.get(self.checkpoints.name)
         reached = cast("list[str]", found["reached"]) if isinstance(found, dict) else []
         for number, phase in enumerate(reached):
             if phase in self._recorded:

@@ -1,22 +1,24 @@
 """How much context management saves, over a conversation or a process.
 
-The numbers are kept here, and go to OpenTelemetry as well where `opentelemetry-api` is installed: counters
+The numbers are kept here, and go to OpenTelemetry as well where the application has set up metrics: counters
 `ctxguard.input.tokens`, `ctxguard.output.tokens`, `ctxguard.compressions` and `ctxguard.checkpoints`, and a histogram
-`ctxguard.compression.ratio` of output to input. Without it nothing is imported and nothing is paid.
+`ctxguard.compression.ratio` of output to input. OpenTelemetry is never imported here.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
-from ctxguard.artifacts import Artifact
+from ctxguard.compaction.native import read_native
 from ctxguard.compat.truncate import estimate_tokens
 from ctxguard.errors import ConfigError
+from ctxguard.report.telemetry import export
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ __all__ = [
     "Size",
 ]
 
-Size: TypeAlias = int | Iterable[Artifact] | Iterable[Mapping[str, object]]
-"""Tokens, or what to count them in: artifacts, or OpenAI messages."""
+Size: TypeAlias = int | Iterable[object]
+"""Tokens, or what to count them in: artifacts, or the messages of any installed adapter."""
 
 EVENTS_KEPT: Final = 1_000
 
@@ -42,7 +44,7 @@ EVENTS_KEPT: Final = 1_000
 class CompressionEvent:
     """Record that a context was made smaller, when in UTC, and by which strategy.
 
-    `reduction_percent` is the share of the input that is gone; below 0 where it grew, 0 for an empty input.
+    `reduction_percent` is the share of the input that was saved; below 0 if it grew, 0 for an empty input.
     """
 
     timestamp: datetime
@@ -116,12 +118,8 @@ class ContextMetrics:
 
     Args:
         counter: counts messages where they are recorded in place of a number: a name, a `TokenCounter` or a function.
-        meter: the OpenTelemetry meter to export by; None means that of the global provider, if the API is installed.
-        clock: tells the time.
-
-    Attributes:
-        total_input_tokens: tokens of every input that was recorded.
-        total_output_tokens: tokens of every output that was recorded.
+        meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
+        clock: returns the current time.
     """
 
     def __init__(
@@ -133,18 +131,23 @@ class ContextMetrics:
     ) -> None:
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
+        self._export = partial(export, meter=meter)
         self._lock = Lock()
-        self._exports = _exports(meter)
-        self.total_input_tokens = 0
-        self.total_output_tokens = 0
+        self._sums: Counter[str] = Counter()
+        self._reductions = 0.0
         self._runs: deque[RunEvent] = deque(maxlen=EVENTS_KEPT)
         self._compressions: deque[CompressionEvent] = deque(maxlen=EVENTS_KEPT)
         self._checkpoints: deque[CheckpointEvent] = deque(maxlen=EVENTS_KEPT)
-        self._compressed_from = 0
-        self._compressed_to = 0
-        self._reductions = 0.0
-        self._compression_count = 0
-        self._checkpoint_count = 0
+
+    @property
+    def total_input_tokens(self) -> int:
+        """Tokens of every input that was recorded."""
+        return self._sums["input.tokens"]
+
+    @property
+    def total_output_tokens(self) -> int:
+        """Tokens of every output that was recorded."""
+        return self._sums["output.tokens"]
 
     @property
     def runs(self) -> tuple[RunEvent, ...]:
@@ -168,23 +171,18 @@ class ContextMetrics:
         """Record what came in.
 
         Args:
-            messages: tokens, or artifacts or OpenAI messages to count.
+            messages: tokens, or what to count: artifacts, or messages of any installed adapter. Dicts are counted as
+                `ctxguard.estimate_tokens` does.
 
         Raises:
             ConfigError: the number is below 0.
-            HistoryError: an item is neither an artifact nor a dict.
+            AdapterError: no installed adapter knows the messages.
         """
-        tokens = self._tokens(messages)
-        with self._lock:
-            self.total_input_tokens += tokens
-        self._export("input.tokens", tokens)
+        self._add_size("input.tokens", messages)
 
     def record_output_size(self, messages: Size) -> None:
         """Record what went out, see `record_input_size`."""
-        tokens = self._tokens(messages)
-        with self._lock:
-            self.total_output_tokens += tokens
-        self._export("output.tokens", tokens)
+        self._add_size("output.tokens", messages)
 
     def record_run(
         self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
@@ -205,14 +203,11 @@ class ContextMetrics:
             ConfigError: a size is below 0.
         """
         before, after = self._tokens(input_size), self._tokens(output_size)
-        reduction = _reduction(before, after)
-        event = CompressionEvent(self._clock(), before, after, reduction, strategy)
+        event = CompressionEvent(self._clock(), before, after, _reduction(before, after), strategy)
         with self._lock:
             self._compressions.append(event)
-            self._compression_count += 1
-            self._compressed_from += before
-            self._compressed_to += after
-            self._reductions += reduction
+            self._sums.update(before=before, after=after, compressions=1)
+            self._reductions += event.reduction_percent
         attributes = {"ctxguard.strategy": strategy}
         self._export("compressions", 1, attributes)
         if before:
@@ -223,26 +218,29 @@ class ContextMetrics:
         event = CheckpointEvent(self._clock(), phase)
         with self._lock:
             self._checkpoints.append(event)
-            self._checkpoint_count += 1
+            self._sums["checkpoints"] += 1
         self._export("checkpoints", 1, {"ctxguard.phase": phase})
 
     def get_summary(self) -> MetricsSummary | EmptySummary:
         """Sum up the compressions and count the checkpoints; a status alone where nothing was compressed."""
         with self._lock:
-            if not self._compression_count:
-                return {"status": "no compression events"}
-            return {
-                "total_input_tokens": self._compressed_from,
-                "total_output_tokens": self._compressed_to,
-                "total_reduction": _reduction(self._compressed_from, self._compressed_to),
-                "compression_count": self._compression_count,
-                "average_reduction": self._reductions / self._compression_count,
-                "checkpoint_count": self._checkpoint_count,
-            }
+            sums, reductions = self._sums.copy(), self._reductions
+        if not sums["compressions"]:
+            return {"status": "no compression events"}
+        return {
+            "total_input_tokens": sums["before"],
+            "total_output_tokens": sums["after"],
+            "total_reduction": _reduction(sums["before"], sums["after"]),
+            "compression_count": sums["compressions"],
+            "average_reduction": reductions / sums["compressions"],
+            "checkpoint_count": sums["checkpoints"],
+        }
 
-    def _export(self, name: str, amount: float, attributes: Mapping[str, str] | None = None) -> None:
-        if name in self._exports:
-            self._exports[name](amount, attributes)
+    def _add_size(self, name: str, messages: Size) -> None:
+        tokens = self._tokens(messages)
+        with self._lock:
+            self._sums[name] += tokens
+        self._export(name, tokens)
 
     def _tokens(self, messages: Size) -> int:
         if isinstance(messages, int):
@@ -250,30 +248,10 @@ class ContextMetrics:
                 raise ConfigError(f"a size is 0 tokens or more, not {messages}", setting="size")
             return messages
         items = list(messages)
-        artifacts = [item for item in items if isinstance(item, Artifact)]
-        if len(artifacts) == len(items):
-            return self._counter.artifacts(artifacts)
-        return estimate_tokens(cast("list[Mapping[str, object]]", items))
+        if items and all(isinstance(item, Mapping) for item in items):
+            return estimate_tokens(cast("list[Mapping[str, object]]", items))
+        return self._counter.artifacts(read_native(items)[1])
 
 
 def _reduction(before: int, after: int) -> float:
     return (1 - after / before) * 100 if before else 0.0
-
-
-def _exports(meter: Meter | None) -> dict[str, Callable[..., None]]:
-    """Return what hands figures to OpenTelemetry, by name; nothing where there is none: the numbers are kept here."""
-    if meter is None:
-        try:
-            from opentelemetry.metrics import get_meter
-        except ImportError:
-            return {}
-        meter = get_meter("ctxguard")
-    counters = {
-        "input.tokens": ("{token}", "Tokens that came in."),
-        "output.tokens": ("{token}", "Tokens that went out."),
-        "compressions": ("{compression}", "Contexts made smaller."),
-        "checkpoints": ("{checkpoint}", "Checkpoints made."),
-    }
-    ratio = meter.create_histogram("ctxguard.compression.ratio", "1", "Tokens after to tokens before.")
-    adding = {name: meter.create_counter(f"ctxguard.{name}", *told).add for name, told in counters.items()}
-    return {**adding, "compression.ratio": ratio.record}

@@ -20,8 +20,8 @@ def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-
     """Return about how many tokens a list of OpenAI messages takes.
 
     If the model's tokenizer is installed: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
-    content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Leave 10 to
-    20% of room when you compare it with a limit; other families than GPT count differently.
+    content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Keep 10 to
+    20% free when you compare it with a limit; other families than GPT count differently.
 
     Args:
         messages: dicts with `role`, `content` and whatever else; not changed.
@@ -83,7 +83,7 @@ def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_syst
     Args:
         messages: dicts with `role`; not changed.
         keep: how many of the latest messages to keep, 0 or more.
-        preserve_system: keep the first message beside them where it is a system message.
+        preserve_system: keep the first message, too, if it is a system message.
 
     Raises:
         HistoryError: `messages` is not a list of dicts.

@@ -3,7 +3,6 @@
 | module | what it holds |
 |---|---|
 | `guard` | `Guard`: what is sent in place of a request |
-| `formats` | the requests that it reads |
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
 | `sessions` | placeholders of conversations whose history the provider holds |

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.recent import Recent
-from ctxguard.adapting.registry import find_adapter
-from ctxguard.pii import MaskSession, Vault
+from ctxguard.formats.format import Format
+from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-from ctxguard.wire.formats import Format
 from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.sessions import MemoryVault
+from ctxguard.wire.sessions import Owner, Thread
 
-_VAULTS: Final = 4_096
-"""Named sessions, and answers that the provider stores, whose placeholders are remembered."""
+_ITEMS: Final = 4_096
+"""Stored items whose texts are remembered."""
 _NAMED: Final = 128
 """Named sessions whose chain is kept. Its adapter holds the messages that it read last, which the next call would
 otherwise read anew."""
 
 
 class Chain(NamedTuple):
-    """Hold what stabilizes the requests of one format, and reads them."""
+    """Hold what stabilizes the requests of one format, and reads them.
+
+    Attributes:
+        stabilizer: Runs the stages.
+        adapter: Reads and writes the history.
+        vault: Holds the placeholders; None where they follow from each request.
+    """
 
     stabilizer: Stabilizer
     adapter: Adapter[Any]
-
-
-class Owner(NamedTuple):
-    """Say whose a request is.
-
-    Attributes:
-        scope: Stands for the API key.
-        session: The session that the client named; None where it named none.
-    """
-
-    scope: str
-    session: str | None
+    vault: SessionVault | None
 
 
 class Chains:
@@ -49,51 +42,44 @@ class Chains:
     Args:
         stabilizer: Its stages are those of every chain.
         masking: Makes the masking stages, one for each of the stabilizer.
-        vault: Where the placeholders of named sessions live; None means in this process.
-        keep_thinking: Keep signed thinking from before a cut.
     """
 
-    def __init__(
-        self, stabilizer: Stabilizer, masking: Sequence[WireMasking], *, vault: Vault | None, keep_thinking: bool
-    ) -> None:
+    def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
         self._stabilizer = stabilizer
         self._masking = masking
-        self._vault = vault
-        self._keep_thinking = keep_thinking
-        self._chains: dict[tuple[str, bool, bool], Chain] = {}
-        self._vaults: Recent[tuple[str, str], SessionVault] = Recent(_VAULTS)
-        self._named: Recent[tuple[str, str, str, bool], Chain] = Recent(_NAMED)
-        self._answers: Recent[tuple[str, str], SessionVault] = Recent(_VAULTS)
-        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_VAULTS)
-
-    def note_answer(self, owner: Owner, name: str, session: MaskSession) -> None:
-        """Remember what the placeholders of a stored answer stand for."""
-        self._answers.put((owner.scope, name), MemoryVault.of(session.pseudonyms))
+        self._shared: dict[tuple[str, bool, bool, bool], Chain] = {}
+        self._named: Recent[tuple[str, str, str, bool, bool], Chain] = Recent(_NAMED)
+        self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_ITEMS)
 
     def note_item(self, owner: Owner, name: str, texts: Mapping[str, str]) -> None:
         """Remember which texts of a stored item the client got changed, and what the provider holds."""
         self._items.put((owner.scope, name), texts)
 
-    def of(self, kind: Format, body: Mapping[str, object], owner: Owner) -> Chain:
-        """Return the chain for a request: the one of all requests, or that of the session it belongs to."""
-        previous, conversation = body.get("previous_response_id"), body.get("conversation")
-        is_incremental = kind.api == "responses" and bool(previous or conversation)
-        scope, name = owner
-        if name is None and is_incremental and conversation:
-            held = conversation.get("id") if isinstance(conversation, dict) else conversation
-            name = f"conversation {held}"
-        if name is not None:
-            vault = self._vaults.get_or_put((scope, name), lambda: self._named_vault(scope, name))
-            return self._named.get_or_put(
-                (scope, name, kind.adapter, is_incremental),
-                lambda: self._built(kind, vault, is_incremental=is_incremental),
-            )
-        if not is_incremental:
-            return self._shared(kind, is_incremental=False, redacts=False)
-        known = self._answers.get((scope, str(previous)))
-        if known is None:  # what its placeholders stand for is not known here, and none may be given twice
-            return self._shared(kind, is_incremental=True, redacts=True)
-        return self._built(kind, MemoryVault.of(known), is_incremental=True)
+    def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
+        """Return the chain for a request: the one of all requests, or that of the thread it belongs to.
+
+        Args:
+            kind: The format of the request.
+            owner: Whose it is.
+            thread: Where its placeholders live.
+            is_incremental: Whether the provider holds its history.
+            keep_thinking: Whether signed thinking from before a cut is kept.
+        """
+        settings = {"is_incremental": is_incremental, "keep_thinking": keep_thinking}
+        name, vault, redacts = thread
+        if vault is None:
+            key = (kind.name, is_incremental, keep_thinking, redacts)
+            if key not in self._shared:
+                self._shared[key] = self._built(kind, thread, **settings)
+            return self._shared[key]
+        if name is None:
+            return self._built(kind, thread, **settings)
+        place = (owner.scope, name, kind.name, is_incremental, keep_thinking)
+        chain = self._named.get(place)
+        if chain is None or chain.vault is not vault:
+            chain = self._built(kind, thread, **settings)
+            self._named.put(place, chain)
+        return chain
 
     def as_written(self, kind: Format, body: Mapping[str, object], owner: Owner) -> Mapping[str, object]:
         """Return a body in which what the model wrote stands as it wrote it.
@@ -113,31 +99,17 @@ class Chains:
             kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
         }
 
-    def _shared(self, kind: Format, *, is_incremental: bool, redacts: bool) -> Chain:
-        key = (kind.adapter, is_incremental, redacts)
-        if key not in self._chains:
-            self._chains[key] = self._built(kind, None, is_incremental=is_incremental, redacts=redacts)
-        return self._chains[key]
-
-    def _named_vault(self, scope: str, name: str) -> SessionVault:
-        return MemoryVault() if self._vault is None else self._vault.session(f"{scope} {name}")
-
-    def _built(
-        self, kind: Format, vault: SessionVault | None, *, is_incremental: bool = False, redacts: bool = False
-    ) -> Chain:
-        adapter: Any = find_adapter(kind.adapter)
-        if is_incremental:
-            adapter.incremental = True
+    def _built(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
+        adapter: Any = kind if not is_incremental else ResponsesAdapter(incremental=True)
         masking = iter(self._masking)
         stages = tuple(
-            next(masking).stage(vault, redacts=redacts) if isinstance(stage, MaskPII) else stage
+            next(masking).stage(thread.vault, redacts=thread.redacts) if isinstance(stage, MaskPII) else stage
             for stage in self._stabilizer.stages
         )
-        chain = copy.copy(self._stabilizer)
-        chain.stages = chain_for(adapter, stages, keep_thinking=self._keep_thinking)
+        stages = chain_for(adapter, stages, keep_thinking=keep_thinking)
         # the body is searched as a whole, once it is written
-        chain.checks = tuple(check for check in chain.checks if check.name != "NoPII")
-        return Chain(chain, adapter)
+        checks = tuple(check for check in self._stabilizer.checks if check.name != "NoPII")
+        return Chain(self._stabilizer.with_(stages=stages, checks=checks), adapter, thread.vault)
 
 
 def _replaced(item: object, texts: Mapping[str, str]) -> object:

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path, place_name
-from ctxguard.checks.no_pii import scan
+from ctxguard.adapting.request import COUNTED_FROM
+from ctxguard.artifacts import Field
+from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
+from ctxguard.formats.counting import count_sent
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Use, Values, texts_of
 
 if TYPE_CHECKING:
+    from ctxguard.formats.format import Format
     from ctxguard.pii import Detector
+    from ctxguard.report import Report
+    from ctxguard.tokens import ArtifactCounter
+
+TEXT_PATHS: Final = (
+    *("/embeddings", "/completions", "/moderations", "/rerank", "/audio/speech", "/images/generations"),
+    *("/messages/batches", ":embedContent", ":batchEmbedContents"),
+    *("/api/chat", "/api/generate", "/api/embed", "/api/embeddings"),  # of Ollama
+)
+"""How the paths of requests end that hold texts, but no history that could be cut. Their values are redacted: answers
+to them are not read, so that nothing could give values back."""
 
 
 class BodyCheck:
@@ -42,8 +58,12 @@ class BodyCheck:
             self._clean[use].put(text, value=True)
         return labels
 
-    def cleaned(self, body: Mapping[str, object]) -> Mapping[str, object]:
+    def cleaned(self, body: Mapping[str, object], searched: Mapping[str, object]) -> Mapping[str, object]:
         """Return a body in which no rule matches: texts that no stage reads are redacted here.
+
+        Args:
+            body: The body as it is written.
+            searched: What is searched of it, see `Format.searched`.
 
         Raises:
             CheckFailedError: A rule matches in what may not be changed: a name, an id, a link, a key.
@@ -52,14 +72,15 @@ class BodyCheck:
             return body
         changes: dict[Path, object] = {}
         findings: list[str] = []
-        members = [(path, value, self._values.key(value)) for path, value in _members(body)]
+        members = [(path, value, self._values.key(value)) for path, value in _members(searched)]
         unknown = [(path, value, key) for path, value, key in members if key is None or not self._clean_values.get(key)]
-        for path, text, use in (placed for place, value, _ in unknown for placed in texts_of(value, place)):
+        for place, text, use in (placed for path, value, _ in unknown for placed in texts_of(value, path)):
             labels = self.found(text, use)
+            path = place.path if labels else ()
             if labels and use is Use.TEXT:
                 changes[path] = self._redacting.mask(text)
                 labels = self.found(str(changes[path]), use)
-            findings += [f"{label} was found @ {_place(path)}" for label in labels]
+            findings += [f"{label} was found @ {self._place(path)}" for label in labels]
         if findings:
             raise CheckFailedError(tuple(findings))
         if not changes:
@@ -67,6 +88,11 @@ class BodyCheck:
                 if key is not None:
                     self._clean_values.put(key, value=True)
         return copy_with(body, changes)
+
+    def _place(self, path: Path) -> str:
+        """Return a place in whose keys no rule matches: they may be the user's."""
+        place = place_name(path)
+        return shown_place(place, self._by_use[Use.TEXT])
 
 
 def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
@@ -78,7 +104,55 @@ def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
             yield (), {key: value}
 
 
-def _place(path: Path) -> str:
-    """Return a place without keys of the user's own."""
-    known = [key if isinstance(key, int) or (key.isidentifier() and len(key) < 32) else "…" for key in path]
-    return place_name(tuple(known))
+@dataclass(slots=True)
+class BodyTexts:
+    """Hold the rest of a body while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
+
+    Attributes:
+        kind: The format of the request.
+        body: The body as it came.
+        check: Searches the body.
+        counter: Counts it.
+        beside: Holds the texts beside the history (system prompt, tools) in which a rule matches.
+        overhead: Tokens of the body without its history.
+        tools: None for the chain to count: they are part of the overhead.
+        is_cleaned: Whether the body as written last held more than the chain saw.
+    """
+
+    kind: Format
+    body: Mapping[str, object]
+    check: BodyCheck
+    counter: ArtifactCounter
+    beside: Beside
+    overhead: int
+    tools: Sequence[Mapping[str, object]] = ()
+    is_cleaned: bool = False
+
+    @classmethod
+    def of(cls, kind: Format, body: Mapping[str, object], check: BodyCheck, counter: ArtifactCounter) -> BodyTexts:
+        """Return the rest of a body."""
+        rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
+        beside = Beside.of(
+            (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
+            for place, text, use in texts_of(kind.searched(rest))
+            if use is Use.TEXT and check.found(text, Use.TEXT)
+        )
+        overhead = beside.growth + count_sent({**rest, kind.history: []}, kind, counter).tokens
+        return cls(kind, body, check, counter, beside, overhead)
+
+    def written(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401
+        """Return the body as it is sent, in which no rule matches.
+
+        Raises:
+            CheckFailedError: A rule matches in what may not be changed.
+        """
+        written = copy_with(self.kind.written(self.body, native), changes)
+        sent = self.check.cleaned(written, self.kind.searched(written))
+        self.is_cleaned = sent is not written
+        return sent
+
+    def tokens(self, sent: Mapping[str, object], report: Report, *, is_changed: bool) -> int:
+        """Return the input tokens of the body, counted as it is written where the chain did not see all of it."""
+        if is_changed or self.is_cleaned or report.tokens_after > COUNTED_FROM * report.budget:
+            return count_sent(sent, self.kind, self.counter).tokens
+        return report.tokens_after

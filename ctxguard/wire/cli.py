@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
+import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -17,13 +21,20 @@ from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from starlette.applications import Starlette
 
+    from ctxguard.config import StabilizerConfig
+    from ctxguard.pii import Vault
     from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.guard import Guard
 
-DEFAULT_BUDGET: Final = 32_000
+DEFAULT_BUDGET: Final = "80%"
+"""Of the window of the model that a request names."""
+_SETTINGS: Final = "CTXGUARD_WORKER_SETTINGS"
+"""The variable by which workers learn their settings."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -33,6 +44,12 @@ class Listening:
 
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", min=1, metavar="N", help="Processes. Several need --store for sessions that clients name."
+        ),
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +57,12 @@ class Guarding:
     """Hold how requests are guarded, beside the chain."""
 
     on_unreadable: Annotated[
-        Literal["refuse", "pass"],
-        typer.Option("--on-unreadable", help="What happens to requests that cannot be read: uploads, embeddings, …"),
+        str,
+        typer.Option(
+            "--on-unreadable",
+            metavar="refuse|PATH,PATH",
+            help="What happens to requests that cannot be read: refuse all, or send those to these paths on unread.",
+        ),
     ] = "refuse"
     strategy: Annotated[
         Literal["pseudonymize", "redact"],
@@ -50,6 +71,52 @@ class Guarding:
     max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")] = (
         50_000_000
     )
+    max_answer: Annotated[
+        int,
+        typer.Option(
+            "--max-answer", min=1, metavar="N", help="Bytes that an answer may have, after decompression; not a stream."
+        ),
+    ] = 50_000_000
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="File or database of the vault in which sessions live, shared by all workers and restarts; "
+            "CTXGUARD_STABILIZER__STORE keeps a password off the command line.",
+            show_default="that of the configuration, or in memory",
+        ),
+    ] = None
+    vault_key_file: Annotated[
+        str | None,
+        typer.Option(
+            "--vault-key-file",
+            metavar="FILE",
+            envvar="CTXGUARD_VAULT_KEY_FILE",
+            help="Holds the key of the vault, as ctxguard.pii.new_key makes it; without it CTXGUARD_VAULT_KEY does.",
+            show_default=False,
+        ),
+    ] = None
+    vault_ttl: Annotated[
+        int,
+        typer.Option("--vault-ttl", min=1, metavar="SECONDS", help="How long the vault keeps a value; 30 days."),
+    ] = 2_592_000
+    credential: Annotated[
+        str,
+        typer.Option(
+            "--credential",
+            metavar="NAME,NAME",
+            help="Headers and query parameters that keep sessions apart, beside all that may be credentials.",
+        ),
+    ] = ""
+    not_credential: Annotated[
+        str,
+        typer.Option("--not-credential", metavar="NAME,NAME", help="Headers and query parameters that do not."),
+    ] = ""
+    cache_control: Annotated[
+        bool,
+        typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
+    ] = False
     mode: Annotated[
         Literal["enforce", "observe"] | None,
         typer.Option(
@@ -59,11 +126,46 @@ class Guarding:
         ),
     ] = None
 
+    def vault(self, configured: str | None) -> Vault | None:
+        """Return the vault in which sessions live; None means in each process.
 
-@spread(budget="that of the configuration, or 32000")
+        Args:
+            configured: The store that the configuration names.
+
+        Raises:
+            ConfigError: The key cannot be read.
+            StoreError: The store cannot be opened.
+        """
+        place = self.store or configured
+        if place is None:
+            if self.vault_key_file is not None:
+                raise ConfigError("a vault key needs a store; give --store URL", setting="store")
+            return None
+        from ctxguard.pii import Vault
+        from ctxguard.stores import open_store
+
+        key = None
+        if self.vault_key_file is not None:
+            try:
+                key = Path(self.vault_key_file).read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(
+                    f"{self.vault_key_file}: {reason_of(error)}; name a file that holds a key", setting="vault_key_file"
+                ) from None
+        return Vault(open_store(place), key=key, ttl=self.vault_ttl)
+
+
+@spread(budget="that of the configuration, or 80% of the model's window")
 def serve(
     upstream: Annotated[
-        str, typer.Option("--upstream", "-u", metavar="URL", help="URL of the provider: https://api.openai.com.")
+        list[str],
+        typer.Option(
+            "--upstream",
+            "-u",
+            metavar="URL",
+            help="URL of the provider: https://api.openai.com. With several, a request goes to the one whose host its "
+            "path begins with, else to that of its API.",
+        ),
     ],
     chain: ChainOptions,
     listening: Listening,
@@ -82,32 +184,100 @@ def serve(
     """
     from ctxguard.report.printing import note
     from ctxguard.report.progress import working
-    from ctxguard.wire.guard import Guard
     from ctxguard.wire.proxy import proxy_app
 
-    try:
-        import uvicorn  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise ConfigError(f"the proxy is an extra: {install_command('proxy')}") from error
-    stabilizer = chain.stabilizer(settings_of(chain.config), default=DEFAULT_BUDGET, changes={"mode": guarding.mode})
-    guard = Guard(
-        stabilizer, strategy=guarding.strategy, on_unreadable=guarding.on_unreadable, max_body=guarding.max_body
-    )
+    require_server()
+    guard = guard_of(chain, guarding, settings_of(chain.config), workers=listening.workers)
     app = proxy_app(guard, upstream)
     host, port = listening.host, listening.port
     _require_free(host, port)
-    with working("loading"):
-        guard.warm()
+    if listening.workers == 1:
+        with working("loading"):
+            _warm(guard)
+    for line in _announced(guard, upstream, listening):
+        note(line)
+    if listening.workers == 1:
+        begin_log()
+        _run(app, host, port, grace)
+        return
+    # The environment, and not the command line, which everybody on the machine can read.
+    settings = (upstream, asdict(chain), asdict(guarding), listening.workers)
+    os.environ[_SETTINGS] = json.dumps(settings, default=str)
+    _run_workers(host, port, listening.workers, grace)
+
+
+def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
+    """Walk the lines that a proxy says of itself as it starts."""
+    served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
+    yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
+    if listening.host not in _LOOPBACK:
+        yield f"listening on {listening.host}: everybody who can reach it can use it; it asks for no key of its own"
+    if not guard.takes_sessions:
+        yield (
+            f"{listening.workers} workers without --store: requests that name a session are refused, "
+            "and a conversation that another worker began is redacted"
+        )
+
+
+def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
+    """Run several processes; each makes its application from the settings in the environment."""
+    import uvicorn
+
+    factory = f"{__name__}:{worker_app.__name__}"
+    uvicorn.run(factory, factory=True, host=host, port=port, workers=workers, **uvicorn_settings(grace))
+
+
+def _warm(guard: Guard) -> None:
+    """Load what the first request would wait for, and keep it out of the way of the garbage collector."""
+    guard.warm()
     gc.collect()
     gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
-    note(f"serving http://{host}:{port} for {upstream}; {_masked_by(stabilizer)}; {stabilizer!r}")
-    if host not in _LOOPBACK:
-        note(f"listening on {host}: everybody who can reach it can use it; it asks for no key of its own")
-    _begin_log()
-    _run(app, host, port, grace)
 
 
-def _begin_log() -> None:
+def require_server() -> None:
+    """Refuse to go on where the server is not installed.
+
+    Raises:
+        ConfigError: It is not; the message says how to install it.
+    """
+    if find_spec("uvicorn") is None:
+        raise ConfigError(f"the proxy is an extra: {install_command('proxy')}")
+
+
+def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
+    """Return the guard that the options and the configuration describe."""
+    from ctxguard.wire.guard import Guard
+
+    vault = guarding.vault(known.store)
+    return Guard(
+        chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
+        strategy=guarding.strategy,
+        on_unreadable="refuse" if guarding.on_unreadable == "refuse" else guarding.on_unreadable.split(","),
+        max_body=guarding.max_body,
+        max_answer=guarding.max_answer,
+        vault=vault,
+        credentials=guarding.credential.split(","),
+        not_credentials=guarding.not_credential.split(","),
+        takes_sessions=workers == 1 or vault is not None,
+        cache_control=guarding.cache_control,
+    )
+
+
+def worker_app() -> Starlette:
+    """Return the application of one of several workers, by the settings that `serve` left in the environment."""
+    from ctxguard.config import load_context_config
+    from ctxguard.wire.proxy import proxy_app
+
+    upstream, chain, guarding, workers = json.loads(os.environ[_SETTINGS])
+    known = load_context_config(chain["config"]).stabilizer
+    guard = guard_of(ChainOptions(**chain), Guarding(**guarding), known, workers=workers)
+    begin_log()
+    _warm(guard)
+    return proxy_app(guard, upstream)
+
+
+def begin_log() -> None:
+    """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
     logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
@@ -128,16 +298,7 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
                 with suppress(OSError, RuntimeError):  # nobody reads any more, or the signal came amid another line
                     note(f"{waits}; to break off at once, press Ctrl-C again")
 
-    settings = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,  # it would hold queries
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=grace,
-    )
+    settings = uvicorn.Config(app, host=host, port=port, **uvicorn_settings(grace))
     server = Server(settings)
     with suppress(KeyboardInterrupt):
         server.run()
@@ -145,8 +306,21 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
         raise SystemExit(2)
 
 
+def uvicorn_settings(grace: int) -> dict[str, Any]:
+    """Return the settings of the server; `grace` is in seconds."""
+    return {
+        "log_level": "warning",
+        "access_log": False,  # it would hold queries
+        "server_header": False,
+        "date_header": False,
+        "timeout_graceful_shutdown": grace,
+    }
+
+
 def _is_a_failure(record: logging.LogRecord) -> bool:
-    """Tell failures from answers that were broken off because the process was told to end."""
+    """Tell failures from web sockets, and from answers that were broken off because the process was told to end."""
+    if record.getMessage().startswith(("Unsupported upgrade", "No supported WebSocket")):  # they are answered with 426
+        return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
     is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)
     return not is_traced and not record.getMessage().rstrip().endswith(asyncio.CancelledError.__name__)

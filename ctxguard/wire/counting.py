@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
 
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
+
+_IN_PATH: Final = re.compile(r"/(?:models?|deployments)/([^/]+?)(?::[A-Za-z]\w*)?(?:/|\Z)")
+"""Where a path names the model: those of Gemini, Vertex, Bedrock and Azure."""
+
+
+def model_of(body: Mapping[str, object], path: str) -> str:
+    """Return the name of the model that a request is for, by its path or its body; empty where neither names it."""
+    named = _IN_PATH.search(path)
+    model = body.get("model") if named is None else unquote(named[1])
+    return model if isinstance(model, str) else ""
 
 
 class Counters:
@@ -21,10 +34,9 @@ class Counters:
         self._asked = "auto" if is_usual else counter.counter
         self._by_family: dict[str, ArtifactCounter] = {}
 
-    def of(self, body: Mapping[str, object]) -> ArtifactCounter:
-        """Return the counter for a request: one for each family of models."""
-        model = body.get("model")
-        if not isinstance(model, str) or not model or hasattr(self._own.counter, "family"):
+    def of(self, model: str) -> ArtifactCounter:
+        """Return the counter for requests to a model: one for each family of models."""
+        if not model or hasattr(self._own.counter, "family"):
             return self._own
         family = family_of(model).name
         if family not in self._by_family:

@@ -10,56 +10,51 @@ nothing is shared between conversations.
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Generator, Mapping
+import logging
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
-from ctxguard.adapting.adapter import require_stabilizer
-from ctxguard.adapting.beside import Beside
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import place_name
+from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
+from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
-from ctxguard.artifacts import Field
+from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
-from ctxguard.errors import BESIDE, BudgetExceededError, CtxguardError, HistoryError, WireError
+from ctxguard.errors import FIXED_SHARE, ConfigError, CtxguardError, HistoryError, WireError, sensible_budget
+from ctxguard.formats.format import Format
+from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
-from ctxguard.settings import NotAHook, one_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
-from ctxguard.stages.drop_stale_thinking import DropStaleThinking
-from ctxguard.tokens import count_request
-from ctxguard.wire.chains import Chains, Owner
-from ctxguard.wire.checking import BodyCheck
-from ctxguard.wire.counting import Counters
-from ctxguard.wire.formats import Format, format_of
-from ctxguard.wire.limits import RETRIED_STATUSES, says_stale_thinking, smaller_budget
+from ctxguard.wire.caching import with_breakpoints
+from ctxguard.wire.chains import Chains
+from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
+from ctxguard.wire.counting import Counters, model_of
+from ctxguard.wire.decoding import decoded_request
+from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metrics import Metrics
-from ctxguard.wire.replies import Reply, as_json
-from ctxguard.wire.sessions import credential_of
+from ctxguard.wire.replies import Reply
+from ctxguard.wire.request_json import parsed_body, written_body
+from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
 from ctxguard.wire.streams import EventStream
-from ctxguard.wire.texts import Use, Values, texts_of
+from ctxguard.wire.texts import Use, Values
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
 
-OnUnreadable = Literal["refuse", "pass"]
-Refused = Literal["too long", "stale thinking"]
+OnUnreadable = Literal["refuse"] | Sequence[str]
 
+_LOG: Final = logging.getLogger("ctxguard.wire")
 HEADERS: Final = "x-ctxguard"
 """How the names of our headers begin."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not sent on."""
 _SIGNED: Final = "AWS4-"
 """How the signature of a request to Amazon begins, which covers its body."""
-_COUNTED_FROM: Final = 0.9
-"""Share of the budget from which on a body is counted once more, as it is sent."""
-_ROUNDS: Final = 3
-"""How often a request is stabilized at most until its body is within the budget as a whole."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
 """A text that most kinds of rules look at."""
 
@@ -73,12 +68,14 @@ class WireRequest:
         path: The path of its URL.
         headers: Its headers, with their names in lower case.
         body: Its body, not compressed.
+        query: The query of its URL, as it is sent.
     """
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    query: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +89,7 @@ class Prepared:
         tokens: Input tokens of the body.
         budget: Tokens there were.
         refused: What earlier tries of this request were refused for.
+        is_redacted: Whether values were redacted in a request that holds texts and no history; None for all others.
     """
 
     body: bytes = field(repr=False)
@@ -100,12 +98,13 @@ class Prepared:
     tokens: int = 0
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
+    is_redacted: bool | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers that tell the client what was done: counts, and no values. Empty where the request was not read."""
         if self.report is None:
-            return {}
+            return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
         told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
@@ -135,25 +134,39 @@ class GuardSettings(TypedDict, total=False):
     on_unreadable: OnUnreadable
     max_body: int
     vault: Vault | None
-    keep_thinking: bool
+    keep_thinking: bool | None
     on_report: OnReport | None
+    max_answer: int
+    credentials: Sequence[str]
+    not_credentials: Sequence[str]
+    takes_sessions: bool
+    cache_control: bool
 
 
-class Guard(NotAHook):
+class Guard:
     """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
 
-    It reads Chat Completions, Responses, Anthropic Messages, Gemini and Converse. Everything in the body is counted and
-    masked, the history is stabilized, and no body is sent in which a rule still matches.
+    It reads the formats of `ctxguard.formats`. Everything in the body is counted and masked, the history is stabilized,
+    and no body is sent in which a rule still matches.
 
     Args:
         stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
         strategy: How values are hidden where the stabilizer has no masker of its own: `pseudonymize` lets answers have
             them back.
-        on_unreadable: What happens to requests that the guard cannot read, such as uploads and embeddings: `refuse`,
-            or `pass` them on unread and unmasked.
+        on_unreadable: `refuse` requests that the guard cannot read, such as uploads, or a list of paths to which they
+            are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a path.
+            Requests that the guard reads are never sent on unread.
         max_body: Bytes that the body of a request may have.
-        vault: Where the placeholders of named sessions live; None means in this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`.
+        vault: Where the placeholders of sessions, conversations and stored answers live; all workers that serve the
+            same clients must share its store. None means in this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it
+            where a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
+        max_answer: Bytes that an answer may have that is read as a whole, after decompression.
+        credentials: Headers and parameters of the query by which sessions are kept apart, beside all those that are not
+            known to carry no credential (`docs/wire.md` lists these).
+        not_credentials: Headers and parameters by which they are not, such as a tracing header of your own.
+        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
+        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
 
     Attributes:
@@ -171,21 +184,32 @@ class Guard(NotAHook):
         on_unreadable: OnUnreadable = "refuse",
         max_body: int = 50_000_000,
         vault: Vault | None = None,
-        keep_thinking: bool = False,
+        keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        max_answer: int = 50_000_000,
+        credentials: Sequence[str] = (),
+        not_credentials: Sequence[str] = (),
+        takes_sessions: bool = True,
+        cache_control: bool = False,
     ) -> None:
+        self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
         self.strategy = strategy
-        self.on_unreadable: OnUnreadable = one_of(on_unreadable, OnUnreadable, "on_unreadable")
+        self.unread_paths: tuple[str, ...] = _unread_paths(on_unreadable)
         self.max_body = max_body
+        self.max_answer = max_answer
+        self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
+        self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
         self._keeps_thinking = keep_thinking
-        self._chains = Chains(stabilizer, self._masking, vault=vault, keep_thinking=keep_thinking)
+        self._chains = Chains(stabilizer, self._masking)
+        self._credentials = Credentials.of(credentials, not_credentials)
+        self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
         """Return what is sent in place of a request.
@@ -202,6 +226,18 @@ class Guard(NotAHook):
         """Do what `prepare` does where summarizers or stores are async."""
         return await adrive(self._prepared(request))
 
+    def passes_unread(self, path: str) -> bool:
+        """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
+        if path.rstrip("/").endswith(TEXT_PATHS):
+            return False
+        found = next((p for p in self.unread_paths if fnmatchcase(path.rstrip("/"), f"*{p.rstrip('/')}")), None)
+        if found is None:
+            return False
+        if found not in self._warned:
+            self._warned.add(found)
+            _LOG.warning("requests to %s are sent on unread and unmasked, as on_unreadable says", found)
+        return True
+
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
         for detector in (detector for masking in self._masking for detector in masking.detectors):
@@ -209,14 +245,15 @@ class Guard(NotAHook):
         for use in Use:
             self._check.found(_SAMPLE, use)
         sample = {"model": "gpt-4o", "messages": [{"role": "user", "content": _SAMPLE}]}
-        request = WireRequest("POST", "/v1/chat/completions", {}, _written(sample))
+        request = WireRequest("POST", "/v1/chat/completions", {}, written_body(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
     def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
         """Return what is sent where the provider refused a request that another try can mend; else None.
 
         A prompt that was too long is sent once more with a smaller budget, and thinking that was signed for another
-        prompt is left out once. Both hold from there on for the whole conversation, see `Stabilizer.tighten`.
+        prompt is left out once. Both hold from there on for the whole conversation, see `Stabilizer.tighten`. Where the
+        provider misses thinking, the request is sent once more with it.
 
         Args:
             request: The request as the client sends it.
@@ -230,11 +267,14 @@ class Guard(NotAHook):
         """Do what `again` does where summarizers or stores are async."""
         return await adrive(self._prepared_again(request, prepared, status, answer))
 
-    def _prepared(self, request: WireRequest, budget: int | None = None) -> Generator[Ask, object, Prepared]:
+    def _prepared(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
         try:
-            prepared = yield from self._observed_or_enforced(request, budget)
-        except RecursionError:
-            return self._too_deep(request)
+            prepared = yield from self._enforced(request, retry)
+        except (CtxguardError, RecursionError) as error:
+            if self.stabilizer.mode == "enforce":
+                is_deep = isinstance(error, RecursionError)
+                raise WireError("the body is nested too deeply") if is_deep else error from None
+            prepared = Prepared(request.body)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
 
@@ -244,74 +284,73 @@ class Guard(NotAHook):
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
-        why, budget = found
         try:
-            again = yield from self._prepared(request, budget)
+            again = yield from self._prepared(request, found)
         except CtxguardError:  # the provider's own answer says more
             return None
-        return replace(again, refused=prepared.refused | {why})
+        return replace(again, refused=prepared.refused | {found.why})
 
-    def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> tuple[Refused, int] | None:
+    def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> Retry | None:
         """Return what a request was refused for, and with how many tokens it is tried again; None if it is not."""
         if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
-        found: tuple[Refused, int] | None = None
-        budget = smaller_budget(status, answer, tokens=prepared.tokens, budget=prepared.budget)
-        if budget is not None:
-            found = "too long", budget
-        if not self._keeps_thinking and says_stale_thinking(status, answer):
-            found = "stale thinking", prepared.budget
-        if found is None or found[0] in prepared.refused:
+        found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
+        if found is None or found.why in prepared.refused:
             return None
         self.metrics.add("retries_total")
         return found
+
+    def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
+        """Return whether thinking from before a cut is kept: as the provider or the caller says, else the request."""
+        if retry is not None and retry.why != "too long":
+            return retry.why == "missing thinking"
+        is_enabled = get(body.get("thinking"), "type") == "enabled"
+        return is_enabled if self._keeps_thinking is None else self._keeps_thinking
 
     def _note(self, prepared: Prepared, session: str | None) -> None:
         """Count what was done with a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
-            self.metrics.add("passed_unread_total")
+            self.metrics.add("passed_unread_total", count=int(bool(prepared.body) and prepared.is_redacted is None))
+            self.metrics.add("masked_requests_total", count=int(bool(prepared.is_redacted)))
             return
         self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
         self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
-        self.metrics.add("cuts_total", count=int(report.cut is not None and report.cut.fresh))
+        brief = report.brief()
+        self.metrics.add("cuts_total", count=brief["cut"])
+        self.metrics.add("masked_requests_total", count=int(brief["masked"] > 0))
         tell(self.on_report, report, session)
 
-    def _observed_or_enforced(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
-        try:
-            prepared = yield from self._enforced(request, budget)
-        except CtxguardError:
-            if self.stabilizer.mode == "enforce":
-                raise
-            return Prepared(request.body)
-        observes = self.stabilizer.mode == "observe"
-        return replace(prepared, body=request.body, reply=None) if observes else prepared
-
-    def _enforced(self, request: WireRequest, budget: int | None) -> Generator[Ask, object, Prepared]:
+    def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
+        has_texts = kind is None and request.method == "POST" and request.path.rstrip("/").endswith(TEXT_PATHS)
+        encoding = request.headers.get("content-encoding", "")
+        if encoding and (kind is not None or has_texts):
+            request = replace(request, body=decoded_request(request.body, encoding, self.max_body))
         if len(request.body) > self.max_body:
             raise WireError(
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
             )
-        self.metrics.add("requests_total", "api", "unknown" if kind is None else kind.api)
+        self.metrics.add("requests_total", "api", "texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
-        if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
-            return self._unread(request, "the body is compressed, and the guard reads none that is")
+        if kind is None and not has_texts:
+            return self._unread(request)
         if request.headers.get("authorization", "").startswith(_SIGNED):
             why = "the client signed the request, so that nobody can change it on its way"
-            return self._unread(request, f"{why} (for boto3: ctxguard_bedrock.guarded)")
+            raise WireError(f"{why} (for boto3: ctxguard_bedrock.guarded)", status=403)
         if kind is None:
-            return self._unread(request, f"{request.method} requests to this path are of no kind that ctxguard reads")
+            if self.stabilizer.mode == "observe":
+                return Prepared(request.body)
+            body = parsed_body(request.body)
+            cleaned = self._check.cleaned(body, body)
+            return Prepared(written_body(cleaned), is_redacted=cleaned is not body)
         try:
-            body = self._with_shared_messages(kind, _parsed(request.body))
+            body = self._with_shared_messages(kind, parsed_body(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
-            # A body that is broken is the client's fault: nobody should be told to send it on unread.
-            if self.on_unreadable == "pass":
-                return Prepared(request.body)
             raise WireError(str(error)) from error
-        return (yield from self._stabilized(kind, request, body, budget))
+        return (yield from self._stabilized(kind, request, body, retry))
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
         """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""
@@ -320,107 +359,91 @@ class Guard(NotAHook):
             body[kind.history] = list(map(self._values.same, history))
         return body
 
-    def _too_deep(self, request: WireRequest) -> Prepared:
-        """Pass on what is nested too deeply to be read, where that is allowed; else refuse it."""
-        if self.on_unreadable == "pass" or self.stabilizer.mode == "observe":
-            return Prepared(request.body)
-        raise WireError("the body is nested too deeply") from None
-
-    def _unread(self, request: WireRequest, why: str) -> Prepared:
+    def _unread(self, request: WireRequest) -> Prepared:
         """Pass on what the guard cannot read, where that is allowed; else refuse it."""
-        if self.on_unreadable == "pass":
+        if self.passes_unread(request.path):
             return Prepared(request.body)
-        hint = "on_unreadable='pass' (serve: --on-unreadable pass) sends such requests on unread"
-        raise WireError(f"{why}; {hint}", status=403)
+        shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
+        raise WireError(
+            f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
+            f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",
+            status=403,
+        )
 
     def _stabilized(
-        self, kind: Format, request: WireRequest, body: Mapping[str, object], budget: int | None
+        self, kind: Format, request: WireRequest, body: Mapping[str, object], retry: Retry | None
     ) -> Generator[Ask, object, Prepared]:
-        owner = Owner(credential_of(request.headers), request.headers.get(SESSION_HEADER))
-        chain = self._chains.of(kind, body, owner)
-        stabilizer = copy.copy(chain.stabilizer)
-        stabilizer.counter = self._counters.of(body)
+        owner = self._owner(kind, request)
+        previous, conversation = (body.get(key) for key in ("previous_response_id", "conversation"))
+        is_incremental = kind.api == "responses" and bool(previous or conversation)
+        held = {"previous": previous, "conversation": conversation} if is_incremental else {}
+        thread = self._threads.of(owner, **held)
+        self.metrics.add("unknown_threads_total", count=int(thread.redacts))
+        keeps = self._keeps(body, retry)
+        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
+        model = model_of(body, request.path)
+        stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
+        window = window_for(stabilizer, None, model)
         body = self._chains.as_written(kind, body, owner)
-        rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
-        beside = self._beside(rest)
-        artifacts = list(beside.joined(chain.adapter.read(kind.native(body))))
-        if budget is not None:
-            stabilizer.tighten(artifacts, budget=budget)
-        count = partial(count_request, api=kind.api, counter=stabilizer.counter.counter)
-        overhead = beside.growth + count({**rest, kind.history: []}).tokens
-        for _ in range(_ROUNDS):
-            result = yield from stabilizer.flow(artifacts, overhead=overhead)
-            allowed = result.report.budget
-            if result.report.observed:
-                return Prepared(request.body, result.report, None, result.report.tokens_before, allowed)
-            changes, _, history = beside.restored(result.artifacts)
-            changed = copy_with(body, changes)
-            written = kind.written(changed, chain.adapter.write(kind.native(changed), history))
-            sent = self._check.cleaned(written)
-            tokens = result.report.tokens_after
-            # counted as a whole where the chain did not see all of it, or where little room is left
-            if changes or sent is not written or tokens > _COUNTED_FROM * allowed:
-                tokens = count(sent).tokens
-            if tokens <= allowed:
-                reply = self._reply(kind, body, result.report, owner)
-                return Prepared(_written(sent), result.report, reply, tokens, allowed)
-            overhead += tokens - allowed
-            stabilizer = _without_signed_thinking(stabilizer)
-        raise BudgetExceededError(tokens, allowed, {BESIDE: overhead, "messages": tokens - overhead})
-
-    def _beside(self, rest: Mapping[str, object]) -> Beside:
-        """Return the texts beside the history (system prompt, tools) in which a rule matches, as artifacts to mask."""
-        return Beside.of(
-            (path, Field(place_name(path), text, editable=True, is_identifier=False, tokens=0))
-            for path, text, use in texts_of(rest)
-            if use is Use.TEXT and self._check.found(text, Use.TEXT)
+        texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
+        tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
+        sent, report, tokens = yield from texts_flow(
+            stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
+        if sent is None:
+            return Prepared(request.body, report, None, tokens, report.budget)
+        fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
+        self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
+        if self._cache_control and kind.api == "anthropic":
+            sent = with_breakpoints(sent)
+        reply = self._reply(kind, body, report, owner, thread)
+        return Prepared(written_body(sent), report, reply, tokens, report.budget)
 
-    def _reply(self, kind: Format, body: Mapping[str, object], report: Report, owner: Owner) -> Reply | None:
-        session = next(filter(None, map(_session_of, report.masks)), None)
-        is_stored = kind.api == "responses"
-        if session is None or not (session.can_restore or is_stored):
+    def _warn_of_fixed(self, fixed: int, budget: int) -> None:
+        """Warn once where the system prompt and the tools take so much that little is left for the history."""
+        if fixed > FIXED_SHARE * budget and "fixed parts" not in self._warned:
+            self._warned.add("fixed parts")
+            _LOG.warning(
+                "the system prompt and the tools take %d of %d tokens (%d%%); the smallest sensible budget is %d",
+                *(fixed, budget, 100 * fixed // budget, sensible_budget(fixed)),
+            )
+
+    def _owner(self, kind: Format, request: WireRequest) -> Owner:
+        """Return whose a request is, by everything in it that may be a credential."""
+        session = request.headers.get(SESSION_HEADER)
+        if session is not None and not self.takes_sessions:
+            raise WireError(
+                f"{SESSION_HEADER}: several workers without a shared store cannot keep sessions; give --store"
+            )
+        headers = {name: value for name, value in request.headers.items() if name != SESSION_HEADER}
+        return Owner(self._credentials.digest(headers, request.query, kind.base(request.path)), session)
+
+    def _reply(
+        self, kind: Format, body: Mapping[str, object], report: Report, owner: Owner, thread: Thread
+    ) -> Reply | None:
+        sessions = (getattr(mask, "__self__", None) for mask in report.masks)
+        session = next((one for one in sessions if isinstance(one, MaskSession)), None)
+        has_items = kind.api == "responses"
+        is_stored = has_items and body.get("store") is not False
+        if session is None or not (session.can_restore or has_items):
             return None
         return Reply(
-            kind.api,
+            kind,
             session,
             wants_json=kind.wants_json(body),
-            on_id=(lambda name: self._chains.note_answer(owner, name, session)) if is_stored else None,
-            on_item=partial(self._chains.note_item, owner) if is_stored else None,
+            on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
+            if is_stored
+            else None,
+            on_item=partial(self._chains.note_item, owner) if has_items else None,
         )
 
 
-def _session_of(mask: object) -> MaskSession | None:
-    session = getattr(mask, "__self__", None)
-    return session if isinstance(session, MaskSession) else None
-
-
-def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return one that drops all signed thinking: another try may cut elsewhere, and signatures would not hold."""
-    own = copy.copy(stabilizer)
-    own.stages = tuple(
-        DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in own.stages
-    )
-    return own
-
-
-def _parsed(body: bytes) -> dict[str, object]:
-    try:
-        parsed = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"the body is not valid JSON ({type(error).__name__})") from None
-    if not isinstance(parsed, dict):
-        raise WireError(f"the body must be a JSON object, not {type(parsed).__name__}")
-    return parsed
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-def _written(body: Mapping[str, object]) -> bytes:
-    """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
-    try:
-        return as_json(body, allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"the request cannot be written as JSON ({type(error).__name__})") from None
+def _unread_paths(given: object) -> tuple[str, ...]:
+    if given == "refuse":
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(p, str) and p for p in given):
+        raise ConfigError(
+            f"on_unreadable is 'refuse' or a list of paths such as ['/v1/files'], not {given!r}",
+            setting="on_unreadable",
+        )
+    return tuple(given)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
+Refused = Literal["too long", "stale thinking", "missing thinking"]
 RETRIED_STATUSES: Final = (400, 413, 422)
 _TOO_LONG: Final = re.compile(
     r"context_length_exceeded|context[ _]length|context[ _]window|context limit|maximum context|prompt is too long|"
     r"input is too long|too many (?:input )?tokens|exceeds? the (?:maximum|model's)? ?(?:number of )?(?:input )?tokens",
     re.IGNORECASE,
 )
-_STALE: Final = re.compile(r"invalid .{0,3}signature.{0,3} in .{0,3}thinking", re.IGNORECASE)
+_THINKING: Final[dict[Refused, re.Pattern[str]]] = {
+    "stale thinking": re.compile(r"invalid .{0,3}signature.{0,3} in .{0,3}thinking", re.IGNORECASE),
+    "missing thinking": re.compile(r"expected .{0,3}thinking\b.{0,40}but found", re.IGNORECASE),
+}
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{3,8})(?=\s*(?:tokens?\b|>|maximum|\)|\.|,|\s|$))")
 _COUNT: Final = r"(?P<{}>\d[\d,]*)"
 _LIMIT, _INPUT, _REPLY = map(_COUNT.format, ("limit", "input", "reply"))
@@ -30,6 +34,30 @@ _WITH_REPLY: Final = tuple(
 """Answers that count the room that the request asks for its reply, which no shorter prompt changes."""
 _SHARE: Final = 0.7
 _SAFETY: Final = 0.95
+
+
+class Retry(NamedTuple):
+    """Say why a request is sent again, and with which budget in tokens."""
+
+    why: Refused
+    budget: int
+
+
+def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bool | None) -> Retry | None:
+    """Return how a refused request is sent again: with the thinking that its answer asks for, or a smaller budget.
+
+    Args:
+        status: The status of the answer.
+        answer: The body of the answer.
+        tokens: Input tokens that were sent.
+        budget: Tokens there were.
+        keeps: Whether the caller keeps thinking from before a cut; None where the request decides.
+    """
+    why = refused_thinking(status, answer)
+    if why is not None and keeps is not (why == "stale thinking"):
+        return Retry(why, budget)
+    smaller = smaller_budget(status, answer, tokens=tokens, budget=budget)
+    return None if smaller is None else Retry("too long", smaller)
 
 
 def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> int | None:
@@ -66,9 +94,10 @@ def _share(text: str, status: int) -> float:
     return _SHARE
 
 
-def says_stale_thinking(status: int, answer: bytes) -> bool:
-    """Tell whether an answer refuses thinking that was signed for another prompt."""
-    return status in RETRIED_STATUSES and _STALE.search(_text(answer)) is not None
+def refused_thinking(status: int, answer: bytes) -> Refused | None:
+    """Return what an answer refuses about thinking: it was signed for another prompt, or it is missing."""
+    text = _text(answer) if status in RETRIED_STATUSES else ""
+    return next((why for why, pattern in _THINKING.items() if pattern.search(text)), None)
 
 
 def _text(answer: bytes) -> str:

@@ -19,7 +19,7 @@ _GENERATED: Final = "ctxguard.pii.detect.validate:generated"
 class WireMasking:
     """Make the stages that mask on the wire in place of one masking stage of a chain.
 
-    A masker that was chosen for its strategy is used as it is. One that redacts could not give values back, so its
+    A masker that was chosen for its strategy keeps it. One that redacts could not give values back, so its
     rules are used by another strategy.
 
     Attributes:
@@ -39,7 +39,10 @@ class WireMasking:
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
         """Return a stage that masks: by the placeholders of a vault or of each history, or by none (`redacts`)."""
         if self._is_own:
-            return self._stage
+            own = self._stage.masker
+            if not own.is_reversible or own.vault is not None or not (vault or redacts):
+                return self._stage
+            return MaskPII(masker=own.without_placeholders() if vault is None else own.with_vault(vault))
         strategy = "redact" if redacts else self._strategy
         escape = self._stage.masker.escape
         masker = Masker(self.detectors, strategy=strategy, vault=vault, escape=escape, cache=self._found)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import ConfigError, CtxguardError, WireError
+from ctxguard.formats.registry import format_of
 from ctxguard.settings import install_command
 from ctxguard.wire.guard import Guard
+from ctxguard.wire.metrics import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
-from ctxguard.wire.transport import AsyncTransport
+from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 
 if TYPE_CHECKING:
     import httpx
@@ -44,27 +46,34 @@ _HOP_BY_HOP: Final = frozenset(
 """Headers that belong to one connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000
 """Bytes from which on a body is prepared in a thread."""
+_HOSTS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
+"""A word in the host of the provider that an API is named for."""
+_PREFIX: Final = "ctxguard.prefix"
+"""The extension of a request that holds what its path began with to say which provider it is for."""
 _CLIENT_LEFT: Final = 499
 """The status under which an answer is counted that nobody waited for."""
 
 
 def proxy_app(
     guard: Guard,
-    upstream: str,
+    upstream: str | Sequence[str],
     *,
     transport: httpx.AsyncBaseTransport | None = None,
     read_timeout: float = 600.0,
     stall_timeout: float = 60.0,
+    body_timeout: float = 60.0,
 ) -> Starlette:
     """Return the proxy as an ASGI application.
 
     Args:
         guard: Guards every request. Requests whose API key differs never share a session.
         upstream: The URL of the provider, such as `https://api.openai.com`. A path at its end that requests begin with,
-            too, such as `/v1`, is not repeated.
+            too, such as `/v1`, is not repeated. With several, a request goes to the one whose host its path begins with
+            (`/api.anthropic.com/v1/messages`), else to that of its API, else to the first.
         transport: What sends requests; None means the usual transport of httpx.
         read_timeout: Seconds to wait for the next bytes of the provider.
         stall_timeout: Seconds to wait for a client that does not read.
+        body_timeout: Seconds that a client may take to send the body of a request.
 
     Raises:
         ConfigError: The upstream is not an HTTP URL.
@@ -76,12 +85,16 @@ def proxy_app(
     except ImportError as error:
         raise ImportError(f"the proxy needs Starlette and httpx: {install_command('proxy')}") from error
 
-    url = httpx.URL(upstream)
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError(f"upstream must be an http or https URL, not {upstream!r}", setting="upstream")
+    urls = [httpx.URL(one) for one in ([upstream] if isinstance(upstream, str) else upstream)]
+    for url in urls:
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigError(f"upstream must be an http or https URL, not {str(url)!r}", setting="upstream")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
-    return _app(_Forward(guard, url, sender, read_timeout=read_timeout, stall_timeout=stall_timeout), guard, sender)
+    forward = _Forward(
+        guard, urls, sender, read_timeout=read_timeout, stall_timeout=stall_timeout, body_timeout=body_timeout
+    )
+    return _app(forward, guard, sender)
 
 
 def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
@@ -121,21 +134,31 @@ class _Forward:
     """
 
     def __init__(
-        self, guard: Guard, upstream: httpx.URL, sender: AsyncTransport, *, read_timeout: float, stall_timeout: float
+        self,
+        guard: Guard,
+        upstreams: Sequence[httpx.URL],
+        sender: AsyncTransport,
+        *,
+        read_timeout: float,
+        stall_timeout: float,
+        body_timeout: float,
     ) -> None:
         self._guard = guard
-        self._upstream = upstream
+        self._upstreams = upstreams
         self._sender = sender
         self._timeouts = {"connect": 10.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
         self._stall_timeout = stall_timeout
+        self._body_timeout = body_timeout
         self.open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1003, "reason": "ctxguard reads no web sockets"})
+        if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
+            # clients that speak HTTP, too, do so at once after this status; after others they try several times
+            refused = _Client(send, self._stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
+            await refused.refuse(426, "WireError", "ctxguard reads no web sockets; send the request by HTTP")
             return
         self.open += 1
-        client = _Client(send, self._stall_timeout)
+        client = _Client(send, self._stall_timeout, scope["path"])
         try:
             await self._answered(scope, receive, client)
         except _ClientLeftError:
@@ -150,7 +173,7 @@ class _Forward:
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
-            body = await self._body(scope, receive)
+            body = await self._body_in_time(scope, receive)
         except WireError as error:
             self._guard.metrics.add("refused_total", "error", "WireError")
             await client.refuse(status_of(error), type(error).__name__, str(error), closes=True)
@@ -166,6 +189,14 @@ class _Forward:
             for task in (answering, leaving):
                 task.cancel()
             await asyncio.gather(answering, leaving, return_exceptions=True)
+
+    async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                return await self._body(scope, receive)
+        except TimeoutError:
+            told = f"the body of the request did not come within {self._body_timeout:g} seconds"
+            raise WireError(told, status=408) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Return the body of a request, or refuse one that is too large."""
@@ -198,17 +229,17 @@ class _Forward:
             return
         try:
             answer = await self._sender.handle_async_request(request)
-        except (httpx.TransportError, httpx.DecodingError, CtxguardError) as error:
-            status, name, message = self._reason(error)
+        except (httpx.TransportError, CtxguardError) as error:
+            status, name, message = self._reason(error, request.url)
             self._failed(name, status)
             await client.refuse(status, name, message)
             return
         try:
-            await self._passed_on(answer, client, request.url)
+            await self._passed_on(answer, client, request)
         finally:
             await answer.aclose()
 
-    def _reason(self, error: Exception) -> tuple[int, str, str]:
+    def _reason(self, error: Exception, asked: httpx.URL) -> tuple[int, str, str]:
         """Return the status, the name, and the sentence for an answer that did not come."""
         import httpx
 
@@ -216,39 +247,55 @@ class _Forward:
             return status_of(error), type(error).__name__, str(error)
         if isinstance(error, httpx.TimeoutException):
             return 504, "upstream_timeout", "the provider did not answer in time"
-        if isinstance(error, httpx.DecodingError):
-            return 502, "upstream_unreadable", "the provider's answer cannot be decompressed"
-        host = self._upstream.copy_with(userinfo=None, path="/", query=None)
+        host = asked.copy_with(userinfo=None, path="/", query=None)
         return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
-    async def _passed_on(self, answer: httpx.Response, client: _Client, asked: httpx.URL) -> None:
+    async def _passed_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
         """Pass an answer on as it comes."""
         import httpx
 
+        asked = request.url
+
         if answer.has_redirect_location:
-            target = asked.join(answer.headers["location"])
-            if (target.scheme, target.netloc) != (asked.scheme, asked.netloc):
-                # the client would follow, and send what it has to the provider itself
+            try:
+                target = asked.join(answer.headers["location"])
+                place = f"{target.scheme}://{target.host}"
+                is_elsewhere = (target.scheme, target.netloc) != (asked.scheme, asked.netloc)
+            except (httpx.InvalidURL, ValueError):
+                place, is_elsewhere = "a place that is not a URL", True
+            if is_elsewhere:  # the client would follow, and send what it has to the provider itself
                 self._failed("upstream_redirects", 502)
-                told = f"the provider redirects to {target.scheme}://{target.host}; see --upstream"
-                await client.refuse(502, "upstream_redirects", told)
+                await client.refuse(502, "upstream_redirects", f"the provider redirects to {place}; see --upstream")
                 return
-            answer.headers["location"] = target.raw_path.decode()
+            answer.headers["location"] = request.extensions[_PREFIX] + target.raw_path.decode()
         headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _HOP_BY_HOP]
         if _is_read(answer):
             headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"content-length")]
             headers.append((b"content-length", str(len(answer.content)).encode()))
         await client.start(answer.status_code, headers)
+        billed = Billed(self._guard.metrics)
         try:
             async for chunk in _chunks(answer):
+                billed.feed(chunk)
                 await client.more(chunk)
-        except (httpx.TransportError, httpx.DecodingError, CtxguardError) as error:
+        except (httpx.TransportError, CtxguardError) as error:
             self._failed("upstream_broke_off", answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the server closes the connection, by which the client sees that the answer is not whole
             told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
             await client.more(error_event("upstream_broke_off", told))
+        billed.close()
         await client.end()
+
+    def _upstream(self, path: str) -> tuple[httpx.URL, str]:
+        """Return where a request goes, and what its path begins with for that reason."""
+        for one in self._upstreams:
+            prefix = f"/{one.netloc.decode()}"
+            if path == prefix or path.startswith(prefix + "/"):
+                return one, prefix
+        kind = format_of("POST", path)
+        word = _HOSTS.get(kind.api, "") if kind is not None else ""
+        return next((one for one in self._upstreams if word and word in one.host), self._upstreams[0]), ""
 
     def _request(self, scope: Scope, body: bytes) -> httpx.Request:
         import httpx
@@ -259,11 +306,15 @@ class _Forward:
             if name not in _HOP_BY_HOP and name not in (b"host", b"content-length")
         ]
         path: bytes = scope.get("raw_path") or scope["path"].encode()
-        base = self._upstream.raw_path.partition(b"?")[0].rstrip(b"/")
+        upstream, prefix = self._upstream(path.decode("latin-1"))
+        path = path[len(prefix) :] or b"/"
+        base = upstream.raw_path.partition(b"?")[0].rstrip(b"/")
         path = path if base and path.startswith(base + b"/") else base + path
         query: bytes = scope["query_string"]
-        url = self._upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
-        extensions = {"timeout": self._timeouts}
+        url = upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
+        names = (b"proxy-authorization",)  # it is not sent on, and tells clients apart
+        unforwarded = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in names}
+        extensions = {"timeout": self._timeouts, UNFORWARDED: unforwarded, _PREFIX: prefix}
         return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
 
     def _failed(self, cause: str, status: int) -> None:
@@ -293,28 +344,30 @@ async def _chunks(answer: httpx.Response) -> AsyncIterator[bytes]:
 class _Client:
     """Send to a client, and notice where it does not read."""
 
-    def __init__(self, send: Send, stall_timeout: float) -> None:
+    def __init__(self, send: Send, stall_timeout: float, path: str, prefix: str = "") -> None:
+        self._path = path
         self._send = send
         self._stall_timeout = stall_timeout
+        self._prefix = prefix
         self.status = 0
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send status and headers."""
         self.status = status
-        await self._within({"type": "http.response.start", "status": status, "headers": headers})
+        await self._within({"type": f"{self._prefix}http.response.start", "status": status, "headers": headers})
 
     async def more(self, chunk: bytes) -> None:
         """Send some of the body."""
         if chunk:
-            await self._within({"type": "http.response.body", "body": chunk, "more_body": True})
+            await self._within({"type": f"{self._prefix}http.response.body", "body": chunk, "more_body": True})
 
     async def end(self) -> None:
         """End the answer."""
-        await self._within({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._within({"type": f"{self._prefix}http.response.body", "body": b"", "more_body": False})
 
     async def refuse(self, status: int, name: str, message: str, *, closes: bool = False) -> None:
         """Send an error of ours."""
-        body = error_body(name, message)
+        body = error_body(name, message, status=status, path=self._path)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.wire.formats import Api
-
 if TYPE_CHECKING:
+    from ctxguard.formats.format import Format
     from ctxguard.pii import MaskSession
 
 OnId = Callable[[str], object]
@@ -48,7 +47,7 @@ class Reply:
     """Give values back in the answer to one request.
 
     Args:
-        api: Whose answer it is.
+        format: The format of the request.
         session: What its placeholders stand for.
         wants_json: The text of the answer is JSON, so that values are escaped in it.
         on_id: Is told the id of an answer that the provider stores.
@@ -58,14 +57,14 @@ class Reply:
 
     def __init__(
         self,
-        api: Api,
+        format: Format,  # noqa: A002 - what it is
         session: MaskSession,
         *,
         wants_json: bool = False,
         on_id: OnId | None = None,
         on_item: OnItem | None = None,
     ) -> None:
-        self.api = api
+        self.format = format
         self.session = session
         self.wants_json = wants_json
         self._on_id = on_id
@@ -85,7 +84,8 @@ class Reply:
         """Notice the id of an answer that the provider stores."""
         name = answer.get("id") if isinstance(answer, dict) else None
         if self._on_id is not None and isinstance(name, str):
-            self._on_id(name)
+            note, self._on_id = self._on_id, None  # the events of a stream repeat it
+            note(name)
 
     def restored(self, value: object) -> object:
         """Return a JSON value with the values back in its texts; the very same object where there are none."""

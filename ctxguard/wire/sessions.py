@@ -1,29 +1,108 @@
-"""Keep sessions apart on the wire, and what their placeholders stand for while the provider holds the history.
+"""Keep sessions apart on the wire, and remember what their placeholders stand for.
 
 A request that carries its whole history needs none of this: its placeholders follow from the history itself. Two kinds
 of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
-client names a session in a header. Sessions of different API keys never meet.
+client names a session in a header. A thread is what such requests belong to. A placeholder of a thread stands for one
+value for good: where it is not known which ones were given before, no further ones are.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from threading import RLock
-from typing import Final
+from typing import Final, NamedTuple
 
+from ctxguard.adapting.recent import Recent
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
-from ctxguard.pii.mask.vault import SessionVault
+from ctxguard.pii.mask.vault import SessionVault, Vault
 
-_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+_REMEMBERED: Final = 4_096
+"""Named sessions, and answers that the provider stores, whose placeholders are remembered."""
+_FIRST: Final = range(1_000_000, 90_000_000)
+"""Numbers of which a session begins with one at random, where other processes may have given placeholders to it. The
+longest number of a placeholder has eight digits; the last ten million are left to be counted up to."""
+NO_CREDENTIAL: Final[Mapping[str, str]] = {
+    "the connection and the form of the content": "accept accept-charset accept-encoding accept-language cache-control "
+    "connection content-encoding content-length content-type date dnt expect host keep-alive origin pragma prefer "
+    "priority proxy-connection range te trailer transfer-encoding upgrade user-agent",
+    # `x-forwarded-user` and the like name a person, and count
+    "proxies on the way": "forwarded via x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip",
+    "tracing and ids of single requests": "amz-sdk-invocation-id amz-sdk-request b3 baggage idempotency-key request-id "
+    "sentry-trace traceparent tracestate uber-trace-id x-amzn-trace-id x-client-request-id x-cloud-trace-context "
+    "x-correlation-id x-idempotency-key x-ms-client-request-id x-request-id",
+    "versions and telemetry of SDKs": "anthropic-beta anthropic-dangerous-direct-browser-access anthropic-version "
+    "openai-beta originator version x-app x-codex-turn-metadata x-codex-turn-state x-goog-api-client x-ms-useragent "
+    "x-title",
+    "what changes with each signature of Amazon's (SigV4)": "x-amz-algorithm x-amz-content-sha256 x-amz-date "
+    "x-amz-expires x-amz-signature x-amz-signedheaders",
+    "parameters of queries": "$alt alt api-version beta prettyprint",
+}
+"""Headers and parameters that are known to carry no credential. All others may, also those nobody has heard of."""
+_NO_CREDENTIAL: Final = frozenset(name for names in NO_CREDENTIAL.values() for name in names.split())
+NO_CREDENTIAL_PREFIXES: Final = ("sec-ch-", "sec-fetch-", "x-b3-", "x-datadog-", "x-stainless-")
+_PLAIN: Final = re.compile(r"[\w.,:-]*")
+"""Values of parameters that hold nothing but themselves: with `;`, some servers read a further parameter."""
+_SIGNED: Final = re.compile(r"AWS4-[\w-]+ .*?\bCredential=([^/,\s]+)/.*", re.DOTALL)
+"""The header of a request to Amazon; its access key id stays the same, date and signature do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Tell requests of different credentials apart. Everything counts that is not known to carry none.
+
+    Attributes:
+        counted: Names of headers and parameters that count though they are known to carry none, in lower case.
+        uncounted: Names of those that do not count beside these.
+    """
+
+    counted: frozenset[str] = frozenset()
+    uncounted: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, counted: Sequence[str], uncounted: Sequence[str]) -> Credentials:
+        """Return what counts by the names of headers and parameters, in any case."""
+        return cls(*(frozenset(name.strip().lower() for name in names) for names in (counted, uncounted)))
+
+    def digest(self, headers: Mapping[str, str], query: str, base: str) -> str:
+        """Return a hash of everything in a request that may be a credential or a part of one.
+
+        Args:
+            headers: Its headers, with their names in lower case.
+            query: The query of its URL, as it is sent.
+            base: What stands in its path before what is asked for; with some gateways that is a key.
+        """
+        parts = [("path", base, "")]
+        parts += (("header", name, _lasting(value)) for name, value in headers.items() if self._counts(name))
+        for parameter in filter(None, query.split("&")):
+            name, _, value = parameter.partition("=")
+            hides_more = _PLAIN.fullmatch(value) is None and name.lower() not in self.uncounted
+            if self._counts(name.lower()) or hides_more:
+                is_key = name.lower() == "x-amz-credential"  # the access key id, then the date
+                parts.append(("query", name, value.partition("%2F")[0] if is_key else value))
+        return hashlib.sha256(json.dumps(sorted(parts)).encode()).hexdigest()[:32]
+
+    def _counts(self, name: str) -> bool:
+        is_known = name in _NO_CREDENTIAL or name.startswith(NO_CREDENTIAL_PREFIXES)
+        return name in self.counted or not (is_known or name in self.uncounted)
+
+
+def _lasting(value: str) -> str:
+    """Return what stays the same of a header from request to request: all of it, or the access key of a signature."""
+    signed = _SIGNED.fullmatch(value)
+    return value if signed is None else signed[1]
 
 
 class MemoryVault(SessionVault):
     """Hold one session's placeholders in this process. Safe for many threads."""
 
-    def __init__(self, names: MemoryPseudonyms | None = None) -> None:
+    def __init__(self, names: MemoryPseudonyms) -> None:
         self._own_lock = RLock()
-        self._names = MemoryPseudonyms() if names is None else names
+        self._names = names
 
     def __repr__(self) -> str:
         return f"MemoryVault({len(self._names)} placeholders)"
@@ -50,19 +129,107 @@ class MemoryVault(SessionVault):
     def reload(self, namespace: str) -> None:
         """Do nothing: there are no records to read anew."""
 
-    @classmethod
-    def of(cls, pseudonyms: Pseudonyms) -> SessionVault:
-        """Return a vault that goes on from the placeholders of a conversation."""
-        if isinstance(pseudonyms, MemoryPseudonyms):
-            return cls(pseudonyms.copy())
-        if isinstance(pseudonyms, MemoryVault):
-            return pseudonyms.copy()
-        if isinstance(pseudonyms, SessionVault):
-            return pseudonyms
-        raise TypeError(f"expected pseudonyms, got {type(pseudonyms).__name__}")
+    def erasures(self) -> int:
+        """Return 0: nothing is erased."""
+        return 0
 
 
-def credential_of(headers: Mapping[str, str]) -> str:
-    """Return a digest of the API key in headers (with names in lower case), by which sessions are kept apart."""
-    found = "\0".join(headers.get(name, "") for name in _CREDENTIALS)
-    return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+class Owner(NamedTuple):
+    """Say whose a request is.
+
+    Attributes:
+        scope: Stands for the credential.
+        session: The session that the client named; None where it named none.
+    """
+
+    scope: str
+    session: str | None
+
+
+class Thread(NamedTuple):
+    """Say where the placeholders of a request live.
+
+    Attributes:
+        name: Tells it from other threads of the same owner; None where the request belongs to none.
+        vault: Holds its placeholders; None where they follow from the request itself, or are not known.
+        redacts: Whether they are not known, so that no placeholder may be given.
+    """
+
+    name: str | None = None
+    vault: SessionVault | None = None
+    redacts: bool = False
+
+
+UNKNOWN: Final = Thread(redacts=True)
+
+
+class Threads:
+    """Find the threads that requests belong to. Safe to share between threads of a process.
+
+    Args:
+        vault: Where placeholders live, shared by all workers; None means in this process.
+    """
+
+    def __init__(self, vault: Vault | None) -> None:
+        self._vault = vault
+        self._named: Recent[tuple[str, str], SessionVault] = Recent(_REMEMBERED)
+        self._answers: Recent[tuple[str, str], Thread] = Recent(_REMEMBERED)
+
+    def of(self, owner: Owner, *, previous: object = None, conversation: object = None) -> Thread:
+        """Return the thread of a request.
+
+        A history on the server decides before the name of a session: it holds the placeholders that were given.
+
+        Args:
+            owner: Whose request it is.
+            previous: The answer whose history the request continues.
+            conversation: The conversation on the server that it continues: its id, or an object that holds it.
+        """
+        if conversation:
+            held = conversation.get("id") if isinstance(conversation, dict) else conversation
+            return UNKNOWN if self._vault is None else self._of_name(owner.scope, f"conversation {held}")
+        name = None if owner.session is None else f"session {owner.session}"
+        if not previous:
+            return Thread() if name is None else self._of_name(owner.scope, name)
+        known = self._of_answer(owner.scope, f"answer {previous}")
+        if known is None or name not in (None, known.name):  # it was given elsewhere, or to another session
+            return UNKNOWN
+        vault = known.vault
+        if known.name is None and isinstance(vault, MemoryVault):  # a branch of its own
+            return known._replace(vault=vault.copy())
+        return known
+
+    def note_answer(self, owner: Owner, answer: str, thread: Thread, pseudonyms: Pseudonyms) -> None:
+        """Remember what the placeholders of a stored answer stand for, unless that is unknown."""
+        if thread.redacts:
+            return
+        name = f"answer {answer}"
+        if self._vault is None:
+            if thread.vault is None and isinstance(pseudonyms, MemoryPseudonyms):
+                thread = Thread(vault=MemoryVault(pseudonyms.copy()))
+            self._answers.put((owner.scope, name), thread)
+            return
+        if thread.vault is None and isinstance(pseudonyms, MemoryPseudonyms):
+            vault = self._vault_of(owner.scope, name)
+            vault.adopt(pseudonyms)
+            thread = Thread(name, vault)
+        if thread.name is not None:
+            self._vault.note(f"{owner.scope} {name}", thread.name.encode("utf-8", "surrogatepass"))
+
+    def _of_answer(self, scope: str, name: str) -> Thread | None:
+        if self._vault is None:
+            return self._answers.get((scope, name))
+        noted = self._vault.noted(f"{scope} {name}")
+        return None if noted is None else self._of_name(scope, noted.decode("utf-8", "surrogatepass"))
+
+    def _of_name(self, scope: str, name: str) -> Thread:
+        return Thread(name, self._vault_of(scope, name))
+
+    def _vault_of(self, scope: str, name: str) -> SessionVault:
+        return self._named.get_or_put((scope, name), lambda: self._opened(f"{scope} {name}"))
+
+    def _opened(self, name: str) -> SessionVault:
+        if self._vault is not None:
+            return self._vault.session(name)
+        # another process, or this one long ago, may have given placeholders to a session of this name
+        return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))

@@ -7,11 +7,12 @@ and signatures seal something, so they are searched and never changed.
 from __future__ import annotations
 
 import marshal
+import math
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from ctxguard.adapting.extra_fields import is_payload
+from ctxguard.adapting.extra_fields import FIXED, is_payload
 from ctxguard.adapting.fields import Path
 from ctxguard.tokens.text_cache import TextCache
 
@@ -23,82 +24,65 @@ class Use(Enum):
     FIXED = auto()
 
 
-PlacedText: TypeAlias = tuple[Path, str, Use]
+class Place(NamedTuple):
+    """Link a place in a JSON value to the one around it.
 
-_FIXED: Final = frozenset(
-    {
-        "$ref",
-        "$schema",
-        "cache_control",
-        "call_id",
-        "container",
-        "conversation",
-        "data",
-        "encrypted_content",
-        "file_data",
-        "file_id",
-        "file_url",
-        "fingerprint",
-        "format",
-        "id",
-        "image_url",
-        "media_type",
-        "mime_type",
-        "model",
-        "name",
-        "namespace",
-        "pattern",
-        "previous_response_id",
-        "required",
-        "role",
-        "server_label",
-        "server_url",
-        "signature",
-        "thought_signature",
-        "tool_call_id",
-        "tool_use_id",
-        "type",
-        "url",
-        # as Google and Amazon spell them
-        "allowedFunctionNames",
-        "bytes",
-        "cachedContent",
-        "fileUri",
-        "file_uri",
-        "guardrailIdentifier",
-        "mimeType",
-        "modelId",
-        "redactedContent",
-        "responseMimeType",
-        "thoughtSignature",
-        "toolUseId",
-        "uri",
-    }
-)
-_CREDENTIALS: Final = frozenset({"authorization", "authorization_token", "headers"})
-"""What the provider needs to call a server for the model; the model never sees it."""
+    Attributes:
+        key: What it stands under; the path of the value itself for the outermost one.
+        around: The place of the list or object; None for the outermost one.
+    """
+
+    key: str | int | Path
+    around: Place | None = None
+
+    @property
+    def path(self) -> Path:
+        """The keys that lead to it, from the outermost on."""
+        keys: list[str | int] = []
+        place = self
+        while place.around is not None:
+            keys.append(cast("str | int", place.key))
+            place = place.around
+        return (*cast("Path", place.key), *reversed(keys))
+
+
+PlacedText: TypeAlias = tuple[Place, str, Use]
+
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 """Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
+_LEAST_CARD: Final = 10**12
+"""Numbers from which on a JSON number is searched: no card number is shorter, and nothing else has a form in digits."""
 _LEAST_PAYLOAD: Final = 256
 """Characters from which on a text that refers to something may be base64 data, which means nothing as a text."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed."""
-    if isinstance(value, str):
-        if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
-            yield path, value, use
-    elif isinstance(value, list):
-        for number, member in enumerate(value):
-            yield from texts_of(member, (*path, number), use=use)
-    elif isinstance(value, dict):
-        names_fields = bool(path) and path[-1] in _NAMED_FIELDS
-        for key, member in value.items():
-            yield (*path, key), key, Use.FIXED
-            if key in _CREDENTIALS and not names_fields:
-                continue
-            is_fixed = key in _FIXED and not names_fields
-            yield from texts_of(member, (*path, key), use=Use.FIXED if is_fixed else Use.TEXT)
+    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
+
+    The walk keeps a stack of its own and links each place to the one around it: a body that is nested 300 levels deep
+    takes no longer than a flat one of its size. A long number is given with its key before it: a masked one would be of
+    another type, so it is only searched.
+    """
+    stack: list[tuple[Place, object, Use]] = [(Place(path), value, use)]
+    while stack:
+        place, value, use = stack.pop()
+        last = path[-1] if place.around is None and path else place.key
+        if isinstance(value, str):
+            if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
+                yield place, value, use
+        elif isinstance(value, (int, float)) and use is Use.TEXT and _LEAST_CARD <= value < math.inf:
+            yield place, f"{last or ''}: {value:.0f}", Use.FIXED
+        elif isinstance(value, list):
+            stack += [(Place(number, place), member, use) for number, member in enumerate(value)][::-1]
+        elif isinstance(value, dict):
+            names_fields = last in _NAMED_FIELDS
+            members: list[tuple[Place, object, Use]] = []
+            for key, member in value.items():
+                within = Place(key, place)
+                yield within, key, Use.FIXED
+                is_fixed = key in FIXED and not names_fields
+                members.append((within, member, Use.FIXED if is_fixed else Use.TEXT))
+            stack += reversed(members)
 
 
 class Values:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
+from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.formats import format_of
-from ctxguard.wire.guard import SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
-from ctxguard.wire.refusals import ERROR_HEADER, error_body, status_of
+from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
+from ctxguard.wire.decoding import can_decode
+from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
 
 if TYPE_CHECKING:
     import httpx
@@ -35,9 +37,9 @@ else:
     _Transport = _AsyncTransport = object
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
+UNFORWARDED: Final = "ctxguard.unforwarded"
+"""The extension of a request that holds headers which the client sent to the proxy alone."""
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
-_READ: Final = ("", "identity", "gzip", "deflate")
-"""Encodings of answers that httpx reads without further packages."""
 
 
 class Transport(_Transport):
@@ -147,26 +149,40 @@ def _exchanged(
 ) -> Generator[Ask, object, Any]:
     """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
     library = _library(request)
-    if _passes_unread(guard, request):
-        return (yield Ask(send, (request,)))
+    if format_of(request.method, request.url.path) is None and guard.passes_unread(request.url.path):
+        guard.metrics.add("passed_unread_total")
+        return _without_ours((yield Ask(send, (request,))))
     asked = _asked(request, (yield Ask(getattr(request, read))))
     try:
         prepared: Any = yield Ask(prepare, (asked,))
     except CtxguardError as error:
-        return _refused(library, guard, error)
+        return _refused(library, guard, error, request.url.path)
+    read_whole = awhole if read == "aread" else whole
     answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
-    while prepared.may_be_sent_again(answer.status_code):
-        refused = yield Ask(getattr(answer, read))
-        another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
-        if another is None:
-            break
-        prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
-    answer.headers.update(prepared.headers)
-    if not _is_restored(answer, prepared, guard):
-        return answer
-    if _is_stream(answer):
-        return _restored(library, answer, stream=_stream_of(library)(answer, prepared, guard))
-    return _restored(library, answer, content=prepared.whole((yield Ask(getattr(answer, read)))))
+    try:
+        while prepared.may_be_sent_again(answer.status_code) and can_decode(encoding_of(answer)):
+            refused: Any = yield Ask(read_whole, (answer, guard.max_answer))
+            another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
+            if another is None:
+                answer = _rewritten(library, answer, content=refused)
+                break
+            prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
+        _without_ours(answer).headers.update(prepared.headers)
+        if not _is_restored(answer, prepared, guard):
+            return answer
+        if _is_stream(answer):
+            return _rewritten(library, answer, stream=_stream_of(library)(answer, prepared, guard))
+        said: Any = yield Ask(read_whole, (answer, guard.max_answer))
+    except UnreadableError as error:
+        return _refused(library, guard, error, request.url.path)
+    return _rewritten(library, answer, content=prepared.whole(said))
+
+
+def _without_ours(answer: Any) -> Any:  # noqa: ANN401
+    """Return an answer without headers that only the guard may set."""
+    for name in [name for name in answer.headers if name.lower().startswith(HEADERS)]:
+        del answer.headers[name]
+    return answer
 
 
 class _Shared:
@@ -212,27 +228,20 @@ def _library(request: object) -> Any:  # noqa: ANN401 - a module
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 
-def _passes_unread(guard: Guard, request: Any) -> bool:  # noqa: ANN401
-    """Tell whether a request is sent on without looking into its body, which may be a large upload."""
-    passes = guard.on_unreadable == "pass" and format_of(request.method, request.url.path) is None
-    if passes:
-        guard.metrics.add("passed_unread_total")
-    return passes
-
-
 def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
     headers = {name.lower(): value for name, value in request.headers.items()}
-    return WireRequest(request.method, request.url.path, headers, body)
+    headers.update(request.extensions.get(UNFORWARDED, {}))
+    return WireRequest(request.method, request.url.path, headers, body, request.url.query.decode("ascii", "replace"))
 
 
 def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
-    headers = [
-        (name, value)
-        for name, value in request.headers.raw
-        if name.lower() not in (b"content-length", b"transfer-encoding", SESSION_HEADER.encode())
-        and not (name.lower() == b"accept-encoding" and prepared.reply is not None)
-    ]
-    if prepared.reply is not None:  # an answer in which values are to be put back must be readable
+    dropped = {b"content-length", b"transfer-encoding", SESSION_HEADER.encode()}
+    if prepared.body != request.content:  # what is written anew is not compressed
+        dropped.add(b"content-encoding")
+    if prepared.report is not None:  # an answer must be readable, to put values back and to see what was billed
+        dropped.add(b"accept-encoding")
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
+    if prepared.report is not None:
         headers.append((b"Accept-Encoding", b"identity"))
     content = prepared.body or None
     return library.Request(
@@ -240,20 +249,24 @@ def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: AN
     )
 
 
-def _refused(library: Any, guard: Guard, error: CtxguardError) -> Any:  # noqa: ANN401
-    name = type(error).__name__
+def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any:  # noqa: ANN401
     status = status_of(error)
-    guard.metrics.add("refused_total", "error", name)
+    if isinstance(error, UnreadableError):  # the request was sent
+        name = code = error.cause
+        guard.metrics.add("failures_total", "cause", name)
+    else:
+        name, code = type(error).__name__, name_of(error)
+        guard.metrics.add("refused_total", "error", name)
     _LOG.warning("request refused with status %d: %s", status, name)
     headers = {"content-type": "application/json", ERROR_HEADER: name}
-    return library.Response(status, headers=headers, content=error_body(name, str(error)))
+    return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
 
 
 def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
     """Tell whether values are put back in an answer; count it where they should be and cannot."""
     if prepared.reply is None or not 200 <= answer.status_code < 300:
         return False
-    is_read = answer.headers.get("content-encoding", "").lower() in _READ
+    is_read = can_decode(encoding_of(answer))
     is_restored = is_read and ("json" in answer.headers.get("content-type", "").lower() or _is_stream(answer))
     guard.metrics.add("unrestored_total", count=int(not is_restored))
     return is_restored
@@ -263,7 +276,7 @@ def _is_stream(answer: Any) -> bool:  # noqa: ANN401
     return str(answer.headers.get("content-type", "")).lower().startswith("text/event-stream")
 
 
-def _restored(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
+def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
     headers = [(name, value) for name, value in answer.headers.raw if name.decode().lower() not in _OF_THE_BODY]
     return library.Response(answer.status_code, headers=headers, extensions=answer.extensions, **body)
 
@@ -273,10 +286,12 @@ class _GuardedStream:
 
     def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
         self._answer, self._events, self._guard = answer, prepared.stream(), guard
+        # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
+        self._pieces, self._apieces = pieces(answer), apieces(answer)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for chunk in self._answer.iter_bytes():
+            for chunk in self._pieces:
                 if piece := self._events.feed(chunk):
                     yield piece
         except Exception:
@@ -286,7 +301,7 @@ class _GuardedStream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._answer.aiter_bytes():
+            async for chunk in self._apieces:
                 if piece := self._events.feed(chunk):
                     yield piece
         except Exception:

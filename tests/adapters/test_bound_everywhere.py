@@ -75,12 +75,12 @@ DOORS = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("policy", ["agent", "chat", "browser", "recall"])
 def test_what_is_too_long_is_sent_in_part_and_the_report_says_so(door, form, policy):
-    sent, report = DOORS[door](Stabilizer(BUDGET, policy=policy, on_overflow="bound"), FORMS[form])
+    sent, report = DOORS[door](Stabilizer.from_policy(policy, BUDGET, on_overflow="bound"), FORMS[form])
     assert report.tokens_after <= BUDGET
     assert "0000 INFO" in str(sent)
     assert any("sent in part" in warning for warning in report.warnings)
     with pytest.raises(BudgetExceededError):
-        DOORS[door](Stabilizer(BUDGET, policy=policy), FORMS[form])
+        DOORS[door](Stabilizer.from_policy(policy, BUDGET), FORMS[form])
 
 
 def test_the_one_line_takes_it():

@@ -51,5 +51,5 @@ async def test_the_context_manager_counts_what_is_written():
     native = history()
     written = await manager.process_messages(native)
     count = ArtifactCounter(find_counter("estimate"))
-    assert [message["content"] for message in written].count("…") >= 1
+    assert [artifact.text for artifact in ADAPTER.read(written)].count("…") >= 1
     assert manager.report.tokens_after == count.artifacts(ADAPTER.read(written))

@@ -115,7 +115,7 @@ def test_the_report_tells_the_roles_that_nobody_knows(stabilized):
     assert [decision.to_dict()["role"] for decision in report.decisions] == [None, "asistant", None]
     assert report.decisions[1].artifact.id is None
     assert "assistant (role 'asistant') kept" in str(report)
-    assert "assistant (role &#x27;asistant&#x27;)" in report._repr_html_()
+    assert "assistant (role &#39;asistant&#39;)" in report._repr_html_()
     assert report.decisions[1].artifact.kind is Kind.ASSISTANT
     assert report.decisions[1].artifact.pinned
 

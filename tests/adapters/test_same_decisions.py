@@ -42,6 +42,14 @@ FORMATS = {
 STABILIZERS = {budget: Stabilizer(budget, counter="estimate") for budget in (200, 600, 2_000, 8_000)}
 
 
+def chat_for(adapter):
+    """Return the adapter of chat completions, held to what the API of another adapter refuses by itself."""
+    rules = {name: getattr(adapter, name) for name in ("last_stage", "starts_with_user") if hasattr(adapter, name)}
+    if "last_stage" in rules:
+        rules["last_stage"] = staticmethod(rules["last_stage"])
+    return type("ChatOfTheSameRules", (OpenAIAdapter,), rules)()
+
+
 def decisions(adapter, native, budget):
     """Return what was decided for each artifact, or what was said not to fit."""
     try:
@@ -59,7 +67,7 @@ def test_generated_conversations_are_decided_alike(format_name, history, budget)
     make, convert = FORMATS[format_name]
     adapter = make()
     messages = bare(chat_of(history))
-    assert decisions(adapter, convert(messages), budget) == decisions(OpenAIAdapter(), messages, budget)
+    assert decisions(adapter, convert(messages), budget) == decisions(chat_for(adapter), messages, budget)
 
 
 @pytest.mark.parametrize("budget", [2_000, 8_000])
@@ -72,7 +80,7 @@ def test_recorded_conversations_are_decided_alike(transcripts, format_name, budg
         if messages is None:
             continue
         found = decisions(adapter, convert(messages), budget)
-        assert found == decisions(OpenAIAdapter(), messages, budget), identity
+        assert found == decisions(chat_for(adapter), messages, budget), identity
         compared += 1
         acted |= {decision[2] for decision in found} if isinstance(found, list) else set()
     assert compared > 20

@@ -100,7 +100,7 @@ def test_what_only_sounds_like_free_text_is_not_edited(key):
     [
         ({**USER, "name": MAIL}, "name"),
         ({**USER, "x_trace": {"of": [MAIL]}}, "x_trace"),
-        ({**USER, MAIL: 1}, MAIL),
+        ({**USER, MAIL: 1}, "…"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"https://a.org/{MAIL}"}}]},
             "content[0]",
@@ -215,7 +215,7 @@ def test_requests_of_anthropic_come_back_with_masked_tools():
     assert report.ok, findings(report)
     assert MAIL not in json.dumps(done)
     done, report = stabilize_request({**request, "metadata": {"user_id": MAIL}}, Stabilizer(4_000))
-    assert findings(report) == [f"EMAIL was found @ artifacts[0].settings.metadata.user_id[0:{len(MAIL)}]"]
+    assert findings(report) == [f"EMAIL was found @ artifacts[0].settings.metadata.user_id[9:{9 + len(MAIL)}]"]
 
 
 @pytest.mark.parametrize("door", ["tools", "instructions"])

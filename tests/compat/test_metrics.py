@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ctxguard.artifacts import Artifact
 from ctxguard.compat.metrics import EVENTS_KEPT, CheckpointEvent, CompressionEvent, ContextMetrics
-from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.errors import AdapterError, ConfigError
 from ctxguard.tokens import ArtifactCounter, EstimateCounter
 
 KEYS = [
@@ -104,7 +104,7 @@ def test_sizes_that_are_none_are_refused(metrics: ContextMetrics) -> None:
         metrics.record_input_size(-1)
     with pytest.raises(ConfigError):
         metrics.record_compression(1, -1, "any")
-    with pytest.raises(HistoryError):
+    with pytest.raises(AdapterError):
         metrics.record_output_size(["text"])
     assert metrics.get_summary() == {"status": "no compression events"}
     assert metrics.total_input_tokens == metrics.total_output_tokens == 0

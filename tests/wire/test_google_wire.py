@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from cloud_server import serving
 from gemini_server import Gemini
-from wire_server import proxy_at  # isort: split - it makes the folder known that holds the next ones
+from wire_server import proxy_at
 
 from ctxguard import Stabilizer
 from ctxguard.wire import Guard, Transport, proxy_app
@@ -28,8 +28,8 @@ clients = pytest.importorskip("test_google_clients", reason="google-genai is not
     ],
 )
 def test_a_plain_client(door, send, parallel):
-    server = Gemini(clients.STEPS, parallel=parallel, budget=clients.BUDGET)
-    guard = Guard(Stabilizer(clients.BUDGET, provider="gemini"))
+    server = Gemini(clients.STEPS, parallel=parallel, budget=clients.BUDGET * parallel)
+    guard = Guard(Stabilizer(clients.BUDGET * parallel, provider="gemini"))
     with serving(server) as upstream, ExitStack() as stack:
         if door == "transport":
             address, http = upstream, httpx.Client(transport=Transport(guard), timeout=60)

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import threading
+import zlib
 from contextlib import contextmanager
 
 import pytest
@@ -82,13 +83,17 @@ PASSED = {
     "half a surrogate pair as a key": request(with_member(b'"\\ud83d": 1')),
     "dots in the path": request(path="/v1/x/../chat/completions"),
     "escapes in the path": request(path="/v1/ch%61t/completions"),
+    "compressed": request(gzip.compress(RAW), "Content-Encoding: GZIP"),
+    "compressed by deflate": request(zlib.compress(RAW), "Content-Encoding: deflate"),
     "no body": request(b"", method="OPTIONS"),
     "head": request(b"", method="HEAD"),
     "nested": request(with_member(f'"metadata": {nested(200, json.dumps(MAIL))}'.encode())),
 }
 REFUSED = {
     "get with a body": (403, request(method="GET")),
-    "compressed": (403, request(gzip.compress(RAW), "Content-Encoding: gzip")),
+    "compressed, in a form that nobody knows": (415, request(RAW, "Content-Encoding: rot13")),
+    "compressed, but broken": (400, request(RAW, "Content-Encoding: gzip")),
+    "compressed and half of it": (400, request(gzip.compress(RAW)[:-20], "Content-Encoding: gzip")),
     "compressed, unsaid": (400, request(gzip.compress(RAW))),
     "another case": (403, request(path="/V1/Chat/Completions")),
     "parameters of the path": (403, request(path=CHAT + ";a=b")),
@@ -148,9 +153,9 @@ def test_what_cannot_be_read_is_refused_by_name(proxied, name):
     assert provider.bodies == []
 
 
-def test_what_is_nested_too_deeply_is_passed_on_where_that_is_allowed():
+def test_what_is_nested_too_deeply_is_passed_on_where_requests_are_only_observed():
     body = with_member(f'"metadata": {nested(700, json.dumps(MAIL))}'.encode())
-    for guard in (Guard(Stabilizer(8_000), on_unreadable="pass"), Guard(Stabilizer(8_000, mode="observe"))):
+    for guard in (Guard(Stabilizer(8_000, mode="observe")),):
         assert guard.prepare(WireRequest("POST", CHAT, {}, body)).body == body
 
 
@@ -271,7 +276,7 @@ def test_an_answer_that_cannot_be_passed_on_has_a_name(pieces, status, code):
 
 
 def test_placeholders_that_stay_in_an_answer_are_counted():
-    with answering(answer(b"\x0b\x02\x80abc\x03", "Content-Encoding: br")) as (client, guard):
+    with answering(answer(b"\x0b\x02\x80abc\x03", "Content-Encoding: compress")) as (client, guard):
         assert client.post(CHAT, content=RAW, headers={"accept-encoding": "identity"}).status_code == 200
         assert guard.metrics.get("unrestored_total") == 1
 
@@ -290,3 +295,27 @@ def test_a_redirect_leads_back_to_the_proxy_or_nowhere():
     assert "location" not in got.headers
     assert "https://api.elsewhere.example" in got.json()["error"]["message"]
     assert guard.metrics.get("failures_total", "upstream_redirects") == 1
+
+
+@pytest.mark.usefixtures("no_traceback")
+@pytest.mark.parametrize("to", ["http://[::1", "http://a:b/", "//[", "http://x:99999999/", "http://\x80/", "ftp://x/"])
+def test_a_redirect_to_nowhere_has_a_name(to):
+    with answering(answer(b"", f"Location: {to}", status="307 Temporary Redirect")) as (client, guard):
+        got = client.post(CHAT, content=RAW)
+        assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_redirects")
+        assert guard.metrics.get("failures_total", "upstream_redirects") == 1
+
+
+@pytest.mark.usefixtures("no_traceback")
+@pytest.mark.parametrize("sent", [b"", RAW[:5]])
+def test_a_client_that_does_not_send_its_body_is_refused_after_a_while(sent):
+    guard = Guard(Stabilizer(8_000))
+    with (
+        proxy_at(proxy_app(guard, "http://127.0.0.1:9", body_timeout=0.2)) as proxy,
+        socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2])), timeout=20) as connection,
+    ):
+        connection.sendall(request(RAW)[: -len(RAW)] + sent)
+        told = connection.makefile("rb").read()  # until the proxy closes it
+    assert told.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"WireError"' in told
+    assert guard.metrics.get("refused_total", "WireError") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -12,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from wire_server import Handler, WireProvider, provider_at, proxy_at
+from wire_server import Handler, RefusedError, WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
 from ctxguard.errors import ConfigError
-from ctxguard.wire import Guard, Transport, proxy_app
+from ctxguard.wire import AsyncTransport, Guard, Transport, proxy_app
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("starlette")
@@ -110,22 +111,90 @@ def test_a_path_of_the_upstream_is_not_repeated():
 
 
 def test_errors_of_the_provider_are_passed_on_as_they_are():
-    orphan = {"role": "assistant", "content": [{"type": "text", "text": ""}]}
-    body = {"model": "m", "max_tokens": 1, "messages": [orphan]}
-    with running() as (client, _):
+    class Retired(WireProvider):
+        def messages(self, body):
+            raise RefusedError(f"model: {body['model']} was retired")
+
+    body = {"model": "m", "max_tokens": 1, "messages": BODY["messages"]}
+    with running(Retired()) as (client, _):
         answer = client.post("/v1/messages", json=body)
     assert answer.status_code == 400
-    assert "messages: first message must use the" in answer.text
+    assert answer.json()["error"]["message"] == "model: m was retired"
     assert "x-ctxguard-error" not in answer.headers
+
+
+def test_a_history_that_begins_with_a_blank_reply_is_mended_for_a_provider_that_refuses_it():
+    body = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [{"role": "assistant", "content": [{"type": "text", "text": ""}]}],
+    }
+    provider = WireProvider(steps=0)
+    with running(provider) as (client, _):
+        assert client.post("/v1/messages", json=body).status_code == 200
+    (sent,) = provider.bodies
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant"]
+    assert all("…" in json.dumps(message, ensure_ascii=False) for message in sent["messages"])
 
 
 def test_a_list_of_models_needs_no_reading_and_uploads_are_refused():
     with running() as (client, _):
         assert client.get("/v1/models").json() == {"object": "list", "data": []}
-        refused = client.post("/v1/embeddings", json={"input": MAIL})
+        refused = client.post("/v1/files", json={"input": MAIL})
     assert refused.status_code == 403
     assert refused.headers["x-ctxguard-error"] == "WireError"
     assert "on_unreadable" in refused.json()["error"]["message"]
+
+
+SEVERAL = ["https://api.openai.com", "https://api.anthropic.com/", "http://localhost:9999"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        ("/v1/messages", "https://api.anthropic.com/v1/messages"),
+        ("/api.anthropic.com/v1/models", "https://api.anthropic.com/v1/models"),
+        ("/localhost:9999/v1/messages", "http://localhost:9999/v1/messages"),
+        ("/api.anthropic.community/v1/x", "https://api.openai.com/api.anthropic.community/v1/x"),
+        ("/v1/models", "https://api.openai.com/v1/models"),
+    ],
+)
+def test_of_several_providers_the_host_in_the_path_decides_then_the_api(path, expected):
+    asked = []
+
+    def answer(request):
+        asked.append(str(request.url))
+        moved = httpx.Response(307, headers={"location": "/v1/elsewhere"})
+        return moved if path.endswith("/models") else httpx.Response(200, json={})
+
+    async def asking():
+        app = proxy_app(Guard(Stabilizer(4_000)), SEVERAL, transport=httpx.MockTransport(answer))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
+            method = "GET" if path.endswith(("models", "x")) else "POST"
+            return await client.request(method, path, json=None if method == "GET" else {**BODY, "max_tokens": 9})
+
+    got = asyncio.run(asking())
+    assert asked == [expected]
+    if got.status_code == 307:
+        assert got.headers["location"] == path.removesuffix("/v1/models") + "/v1/elsewhere"
+
+
+@pytest.mark.parametrize("library", ["auto", "none"])
+def test_a_web_socket_is_refused_so_that_clients_use_http_at_once(library):
+    handshake = (
+        b"GET /v1/responses HTTP/1.1\r\nHost: p\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    provider = WireProvider()
+    with (
+        provider_at(provider) as upstream,
+        proxy_at(proxy_app(Guard(Stabilizer(4_000)), upstream), ws=library) as address,
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=20) as connection,
+    ):
+        connection.sendall(handshake)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 426 ")
+    assert provider.paths == []
 
 
 def test_what_cannot_be_read_is_passed_on_where_that_is_allowed():
@@ -133,17 +202,14 @@ def test_what_cannot_be_read_is_passed_on_where_that_is_allowed():
         def do_POST(self):  # noqa: N802 - the name that the standard library calls
             self.whole(200, self.rfile.read(int(self.headers["Content-Length"])))
 
-    with running(handler=Echo, guarding={"on_unreadable": "pass"}) as (client, guard):
-        assert client.post("/v1/embeddings", content=b"\x00\xff raw").content == b"\x00\xff raw"
+    with running(handler=Echo, guarding={"on_unreadable": ["/v1/files"]}) as (client, guard):
+        assert client.post("/v1/files", content=b"\x00\xff raw").content == b"\x00\xff raw"
     assert guard.metrics.get("passed_unread_total") == 1
 
 
 def test_what_does_not_fit_has_the_usual_code():
     with running(budget=60) as (client, guard):
-        answer = client.post(
-            "/v1/chat/completions",
-            json={**BODY, "tools": [{"type": "function", "function": {"name": "f", "description": "w " * 99}}]},
-        )
+        answer = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "word " * 99}]})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert guard.metrics.get("refused_total", "BudgetExceededError") == 1
 
@@ -178,7 +244,7 @@ def test_health_and_metrics():
 def test_answers_are_counted_by_the_status_that_the_client_got():
     with running() as (client, guard):
         assert client.post("/v1/chat/completions", content=b"{").status_code == 400
-        assert client.post("/v1/embeddings", json=BODY).status_code == 403
+        assert client.post("/v1/files", json=BODY).status_code == 403
     with proxy_at(proxy_app(guard, "http://127.0.0.1:9")) as address:
         assert httpx.post(f"{address}/v1/chat/completions", json=BODY, trust_env=False).status_code == 502
         told = httpx.get(f"{address}/metrics", trust_env=False).text
@@ -358,7 +424,7 @@ def test_chunks_are_passed_on_as_they_come():
 def test_no_key_and_no_content_is_logged(caplog):
     with caplog.at_level(logging.DEBUG, logger="ctxguard"), running() as (client, _):
         client.post(f"/v1/chat/completions?mail={MAIL}", json=BODY)
-        client.post("/v1/embeddings", json=BODY)
+        client.post("/v1/files", json=BODY)
     told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("ctxguard"))
     assert "refused" in told
     assert KEY not in told
@@ -395,3 +461,19 @@ def test_two_hundred_streams_at_once_are_not_mixed_up():
 def test_the_upstream_is_an_http_url(upstream):
     with pytest.raises(ConfigError, match="upstream"):
         proxy_app(Guard(Stabilizer(4_000)), upstream)
+
+
+async def test_a_second_iterator_of_a_stream_goes_on_where_the_first_stopped():
+    pieces = []
+    with provider_at(WireProvider(steps=0), Handler) as upstream:
+        async with httpx.AsyncClient(transport=AsyncTransport(Stabilizer(4_000))) as client:
+            asked = client.build_request("POST", f"{upstream}/v1/chat/completions", json={**BODY, "stream": True})
+            answer = await client.send(asked, stream=True)
+            async for piece in answer.stream:
+                pieces.append(piece)
+                break
+            pieces += [piece async for piece in answer.stream]
+            await answer.aclose()
+    assert len(pieces) > 1
+    assert b"".join(pieces).count(b"[DONE]") == 1
+    assert pieces[-1].endswith(b"data: [DONE]\n\n")

@@ -16,8 +16,9 @@ import pytest
 from typer.testing import CliRunner
 from wire_server import WireProvider, provider_at
 
-from ctxguard.cli import app
-from ctxguard.errors import ConfigError
+from ctxguard.cli.program import app
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.pii import new_key
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -52,17 +53,20 @@ def serving(upstream, *options, cwd):
             process.send_signal(signal.SIGTERM)
 
 
-def test_it_serves_until_it_is_stopped(tmp_path):
+def test_it_serves_until_it_is_stopped_and_logs_cuts_without_any_content(tmp_path):
     provider = WireProvider(steps=0)
     body = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
-    with provider_at(provider) as upstream, serving(upstream, cwd=tmp_path) as (process, client):
+    turns = [{"role": ("user", "assistant")[n % 2], "content": f"Parcel {n} of {MAIL}. " * 30} for n in range(21)]
+    with provider_at(provider) as upstream, serving(upstream, "--budget", "1k", cwd=tmp_path) as (process, client):
         answer = client.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer sk-secret"})
+        for end in range(1, 22, 2):
+            client.post("/v1/chat/completions", json={"model": "m", "messages": turns[:end]})
         process.send_signal(signal.SIGTERM)
         told = process.communicate(timeout=30)[1]
     assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
     assert MAIL not in json.dumps(provider.bodies)
-    assert "sk-secret" not in told
-    assert "Traceback" not in told
+    assert "INFO ctxguard: cut at artifact" in told
+    assert not [word for word in ("sk-secret", "Traceback", MAIL, "Parcel") if word in told]
 
 
 def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
@@ -77,6 +81,19 @@ def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
         told = process.communicate(timeout=30)[1]
     assert provider.bodies[0]["messages"][0]["content"] == "My name is <PERSON_1>."
     assert "masked by the rules standard, people" in told
+
+
+def test_without_a_budget_it_is_a_share_of_the_window_of_each_model(tmp_path):
+    provider = WireProvider(steps=0)
+    body = {"messages": [{"role": "user", "content": "word " * 9_000}]}
+    with provider_at(provider) as upstream, serving(upstream, cwd=tmp_path) as (process, client):
+        answers = [
+            client.post("/v1/chat/completions", json={**body, "model": model}) for model in ("gpt-4", "gpt-4o", "own")
+        ]
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=30)[1]
+    assert [answer.status_code for answer in answers] == [400, 200, 200]
+    assert "80% of the window" in told
 
 
 @contextmanager
@@ -129,21 +146,6 @@ def test_told_to_end_while_it_answers_it_says_what_it_waits_for(tmp_path, interr
     assert process.returncode == 0
 
 
-def test_cuts_are_logged_without_any_content(tmp_path):
-    turns = [{"role": ("user", "assistant")[n % 2], "content": f"Parcel {n} of {MAIL}. " * 30} for n in range(21)]
-    with (
-        provider_at(WireProvider(steps=0)) as upstream,
-        serving(upstream, "--budget", "1k", cwd=tmp_path) as (process, client),
-    ):
-        for end in range(1, 22, 2):
-            client.post("/v1/chat/completions", json={"model": "m", "messages": turns[:end]})
-        process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=30)[1]
-    assert "INFO ctxguard: cut at artifact" in told
-    assert MAIL not in told
-    assert "Parcel" not in told
-
-
 def test_it_observes(tmp_path):
     provider = WireProvider(steps=0)
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}, indent=1).encode()
@@ -159,7 +161,7 @@ def test_it_observes(tmp_path):
     "options",
     [
         ["--upstream", "nowhere"],
-        ["--upstream", "http://x", "--budget", "80%"],
+        ["--upstream", "http://x", "--budget", "180%"],
         ["--upstream", "http://x", "--policy", "no"],
         ["--upstream", "http://x", "--rules", "standard,peeple"],
     ],
@@ -167,3 +169,47 @@ def test_it_observes(tmp_path):
 def test_settings_that_cannot_be_used_are_one_typed_error(options):
     result = CliRunner().invoke(app, ["serve", *options])
     assert isinstance(result.exception, ConfigError)
+
+
+def test_workers_and_restarts_share_one_vault(tmp_path):
+    (tmp_path / "key").write_text(new_key())
+    provider = WireProvider(steps=0)
+    people = {}
+    options = ("--workers", "2", "--store", f"sqlite:///{tmp_path / 'vault.db'}", "--vault-key-file", "key")
+    with provider_at(provider) as upstream:
+        for _ in range(2):
+            with serving(upstream, *options, cwd=tmp_path) as (_, client):
+                for number in range(12):
+                    person = f"person{number}@example.com"
+                    body = {"model": "m", "messages": [{"role": "user", "content": f"Find {person}."}]}
+                    headers = {"x-ctxguard-session": "s", "authorization": "Bearer one", "connection": "close"}
+                    answer = client.post("/v1/chat/completions", json=body, headers=headers)
+                    assert answer.json()["choices"][0]["message"]["content"] == f"All done, {person}."
+                    given = provider.bodies[-1]["messages"][0]["content"]
+                    assert people.setdefault(given, person) == person
+    assert sorted(people) == sorted(f"Find <EMAIL_{number}>." for number in range(1, 13))
+
+
+def test_several_workers_without_a_store_say_that_they_refuse_sessions(tmp_path):
+    body = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
+    with (
+        provider_at(WireProvider(steps=0)) as upstream,
+        serving(upstream, "--workers", "2", cwd=tmp_path) as (process, client),
+    ):
+        assert client.post("/v1/chat/completions", json=body).status_code == 200
+        refused = client.post("/v1/chat/completions", json=body, headers={"x-ctxguard-session": "s"})
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=60)[1]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "WireError")
+    assert "2 workers without --store: requests that name a session are refused" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--vault-key-file", "no-such-file", "--store", ":memory:"], ["--vault-key-file", "key"], ["--store", "x://y"]],
+)
+def test_a_vault_that_cannot_be_used_is_one_typed_error(options, monkeypatch):
+    monkeypatch.delenv("CTXGUARD_VAULT_KEY", raising=False)
+    result = CliRunner().invoke(app, ["serve", "--upstream", "http://x", *options])
+    assert isinstance(result.exception, CtxguardError)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tracemalloc
+import zlib
 
 import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, WireError
-from ctxguard.pii import Masker
+from ctxguard.pii import Masker, Vault, new_key
 from ctxguard.stages import MaskPII
+from ctxguard.stores import MemoryStore
+from ctxguard.wire import decoding
 from ctxguard.wire.guard import Guard, WireRequest
 
 MAIL, OTHER = "ann@example.com", "bob@example.org"
@@ -130,21 +135,67 @@ def test_what_json_hides_is_not_sent(guard):
     "raw",
     [b"", b"[]", b"{", b'{"messages": "x"}', b'{"messages": [], "t": NaN}', b'{"a":' * 5_000, b"\xff\xfe", b"null"],
 )
-def test_a_body_that_cannot_be_read_is_refused_or_passed_on_as_it_is(raw):
+def test_a_body_that_cannot_be_read_is_refused_whatever_is_passed_on_unread(raw):
     with pytest.raises(WireError) as caught:
         Guard(Stabilizer(4_000)).prepare(ask(raw))
     assert caught.value.status == 400
-    assert "pass" not in str(caught.value)  # nobody should send on what is broken
-    assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(raw)).body == raw
+    assert "unread" not in str(caught.value)  # nobody should send on what is broken
+    with pytest.raises(WireError):
+        Guard(Stabilizer(4_000), on_unreadable=["*"]).prepare(ask(raw))
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/files", "/v1/messages/batches", "/v1/completions"])
-def test_requests_of_other_kinds_are_refused_unless_allowed(path):
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/videos", "/v1/vector_stores"])
+def test_requests_of_other_kinds_are_refused_unless_their_path_is_named(path, caplog):
     body = json.dumps({"input": MAIL}).encode()
-    with pytest.raises(WireError, match="on_unreadable") as caught:
+    with pytest.raises(WireError, match=f"on_unreadable=.'{path}'") as caught:
         Guard(Stabilizer(4_000)).prepare(ask(body, path))
     assert caught.value.status == 403
-    assert Guard(Stabilizer(4_000), on_unreadable="pass").prepare(ask(body, path)).body == body
+    with pytest.raises(WireError, match="on_unreadable"):
+        Guard(Stabilizer(4_000), on_unreadable=["/v1/audio"]).prepare(ask(body, path))
+    guard = Guard(Stabilizer(4_000), on_unreadable=[path])
+    assert [guard.prepare(ask(body, place)).body for place in (path, f"/gateway{path}/")] == [body, body]
+    (warned,) = [record.getMessage() for record in caplog.records]
+    assert path in warned
+    assert "unmasked" in warned
+
+
+TEXTS = {
+    "/v1/embeddings": {"model": "e", "input": [f"Write to {MAIL}.", "Hello."]},
+    "/v1/completions": {"model": "m", "prompt": f"Write to {MAIL}."},
+    "/v1/moderations": {"input": [{"type": "text", "text": MAIL}]},
+    "/v1/rerank": {"query": MAIL, "documents": ["a", MAIL]},
+    "/v1/messages/batches": {"requests": [{"custom_id": "a", "params": {"messages": [USER]}}]},
+    "/v1beta/models/e:embedContent": {"content": {"parts": [{"text": MAIL}]}},
+    "/api/chat": {"model": "m", "messages": [USER]},
+    "/openai/deployments/e/embeddings": {"input": MAIL},
+}
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_texts_without_a_history_are_redacted(path):
+    guard = Guard(Stabilizer(4_000), on_unreadable=["*"])
+    body, prepared = sent(guard, TEXTS[path], path)
+    assert MAIL not in json.dumps(body)
+    assert "[REDACTED_EMAIL]" in json.dumps(body)
+    assert prepared.headers == {"x-ctxguard-masked": "1"}
+    assert guard.metrics.get("passed_unread_total") == 0
+    plain = json.loads(json.dumps(TEXTS[path]).replace(MAIL, "nobody"))
+    assert sent(guard, plain, path)[0] == plain
+
+
+OTHER_PATHS = {
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-sonnet-4-5:rawPredict": MESSAGES,
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-sonnet-4-5:streamRawPredict": MESSAGES,
+    "/model/eu.anthropic.claude-sonnet-4-5-20250929-v1:0/invoke": MESSAGES,
+    "/openai/deployments/gpt-5/chat/completions": CHAT,
+    "/openai/v1/responses/compact": RESPONSES,
+}
+
+
+@pytest.mark.parametrize("path", OTHER_PATHS)
+def test_the_same_requests_under_other_paths_are_read(path):
+    body = {"input": [USER]} if OTHER_PATHS[path] == RESPONSES else {"messages": [USER]}
+    assert "<EMAIL_1>" in json.dumps(sent(Guard(Stabilizer(4_000)), body, path)[0])
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "OPTIONS"])
@@ -152,9 +203,38 @@ def test_a_request_without_a_body_needs_no_reading(guard, method):
     assert guard.prepare(WireRequest(method, "/v1/responses/resp_1/cancel", {}, b"")).body == b""
 
 
-def test_a_compressed_body_is_not_readable(guard):
-    with pytest.raises(WireError, match="compressed"):
-        guard.prepare(ask({"messages": [USER]}, **{"content-encoding": "gzip"}))
+CODERS = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": lambda data: pytest.importorskip("brotli").compress(data),
+    "zstd": lambda data: decoding._zstd_module().compress(data),
+}
+
+
+@pytest.mark.parametrize("encoding", CODERS)
+def test_a_compressed_body_is_read_and_sent_plain(guard, encoding):
+    if not decoding.can_decode(encoding):
+        pytest.skip(f"no library for {encoding} is installed")
+    packed = CODERS[encoding](json.dumps({"messages": [USER]}).encode())
+    body, _ = sent(guard, packed, **{"content-encoding": encoding.upper()})
+    assert body["messages"] == [{"role": "user", "content": "Write to <EMAIL_1>."}]
+
+
+@pytest.mark.parametrize("encoding", CODERS)
+def test_a_compressed_body_is_limited_by_what_it_comes_to(encoding):
+    if not decoding.can_decode(encoding):
+        pytest.skip(f"no library for {encoding} is installed")
+    packed = CODERS[encoding](b" " * 30_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="after decompression") as caught:
+            Guard(Stabilizer(4_000), max_body=1_000_000).prepare(ask(packed, **{"content-encoding": encoding}))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.status == 413
+    assert peak < 5_000_000
 
 
 def test_a_body_over_the_limit_is_refused():
@@ -169,7 +249,7 @@ def test_what_must_stay_and_does_not_fit_is_refused():
         Guard(Stabilizer(300)).prepare(ask({"messages": [USER], "tools": tools}))
 
 
-@pytest.mark.parametrize("settings", [{"on_unreadable": "maybe"}, {"strategy": "rot13"}])
+@pytest.mark.parametrize("settings", [{"on_unreadable": "pass"}, {"on_unreadable": [1]}, {"strategy": "rot13"}])
 def test_settings_are_checked(settings):
     with pytest.raises((ConfigError, CtxguardError)):
         Guard(Stabilizer(4_000), **settings).prepare(ask({"messages": [USER]}))
@@ -278,7 +358,8 @@ def test_an_output_whose_call_is_on_the_server_stays(guard):
 
 
 @pytest.mark.parametrize("kind", ["conversation", "header"])
-def test_a_named_session_keeps_its_placeholders(guard, kind):
+def test_a_named_session_keeps_its_placeholders(kind):
+    guard = Guard(Stabilizer(4_000), vault=Vault(MemoryStore(), key=new_key()))
     body, headers = (
         ({"conversation": {"id": "conv_1"}}, {}) if kind == "conversation" else ({}, {"x-ctxguard-session": "s"})
     )
@@ -296,9 +377,9 @@ def test_a_named_session_keeps_its_placeholders_behind_hundreds_of_others(guard)
         sent(guard, {"messages": [{"role": "user", "content": "Hello."}]}, **{"x-ctxguard-session": f"s{number}"})
     more = {"messages": [{"role": "user", "content": MAIL}, {"role": "user", "content": OTHER}]}
     again, prepared = sent(guard, more, **{"x-ctxguard-session": "first"})
+    placeholders = [message["content"] for message in again["messages"]]
     assert again["messages"][:1] == first["messages"]
-    assert again["messages"][1]["content"] == "<EMAIL_2>"
-    assert json.loads(prepared.whole(b'["<EMAIL_1>"]')) == [MAIL]
+    assert json.loads(prepared.whole(json.dumps(placeholders).encode())) == [MAIL, OTHER]
 
 
 def test_an_item_that_the_provider_stores_goes_back_as_it_was_stored(guard):

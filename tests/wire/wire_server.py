@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "adapters" / "server"))
 
 from loopback import RefusedError, listening
 from provider_server import Provider
 
 from ctxguard.tokens import find_counter
 
-PLACEHOLDER = re.compile(r"Find (<EMAIL_\d+>)")
+PLACEHOLDER = re.compile(r"Find (<EMAIL_[\d_]+>)")
 FRAMING = ("id", "type", "role", "status", "signature", "call_id", "tool_call_id", "tool_use_id")
 """Keys of what no provider bills as text."""
 
@@ -255,12 +251,14 @@ def provider_at(provider, handler=Handler):
 
 
 @contextmanager
-def proxy_at(app):
+def proxy_at(app, **settings):
     """Serve an ASGI application on a free port of 127.0.0.1 and give the address."""
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2, lifespan="on")
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, timeout_graceful_shutdown=2, lifespan="on", **settings
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

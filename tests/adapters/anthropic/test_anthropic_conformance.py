@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from anthropic.types import MessageParam
+from anthropic.types.beta import BetaMessageParam
 from builders import chat_of
 from conversions import anthropic_of
 
@@ -11,6 +13,7 @@ from ctxguard_anthropic import AnthropicAdapter
 
 class TestAnthropicAdapter(AdapterConformance):
     adapter = AnthropicAdapter()
+    classes = (MessageParam, BetaMessageParam)
 
     def native(self, history):
         return anthropic_of(chat_of(history))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any, Literal, NotRequired, TypedDict
 
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
 from builders import chat_of
 from conversions import converse_of
 from hypothesis import given
@@ -13,8 +16,32 @@ from ctxguard.testing import _SETTINGS, AdapterConformance, histories
 from ctxguard_bedrock import BedrockAdapter
 
 
+def _type_of(shape, within=()):
+    """Return a shape of Amazon's service model as a type; what holds itself ends in a text."""
+    within, kind = (*within, shape.name), shape.type_name
+    if kind == "string":
+        return Literal[tuple(shape.enum)] if shape.enum else str
+    if kind == "list":
+        return list[_type_of(shape.member, within)]
+    if kind == "map":
+        return dict[str, _type_of(shape.value, within)]
+    if kind != "structure":
+        return bytes if kind == "blob" else bool if kind == "boolean" else int
+    if shape.is_document_type:
+        return Any
+    fields = {name: str if one.name in within else _type_of(one, within) for name, one in shape.members.items()}
+    required = shape.required_members
+    return TypedDict(shape.name, {name: one if name in required else NotRequired[one] for name, one in fields.items()})
+
+
 class TestBedrockAdapter(AdapterConformance):
     adapter = BedrockAdapter()
+    classes = (
+        _type_of(ServiceModel(Loader().load_service_model("bedrock-runtime", "service-2")).shape_for("Message")),
+    )
+
+    def holding(self, item):
+        return {"messages": [item]}
 
     def native(self, history):
         return converse_of(chat_of(history))

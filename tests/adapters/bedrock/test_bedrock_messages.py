@@ -126,11 +126,10 @@ def test_media_are_counted_and_handed_on(data):
     ],
 )
 def test_what_may_not_be_edited_is_searched(block, place):
-    message = assistant("See", block) if "toolUse" in block else user("See", block)
-    done, report = stabilize_native(
-        STABILIZER, BedrockAdapter(), [user("Hi"), assistant("Hm."), user("So?"), message][-1:]
-    )
-    assert done[0]["content"][1] is block
+    asked = [user("Hi"), assistant("See", block)] if "toolUse" in block else [user("See", block)]
+    done, report = stabilize_native(STABILIZER, BedrockAdapter(), asked)
+    assert len(done) == len(asked)
+    assert done[-1]["content"][1] is block
     found = [finding for check in report.checks if check.name == "NoPII" for finding in check.findings]
     assert found
     assert place in found[0].path
@@ -282,3 +281,13 @@ def test_a_result_that_is_stored_and_goes_on_is_not_cut_or_bounded_anew(budget):
         again, second = stabilize_native(guard, BedrockAdapter(), stored)
         assert again == stored
         assert not second.changed
+
+
+@pytest.mark.parametrize("blank", ["\n", " \t", "\u2003"])
+def test_a_result_of_white_space_is_counted_as_it_is_written(blank):
+    stabilizer = Stabilizer(1_000, counter="estimate")
+    done, report = stabilize_native(
+        stabilizer, BedrockAdapter(), [user("Go"), assistant(CALL), user(result({"text": blank}))]
+    )
+    assert done[2] == user(result({"text": "…"}))
+    assert stabilizer.counter.artifacts(BedrockAdapter().read(done)) + 3 == report.tokens_after

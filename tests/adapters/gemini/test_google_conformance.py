@@ -14,6 +14,7 @@ types = pytest.importorskip("google.genai.types", reason="google-genai is not in
 
 class TestGoogleAdapter(AdapterConformance):
     adapter = GoogleAdapter()
+    classes = (types.Content, types.ContentDict)
 
     def native(self, history):
         return gemini_of(chat_of(history))

@@ -40,13 +40,13 @@ def search(query: str) -> str:
     return LONG if query.startswith("everything") else f"one row for {query} of {MAIL}"
 
 
-@tool
+@tool("search")
 async def asearch(query: str) -> str:
     """Search the catalogue."""
     return LONG if query.startswith("everything") else f"one row for {query} of {MAIL}"
 
 
-def shopper(steps=3, parallel=3, query="everything", name="search"):
+def shopper(steps=3, parallel=3, query="everything"):
     """Play an agent that searches in parallel for some steps and then answers."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
@@ -57,7 +57,7 @@ def shopper(steps=3, parallel=3, query="everything", name="search"):
         )  # older ones may be cut
         if step >= steps:
             return AIMessage("It is blue.")
-        calls = [{"name": name, "args": {"query": f"{query} {n}"}, "id": f"s{step}-{n}"} for n in range(parallel)]
+        calls = [{"name": "search", "args": {"query": f"{query} {n}"}, "id": f"s{step}-{n}"} for n in range(parallel)]
         return AIMessage(f"Step {step}.", tool_calls=calls)
 
     return ScriptedChatModel(reply=reply)
@@ -88,7 +88,7 @@ class TestRequests:
             assert paired(seen)
 
     async def test_async_loops_make_the_same_requests(self):
-        one, other = shopper(steps=6), shopper(steps=6, name="asearch")
+        one, other = shopper(steps=6), shopper(steps=6)
         stabilizer = Stabilizer(1_500)
         create_agent(one, [search], middleware=[ContextGuardMiddleware(stabilizer)]).invoke(
             {"messages": [HumanMessage("what is there?")]}
@@ -199,11 +199,14 @@ class TestToolOutputs:
         (shown,) = contents(model.seen[-1])
         assert len(shown) < 1_500 < len(LONG)
 
-    def test_what_was_bounded_never_changes_again(self):
-        model, _ = self.run(Stabilizer(6_000), shopper(steps=3, parallel=1))
-        shown = [contents(seen)[0] for seen in model.seen[1:]]
-        assert len(shown) == 3
-        assert len(set(shown)) == 1
+    @pytest.mark.parametrize(("budget", "fits"), [(6_000, False), (30_000, True)])
+    def test_what_was_bounded_never_changes_again(self, budget, fits):
+        model, _ = self.run(Stabilizer(budget), shopper(steps=4, parallel=1))
+        newest, *later = [contents(seen)[0] for seen in model.seen[1:]]
+        assert (newest == LONG) == fits  # the newest output is whole where it fits into half of the room
+        assert len(later) == 3
+        assert len(set(later)) == 1
+        assert len(later[0]) < len(newest) <= len(LONG)
 
     def test_personal_data_is_masked_before_an_output_is_cut(self):
         @tool
@@ -288,7 +291,7 @@ class TestPersist:
         assert all(paired(seen) for seen in model.seen)
 
     async def test_in_async_runs_too(self):
-        model = shopper(steps=2, parallel=1, name="asearch")
+        model = shopper(steps=2, parallel=1)
         guard = ContextGuardMiddleware(Stabilizer(800), persist=True)
         agent = create_agent(model, [asearch], middleware=[guard], checkpointer=InMemorySaver())
         config = {"configurable": {"thread_id": "t"}}
@@ -377,7 +380,7 @@ class TestContextManagedAgent:
             return messages[len(messages) // 2 :]
 
     async def test_it_streams_through_and_keeps_the_originals(self):
-        model = shopper(steps=2, parallel=2, name="asearch")
+        model = shopper(steps=2, parallel=2)
         agent = create_agent(model, [asearch])
         managed = ContextManagedAgent(agent, self.Halving())
         given = [HumanMessage("old"), AIMessage("answer"), HumanMessage("older"), HumanMessage("new")]

@@ -222,7 +222,7 @@ class TestMessageHistory:
 
     async def test_streamed_answers_are_stored_as_chunks_and_read_again(self):
         model, stored = ScriptedChatModel(reply=echo), InMemoryChatMessageHistory()
-        chain = with_message_history(model, lambda session_id: stored, Stabilizer(400))
+        chain = with_message_history(model, lambda session_id: stored, Stabilizer(300))
         for turn in range(16):
             config = {"configurable": {"session_id": "s"}}
             pieces = [chunk.content async for chunk in chain.astream([HumanMessage(f"question {turn}")], config)]
@@ -230,6 +230,7 @@ class TestMessageHistory:
         assert len(stored.messages) == 32
         assert isinstance(stored.messages[1], AIMessageChunk)
         assert len(model.seen[-1]) < 20
+        assert model.seen[-1][-2] == stored.messages[-3]  # the latest answer, a chunk, is sent as it was stored
 
     @needs_profiles
     def test_the_guard_goes_before_the_model_wherever_it_stands(self):

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from langchain_core.messages import BaseMessage
+from typing import ClassVar
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.content import ContentBlock
 from langchain_histories import messages_of
 
 from ctxguard.testing import AdapterConformance
@@ -15,6 +27,23 @@ class NarratorMessage(BaseMessage):
 
 class TestLangChainAdapter(AdapterConformance):
     adapter = LangChainAdapter()
+    classes = (
+        HumanMessage,
+        AIMessage,
+        AIMessageChunk,
+        ToolMessage,
+        SystemMessage,
+        FunctionMessage,
+        ChatMessage,
+        ContentBlock,
+    )
+    unsearched: ClassVar = {
+        "*Message*.response_metadata*": "what the provider said of an answer; no package sends it back",
+        "ToolMessage.artifact": "kept for the application; no package sends it",
+    }
+
+    def holding(self, item):
+        return [item if isinstance(item, BaseMessage) else AIMessage(content=[item])]
 
     def native(self, history):
         return messages_of(history)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 from conversions import as_langchain_sends, langchain_of
+from recordings import RECORDINGS
 
 from ctxguard import Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
@@ -17,7 +17,8 @@ from ctxguard.tokens import REPLY_TOKENS
 from ctxguard_langchain import LangChainAdapter
 from ctxguard_openai import OpenAIAdapter
 
-RECORDED = Path(__file__).parents[3].parent / "shared" / "data" / "transcripts"
+pytestmark = pytest.mark.recordings
+RECORDED = RECORDINGS / "transcripts"
 STEP = 9
 """Every ninth session: all of them take minutes."""
 

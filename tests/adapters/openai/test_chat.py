@@ -232,12 +232,12 @@ def test_what_is_said_beside_an_empty_list_of_parts_is_not_said_twice(field, tex
     assert Stabilizer(1_000).stabilize(OpenAIAdapter().read(out), overhead=3).report.tokens_after == report.tokens_after
 
 
-def test_a_part_whose_text_is_null_is_passed_on_and_reported_as_unread():
+def test_a_part_whose_text_is_null_is_repaired():
     history = [{"role": "user", "content": [{"type": "text", "text": None}]}, {"role": "user", "content": "y"}]
     out, report = stabilize_messages(history, Stabilizer(1_000))
-    assert out[0] is history[0]
+    assert out[0] == {"role": "user", "content": [{"type": "text", "text": ""}]}
     assert report.ok
-    assert report.unread == 1
+    assert report.unread == 0
 
 
 def test_an_older_call_is_not_answered_by_a_tool_without_an_id():

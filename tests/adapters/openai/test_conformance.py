@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builders import chat_call
+from openai.types.chat import ChatCompletionMessageParam
 
 from ctxguard.artifacts import Kind
 from ctxguard.testing import AdapterConformance
@@ -11,6 +12,7 @@ from ctxguard_openai import OpenAIAdapter
 
 class TestOpenAIAdapter(AdapterConformance):
     adapter = OpenAIAdapter()
+    classes = (ChatCompletionMessageParam,)
 
     def native(self, history):
         return [_message(artifact) for artifact in history]

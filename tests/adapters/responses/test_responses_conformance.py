@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builders import chat_of
 from conversions import responses_of
+from openai.types.responses import ResponseInputItemParam
 
 from ctxguard.testing import AdapterConformance
 from ctxguard_openai import ResponsesAdapter
@@ -11,6 +12,7 @@ from ctxguard_openai import ResponsesAdapter
 
 class TestResponsesAdapter(AdapterConformance):
     adapter = ResponsesAdapter()
+    classes = (ResponseInputItemParam,)
 
     def native(self, history):
         return responses_of(chat_of(history))

@@ -79,9 +79,18 @@ class Script:
         return [value for value in PLANTED if value in sent]
 
     def extended(self, key):
-        """Return the share of bodies whose history begins with that of the body before."""
-        pairs = list(zip(self.bodies, self.bodies[1:], strict=False))
-        return sum(now[key][: len(was[key])] == was[key] for was, now in pairs) / max(len(pairs), 1)
+        """Return the share of bodies whose history begins with that of the body before, up to its newest exchange.
+
+        What was new in the body before may be sent whole once and bounded with the next; what stands before it may not.
+        """
+        pairs = [(was[key], now[key]) for was, now in zip(self.bodies, self.bodies[1:], strict=False)]
+        return sum(now[: newest(was)] == was[: newest(was)] for was, now in pairs) / max(len(pairs), 1)
+
+
+def newest(history):
+    """Return where the newest exchange of a history begins; without one, where the history ends."""
+    replies = [place for place, message in enumerate(history) if message["role"] != "user"]
+    return replies[-1] if replies else len(history)
 
 
 def serving(script):

@@ -12,7 +12,7 @@ import json
 import struct
 import zlib
 
-from cloud_server import Script
+from cloud_server import Script, tokens_of
 from loopback import require
 
 
@@ -45,9 +45,10 @@ class Converse(Script):
         self.bodies.append(body)
         self.judge(body)
         blocks, reason = self.reply(body)
+        read = tokens_of(body)
+        usage = {"inputTokens": read, "outputTokens": 1, "totalTokens": read + 1}
         if path.endswith("/converse-stream"):
-            return 200, "application/vnd.amazon.eventstream", list(self.events(blocks, reason))
-        usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+            return 200, "application/vnd.amazon.eventstream", list(self.events(blocks, reason, usage))
         message = {"role": "assistant", "content": blocks}
         answer = {"output": {"message": message}, "stopReason": reason, "usage": usage, "metrics": {"latencyMs": 1}}
         return 200, "application/json", json.dumps(answer).encode()
@@ -129,7 +130,7 @@ class Converse(Script):
             blocks.append({"toolUse": {"toolUseId": identity, "name": "look_up", "input": arguments}})
         return blocks, "tool_use"
 
-    def events(self, blocks, reason):
+    def events(self, blocks, reason, usage):
         yield event("messageStart", {"role": "assistant"})
         for index, block in enumerate(blocks):
             place = {"contentBlockIndex": index}
@@ -140,7 +141,6 @@ class Converse(Script):
                     yield event("contentBlockDelta", {"delta": delta, **place})
             yield event("contentBlockStop", place)
         yield event("messageStop", {"stopReason": reason})
-        usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
         yield event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
 
     @staticmethod

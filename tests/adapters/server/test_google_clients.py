@@ -98,9 +98,9 @@ LOOPS = pytest.mark.parametrize(
 
 @LOOPS
 def test_a_guarded_client(send, parallel, ids, client_at):
-    server = Gemini(STEPS, parallel=parallel, budget=BUDGET, ids=ids)
+    server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel, ids=ids)
     with serving(server) as address:
-        client = guarded(client_at(address), Stabilizer(BUDGET, provider="gemini"))
+        client = guarded(client_at(address), Stabilizer(BUDGET * parallel, provider="gemini"))
         contents = loop(client, send)
     judged(server)
     said = [part.text for content in contents for part in content.parts if part.text]
@@ -120,13 +120,13 @@ def test_prompts_extend_the_one_before(client_at):
 
 @LOOPS
 def test_requests_stabilized_by_hand(send, parallel, ids, client_at):
-    server = Gemini(STEPS, parallel=parallel, budget=BUDGET, ids=ids)
-    stabilizer = Stabilizer(BUDGET, provider="gemini")
+    server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel, ids=ids)
+    stabilizer = Stabilizer(BUDGET * parallel, provider="gemini")
 
     def fit(request):
         fitted, report = stabilize_request(request, stabilizer)
         assert report.ok, str(report)
-        assert report.tokens_after <= BUDGET
+        assert report.tokens_after <= BUDGET * parallel
         return fitted
 
     with serving(server) as address:
@@ -137,10 +137,10 @@ def test_requests_stabilized_by_hand(send, parallel, ids, client_at):
 
 @pytest.mark.parametrize(("is_stream", "parallel"), [(True, 3), (False, 1)])
 async def test_a_guarded_async_client(is_stream, parallel, client_at):
-    server = Gemini(STEPS, parallel=parallel, budget=BUDGET)
+    server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel)
     with serving(server) as address:
         plain = client_at(address)
-        client = guarded(plain, Stabilizer(BUDGET, provider="gemini"))
+        client = guarded(plain, Stabilizer(BUDGET * parallel, provider="gemini"))
         models = client.aio.models
         contents = [QUESTION]
         while True:
@@ -222,7 +222,7 @@ def test_the_client_that_was_given_stays_as_it_is_and_others_are_refused(client_
         plain.models.generate_content(model="m", contents=QUESTION)
         assert QUESTION in server.raw[0]
         with pytest.raises(genai.errors.ClientError):
-            client.models.embed_content(model="m", contents=QUESTION)
+            client.caches.create(model="m", config=types.CreateCachedContentConfig(contents=[QUESTION]))
         client.models.generate_content(model="m", contents=QUESTION)
     assert len(server.raw) == 2
     assert "ann@example.com" not in server.raw[1]

@@ -6,12 +6,13 @@ the REST API has it). Parts have no type: the field that is set says what they a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, video
+from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, sealed, video
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
+    NULL_TEXT,
     Path,
     arguments_as_object,
     arguments_as_text,
@@ -26,9 +27,8 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
-from ctxguard.artifacts import Media, Part, PartKind, ToolCall
+from ctxguard.artifacts import Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.tokens.media import encrypted_tokens
 
 NO_ID: Final = "no id: "
 """How ids begin that stand for missing ones. They are never written: Vertex AI refuses ids."""
@@ -45,10 +45,9 @@ _CAMEL: Final = {
     "tool_response": "toolResponse",
 }
 _CODE: Final = {"executable_code": "code", "code_execution_result": "output"}
-_READ: Final = frozenset(
-    {"text", "thought", "function_call", "functionCall", "function_response", "functionResponse", "data"}
-    | {"thought_signature", "thoughtSignature"}
-)
+_READ: Final = frozenset({"text", "thought", "function_call", "functionCall", "function_response", "functionResponse"})
+_SIGNATURES: Final = frozenset({"thought_signature", "thoughtSignature"})
+_SAYS_NOTHING: Final = _READ | _SIGNATURES
 _READ_INSIDE: Final = frozenset({"id", "name", "args", "response", "parts", "role"})
 _BILLED: Final = "E"
 """How signatures of the Gemini API begin in base64; those of Vertex AI are not billed."""
@@ -81,7 +80,9 @@ def is_part(value: object) -> bool:
 
 def _said(part: object, path: Path) -> list[PlacedPart]:
     if function_call(part) is not None or function_response(part) is not None:
-        return []  # artifacts have a place of their own for these
+        return [] if function_response(part) is None else _response_parts(part, path)
+    if isinstance(part, Mapping) and part.get("text", "") is None and not any(part.values()):
+        return [((*path, "text"), NULL_TEXT)]  # of a part of the SDK most fields are None
     if get(part, "text") is not None:
         kind: PartKind = "reasoning" if get(part, "thought") else "text"
         return [((*path, "text"), Part(kind, require_text(part, "text", path)))]
@@ -101,17 +102,16 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
     if get(part, "type") is not None:
         raise HistoryError(f"{place_name(path)} has a 'type', which no part of Gemini's has; convert the message first")
     refuse_foreign_part(part, path, own=GEMINI)
-    if all(value is None or name in _READ for name, value in fields_of(part).items()) and is_record(part):
+    if all(value is None or name in _SAYS_NOTHING for name, value in fields_of(part).items()) and is_record(part):
         return []
-    return [((), opaque(part))]
+    unsigned = {name: value for name, value in fields_of(part).items() if name not in _SIGNATURES}
+    return [((), one) for one in opaque(unsigned)]
 
 
 def _signature(part: object) -> list[PlacedPart]:
     """Return what a thought signature costs: it is billed as the thought that it stands for."""
-    sealed = as_base64(set_field(part, "thought_signature")[1])
-    if sealed is None or not sealed.startswith(_BILLED):
-        return []
-    return [((), Part("reasoning", tokens=encrypted_tokens(sealed), media=Media("sealed", length=len(sealed))))]
+    seal = as_base64(set_field(part, "thought_signature")[1])
+    return [((), sealed(seal))] if seal is not None and seal.startswith(_BILLED) else []
 
 
 def _media(part: object) -> Part | None:
@@ -124,19 +124,20 @@ def _media(part: object) -> Part | None:
 
 def _medium(blob: object) -> Part:
     mime, data = str(set_field(blob, "mime_type")[1] or ""), as_base64(get(blob, "data"))
+    url = None if data is None else f"data:{mime};base64,{data}"
     if mime.startswith("image/"):
-        return image(None if data is None else f"data:{mime};base64,{data}")
+        return image(url)
     if mime.startswith("audio/"):
         return audio(data)
-    return video(data) if mime.startswith("video/") else file(data)
+    return video(data) if mime.startswith("video/") else file(url)
 
 
 PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_signature(part)]}, unknown=_unknown)
 
 
-def part_fields(part: object, path: Path) -> Iterator[PlacedField]:
+def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
     """Walk what a part holds beside what is read of it: names of files, links, unknown keys."""
-    yield from PARTS.part_fields(part, path, own=_READ)
+    yield from PARTS.part_fields(part, path, read, own=_READ)
     if isinstance(part, str):
         return
     for name in ("function_call", "function_response"):
@@ -164,7 +165,7 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
     return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), arguments_as_object)
 
 
-def response_parts(part: object, path: Path) -> list[PlacedPart]:
+def _response_parts(part: object, path: Path) -> list[PlacedPart]:
     """Return what a function response holds: its text, or the JSON of an object with several fields, and media."""
     spelled, inner = set_field(part, "function_response")
     if not is_record(inner):
@@ -182,12 +183,6 @@ def _text_key(response: Mapping[str, object]) -> str | None:
     """Return the key of a response that is one text, such as `output`, `result` or `error`."""
     is_text = len(response) == 1 and all(isinstance(value, str) for value in response.values())
     return next(iter(response)) if is_text else None
-
-
-def response_changes(changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
-    """Walk the changes of a part, with a new text for a whole response as the object that it must be."""
-    for path, new in changes.items():
-        yield path, tool_response(new) if path[-1:] == ("response",) and isinstance(new, str) else new
 
 
 def tool_response(text: str) -> dict[str, object]:

@@ -8,19 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
+from ctxguard.adapting.content_format import sealed
 from ctxguard.adapting.editing import by_index
-from ctxguard.adapting.fields import Path, get, is_list, require_list
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_text,
+    get,
+    is_list,
+    member_at,
+    require_list,
+)
+from ctxguard.adapting.fragments import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard_openai.items import OWN, Item, call_id, is_bound, is_model_item, item_type, stand_in, unstored, view
+from ctxguard.formats.format import (
+    Body,
+    Delta,
+    Ends,
+    Event,
+    Format,
+    Sent,
+    choice_of,
+    described_schema,
+    records_of,
+    text_files,
+    with_text,
+    without_old_reasoning,
+)
+from ctxguard.formats.response_items import (
+    OWN,
+    Item,
+    call_id,
+    is_bound,
+    is_model_item,
+    item_type,
+    stand_in,
+    unstored,
+    view,
+)
+from ctxguard.tokens.schemas import is_any_deferred
 
 
-class ResponsesAdapter:
+class ResponsesAdapter(Format):
     """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.
 
     Reasoning is kept and dropped with what follows it, as the API demands. What does not survive: an edited item loses
@@ -34,6 +69,14 @@ class ResponsesAdapter:
     """
 
     name = "openai-responses"
+    api = "responses"
+    paths = ("/responses", "/responses/input_tokens", "/responses/compact")
+    history = "input"
+    json_settings = ("text",)
+    taken = ("tools", "instructions")
+    billed = ("text", "prompt")
+    servers = ("tools", "mcp", frozenset({"authorization", "headers"}))
+    last_stage = staticmethod(fill_nulls)
 
     def __init__(self, *, incremental: bool = False) -> None:
         self.incremental = incremental
@@ -68,6 +111,112 @@ class ResponsesAdapter:
         """Tell whether a list holds items of a kind that only the Responses API has."""
         types = [item_type(item) for item in native] if is_list(native) else [None]
         return None not in types and not OWN.isdisjoint(types)
+
+    def native(self, body: Body) -> list[Any]:
+        """Return the input items of a body; a text stands for one message."""
+        history = body.get("input")
+        if history is None or isinstance(history, str):
+            return [] if history is None else [{"role": "user", "content": history}]
+        return list(super().native(body))
+
+    def written(self, body: Body, native: object) -> dict[str, object]:
+        """Return the body with other input, in the form that it came in."""
+        items: list[Any] = list(native)  # type: ignore[call-overload]  # what `write` returned
+        was = body.get("input")
+        if was is None and not items:
+            return dict(body)
+        is_text = isinstance(was, str) and len(items) == 1 and isinstance(items[0].get("content"), str)
+        return {**body, "input": items[0]["content"] if is_text else items}
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills: each item as a message of its own, from the last compaction on."""
+        items = records_of(self.native(body))
+        items = items[max((n for n, item in enumerate(items) if item.get("type") == "compaction"), default=0) :]
+        artifacts = self.counted({**body, "input": items})
+        if get(body.get("reasoning"), "context") != "all_turns":
+            artifacts = without_old_reasoning(artifacts)
+        instructions = body.get("instructions")
+        if isinstance(instructions, str) and instructions:
+            artifacts.insert(0, Artifact(Kind.SYSTEM, instructions))
+        tools = tuple(records_of(body.get("tools")))
+        bringing = [records_of(item.get("tools")) for item in items if item.get("type") in _BRINGING]
+        brought = tuple(tuple({**tool, "defer_loading": False} for tool in listed) for listed in bringing)
+        waits = is_any_deferred(tools, {str(tool.get("name")) for listed in brought for tool in listed})
+        return Sent(
+            tuple(artifacts),
+            tuple(tool for tool in tools if waits or not brought or not _is_hosted_search(tool)),
+            choice_of(body.get("tool_choice")),
+            described_schema(member_at(body, ("text", "format"))),
+            brought=brought,
+            documents=text_files(items),
+            empty_system=instructions == "",
+            namespaces=tuple(str(item["namespace"]) for item in items if item.get("namespace")),
+            searches=sum(item.get("type") == "tool_search_output" for item in items),
+        )
+
+    def counted(self, body: Body) -> list[Artifact]:
+        """Return an artifact for each item: the API frames each as a message, while a stage keeps a run as a whole."""
+        try:
+            return [one for one in _BILLED.read([(item,) for item in self.native(body)]) if one is not None]
+        except HistoryError:
+            return super().counted(body)
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        kind, said = str(event.get("type")), event.get("delta")
+        if kind.endswith(".delta") and isinstance(said, str) and not ("reasoning" in kind or "audio." in kind):
+            name = kind.removesuffix(".delta")
+            channel = (name, *map(event.get, _PLACE))
+            alone = partial(with_text, event, ("delta",))
+            yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        kind = str(event.get("type"))
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            return lambda _: True
+        if not kind.endswith(".done"):
+            return None
+        index = event.get("output_index")
+        return lambda channel: channel[2] == index
+
+    def stored(self, event: Event) -> object:
+        """Return the answer that an event describes; the provider stores it under its id."""
+        return event.get("response")
+
+
+_PLACE: Final = ("item_id", "output_index", "content_index")
+_BRINGING: Final = ("additional_tools", "tool_search_output")
+"""Items that bring in tools."""
+
+
+def _billed(items: tuple[Item, ...]) -> Artifact | None:
+    """Return the artifact that an item is billed as: sealed reasoning alone where there is some, no summary of it."""
+    read, kind = view(items), item_type(items[0])
+    if kind in ("tool_search_output", "additional_tools"):  # their tools are counted as tools
+        return Artifact(Kind.TOOL) if kind == "tool_search_output" else None
+    if kind in ("item_reference", "compaction_trigger", "configuration_update"):
+        return None
+    if kind == "tool_search_call":
+        arguments = arguments_as_text(get(items[0], "arguments"))
+        return Artifact(Kind.ASSISTANT, calls=(ToolCall("tool_search", arguments),))
+    if kind in ("reasoning", "compaction"):
+        encrypted = get(items[0], "encrypted_content")
+        as_kind: PartKind = "reasoning" if kind == "reasoning" else "opaque"  # a compaction is never dropped
+        seal = (
+            [sealed(encrypted, kind=as_kind)]
+            if encrypted
+            else [part for at, part in read.parts if at[1:2] == ("content",)]
+        )
+        return Artifact(Kind.ASSISTANT, tuple(seal))
+    return read.artifact(None)
+
+
+_BILLED: Final[ReadCache[tuple[Item, ...], Artifact | None]] = ReadCache(_billed, key=lambda items: id(items[0]))
+
+
+def _is_hosted_search(tool: Body) -> bool:
+    return tool.get("type") == "tool_search" and tool.get("execution") != "client"
 
 
 def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:

@@ -7,18 +7,23 @@ table that OpenAI's Agents SDK uses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import read_unknown
+from ctxguard.adapting.content_format import read_unknown, sealed
 from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field
-from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_text,
+    fields_of,
+    get,
+    require_field,
+    text_of,
+)
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.tokens.media import encrypted_tokens
-from ctxguard_openai.contents import PARTS
+from ctxguard.formats.chat import PARTS
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
@@ -70,8 +75,9 @@ _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "sta
 """Fields of items that need no action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Names under which actions hold what a stage may change."""
-_READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "encrypted_content", "status"})
+_READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
 """What is read of an item, beside its texts."""
+_SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
@@ -99,7 +105,7 @@ def _is_in(item: object, kind: str | None, pairs: Mapping[str, str]) -> bool:
 
 
 def is_model_item(item: object, kind: str | None) -> bool:
-    """Tell what the model wrote, or the provider for it; `kind` is the item's `item_type`."""
+    """Tell what the model wrote, or the provider for it; `kind` is the type of the item."""
     if kind == "message":
         return get(item, "role") == "assistant"
     return kind not in _FIXED and not _is_in(item, kind, _CALL_OF)
@@ -145,11 +151,14 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     read = _parts(item, kind, in_program=True)
     if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
         # its tokens are counted as a whole already; its texts still have to be searched
-        yield from ((at, replace(field, tokens=0)) for at, field in fixed_field("", item, ()))
+        yield from without_tokens(fixed_field("", item, ()))
         return
     held = _CONTENT.get(kind, "")
-    yield from extra_fields(item, own=_READ | {held}, taken={at for at, _ in read if at})
+    shown = {key for key in _ACTIONS if get(get(item, key), "type") == "computer_screenshot"}
+    yield from extra_fields(item, own=_READ | {held} | shown, billed=_SEALED, taken={at for at, _ in read if at})
     yield from PARTS.extra_fields(get(item, held), (held,))
+    for key in shown:
+        yield from PARTS.part_fields(get(item, key), (key,))
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
@@ -180,7 +189,7 @@ def _reasoning_parts(item: Item) -> list[PlacedPart]:
     require_field(item, "summary", unless=("content", "encrypted_content"))
     found = [placed for key in ("summary", "content") for placed in PARTS.read(get(item, key), (key,))]
     encrypted = get(item, "encrypted_content")
-    return [*found, ((), Part("opaque", tokens=encrypted_tokens(encrypted)))] if isinstance(encrypted, str) else found
+    return [*found, ((), sealed(encrypted, kind="opaque"))] if isinstance(encrypted, str) else found
 
 
 def _leaves(value: object, path: Path) -> list[PlacedPart]:

@@ -1,0 +1,84 @@
+"""ctxguard for pytest: hold recorded sessions to the laws, `pytest --ctxguard-sessions=recordings/`.
+
+The fixture `assert_stable` replays sessions and fails with the call at which a law broke; `ctxguard_session` runs a
+test once for each session of the option. Nothing else of ctxguard is imported until they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+__all__ = ["assert_stable", "ctxguard_session"]
+
+if TYPE_CHECKING:
+    from ctxguard.harness.figures import Figures
+    from ctxguard.harness.sessions import Session
+    from ctxguard.stabilizer import Stabilizer
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names recorded sessions."""
+    group = parser.getgroup("ctxguard")
+    group.addoption(
+        "--ctxguard-sessions",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="recorded sessions for the fixture ctxguard_session: files, folders, globs; may be repeated",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `ctxguard_session` once for each session of the option; a bad one is a failing test."""
+    if "ctxguard_session" not in metafunc.fixturenames:
+        return
+    from ctxguard.harness.recordings import Recording, recordings
+
+    sources = list(recordings(metafunc.config.getoption("--ctxguard-sessions")))
+    names = [f"{s.path}:{s.line}" if isinstance(s, Recording) else s.path for s in sources]
+    metafunc.parametrize("ctxguard_session", sources, ids=names, indirect=True)
+
+
+@pytest.fixture
+def ctxguard_session(request: pytest.FixtureRequest) -> Session:
+    """Return one session of `--ctxguard-sessions`."""
+    from ctxguard.harness.recordings import Recording, Skipped, opened
+
+    source = request.param
+    session = opened(source) if isinstance(source, Recording) else source
+    if isinstance(session, Skipped):
+        pytest.fail(str(session), pytrace=False)
+    return session
+
+
+@pytest.fixture
+def assert_stable() -> Callable[..., Figures]:
+    """Return a function that replays a session and fails where a law does not hold.
+
+    It takes a session, or a list of messages, and a stabilizer (or none for the default one with a budget of 8,000),
+    and returns the figures.
+    """
+    return _assert_stable
+
+
+def _assert_stable(
+    session: Session | list[object], stabilizer: Stabilizer | None = None, *, min_support: float = 0.0
+) -> Figures:
+    from ctxguard.harness.replay import replay
+    from ctxguard.harness.sessions import parse_session
+    from ctxguard.stabilizer import Stabilizer
+
+    known = parse_session(session) if isinstance(session, list) else session
+    told = replay(known, stabilizer or Stabilizer(8_000))
+    figures = told.figures
+    if not figures.served:
+        what = f"all {figures.calls} calls were refused" if figures.calls else "it has no model call"
+        pytest.fail(f"session {told.id}: nothing was judged: {what}", pytrace=False)
+    if told.places:
+        pytest.fail("\n".join(f"call {place.call}: {place}" for place in told.places), pytrace=False)
+    if figures.support is not None and figures.support < min_support:
+        pytest.fail(f"session {told.id}: support is {figures.support:.2f}, below {min_support:.2f}", pytrace=False)
+    return figures

@@ -1,0 +1,148 @@
+"""Build instances of a framework's classes by introspection, each with a value planted in one of its fields.
+
+Dataclasses, pydantic models, and typed dicts are walked, with the unions, lists and mappings in them, so that a class
+or a field of a new version is tried without anybody naming it.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import typing_extensions
+
+Planted: TypeAlias = tuple[str, Any]
+"""The class and the field in which the value stands, `TextPart.content`, and the instance."""
+_WRAPPERS: Final = (
+    typing.Annotated,
+    typing.Required,
+    typing.NotRequired,
+    typing_extensions.ReadOnly,
+    typing_extensions.Required,
+    typing_extensions.NotRequired,
+)
+_LISTS: Final = (list, tuple, set, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+_MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_OPEN: Final = (Any, object)
+_DEEPEST: Final = 8
+"""Records within records that are built; those of messages are at most five deep."""
+
+
+def planted(  # noqa: C901 - one branch for each form that a type can have
+    hint: object, value: object, *, within: str = "", stack: tuple[object, ...] = ()
+) -> Iterator[Planted]:
+    """Walk all ways to plant a value in an instance of a type: in each field that holds a text or JSON.
+
+    Args:
+        hint: A class, or any type made of classes.
+        value: The value: a text.
+        within: What the value would stand in.
+        stack: The records that are being built.
+    """
+    hint, origin, members = _plain(hint)
+    if hint is str:
+        yield within, value
+    elif hint in _OPEN:
+        yield within, {"q": value}
+    elif origin in (typing.Union, types.UnionType):
+        for member in members:
+            yield from planted(member, value, within=within, stack=stack)
+    elif origin in _LISTS and members:
+        yield from ((name, [one]) for name, one in planted(members[0], value, within=within, stack=stack))
+    elif origin in _MAPPINGS or hint in _MAPPINGS:
+        inner = members[1] if members else Any
+        yield from ((name, {"q": one}) for name, one in planted(inner, value, within=within, stack=stack))
+        yield f"{within} (key)", {value: least(inner, stack)}
+    elif _is_record(hint) and hint not in stack and len(stack) < _DEEPEST:
+        fields = _fields(hint)
+        for field, inner in fields.items():
+            for name, one in planted(inner, value, within=f"{_name(hint)}.{field}", stack=(*stack, hint)):
+                made = _made(hint, fields, {field: one}, stack)
+                if made is not None:
+                    yield name, made
+
+
+def least(hint: object, stack: tuple[object, ...] = ()) -> Any:  # noqa: ANN401, PLR0911 - whatever the type asks for
+    """Return an instance of a type that holds no more than it must."""
+    hint, origin, members = _plain(hint)
+    if origin is typing.Literal:
+        return members[0]
+    if origin in (typing.Union, types.UnionType):
+        return None if type(None) in members else least(members[0], stack)
+    if _is_record(hint):
+        return _made(hint, _fields(hint), {}, stack) if len(stack) < _DEEPEST else {}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return next(iter(hint))
+    if origin in _LISTS or hint in _LISTS:
+        return []
+    if origin in _MAPPINGS or hint in _MAPPINGS or hint in _OPEN:
+        return {}
+    if hint is str:
+        return "x"
+    return hint() if hint in (int, float, bool, bytes) else None
+
+
+def _plain(hint: object) -> tuple[Any, object, tuple[object, ...]]:
+    """Return a type without what only annotates it, its origin, and its arguments."""
+    while True:
+        if typing.get_origin(hint) in _WRAPPERS:
+            hint = typing.get_args(hint)[0]
+        elif hasattr(hint, "__value__"):  # an alias, by the name that both typing modules give its type
+            hint = hint.__value__
+        elif isinstance(hint, typing.TypeVar):
+            hint = hint.__bound__ or Any
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        else:
+            origin = typing.get_origin(hint)
+            is_generic = isinstance(origin, type) and _is_record(origin)
+            return (origin, None, ()) if is_generic else (hint, origin, typing.get_args(hint))
+
+
+def _is_record(hint: object) -> bool:
+    return inspect.isclass(hint) and (
+        dataclasses.is_dataclass(hint) or typing_extensions.is_typeddict(hint) or hasattr(hint, "model_fields")
+    )
+
+
+def _name(hint: Any) -> str:  # noqa: ANN401 - a record
+    return str(hint.__name__)
+
+
+def _fields(hint: Any) -> Mapping[str, object]:  # noqa: ANN401 - a record
+    """Return the fields of a record that its constructor takes, with their types."""
+    if hasattr(hint, "model_fields"):
+        return {name: field.annotation for name, field in hint.model_fields.items()}
+    hints = typing_extensions.get_type_hints(hint, include_extras=True)
+    if dataclasses.is_dataclass(hint):
+        return {field.name: hints[field.name] for field in dataclasses.fields(hint) if field.init}
+    return hints
+
+
+def _made(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], stack: tuple[object, ...]) -> object:  # noqa: ANN401
+    """Return an instance of a record with some fields, and else with those that it must have."""
+    missing = {name: least(fields[name], (*stack, hint)) for name in _required(hint, fields) if name not in given}
+    try:
+        return hint(**missing, **given)
+    except (
+        TypeError,
+        ValueError,
+    ):  # of another form than the class demands; a dataclass that refuses it cannot hold it
+        return hint.model_construct(**missing, **given) if hasattr(hint, "model_fields") else None
+
+
+def _required(hint: Any, fields: Mapping[str, object]) -> Iterator[str]:  # noqa: ANN401 - a record
+    if hasattr(hint, "model_fields"):
+        return (name for name, field in hint.model_fields.items() if field.is_required())
+    if dataclasses.is_dataclass(hint):
+        nothing = dataclasses.MISSING
+        return (f.name for f in dataclasses.fields(hint) if f.init and f.default is f.default_factory is nothing)
+    # of annotations that are texts, the class itself does not know which are required
+    needed = (typing.Required, typing_extensions.Required)
+    return (name for name, one in fields.items() if name in hint.__required_keys__ or typing.get_origin(one) in needed)

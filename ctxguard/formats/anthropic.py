@@ -1,0 +1,310 @@
+"""Anthropic's Messages as artifacts and back.
+
+The block kinds are those of `anthropic.types.ContentBlockParam`; fields beyond them are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial, reduce
+from typing import Any, Final, TypeAlias
+
+from ctxguard.adapting.content_format import ContentFormat, read_file, read_image, sealed, text_reader, with_titles
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.extra_fields import PlacedField
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_object,
+    arguments_as_text,
+    get,
+    is_list,
+    member_at,
+    messages_of,
+    optional_field,
+    require_field,
+    require_text,
+    text_of,
+    walk_content,
+)
+from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_blank
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.formats.format import (
+    Body,
+    Delta,
+    Ends,
+    Event,
+    Sent,
+    choice_of,
+    records_of,
+    with_text,
+    without_old_reasoning,
+)
+from ctxguard.tokens.schemas import is_any_deferred
+
+Message: TypeAlias = Mapping[str, object]
+"""A message: a dict, or an object of the SDK with the same fields."""
+Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
+"""A request with `system` and `messages`, whatever else it holds, or a list of messages."""
+
+_OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
+_READ: Final = {
+    "tool_use": frozenset({"type", "input", "id", "name"}),
+    "tool_result": frozenset({"type", "tool_use_id"}),
+    "thinking": frozenset({"type", "thinking"}),
+}
+"""What is read of a block, beside its texts."""
+_NOTHING: Final[AbstractSet[str]] = frozenset()
+_DELTAS: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
+_THINKING: Final = ("thinking", "redacted_thinking")
+_HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "text": ("text",),
+    "tool_result": ("content",),
+    "search_result": ("content",),
+    "document": ("source", "content"),
+}
+"""Blocks that hold a text or other blocks: where these stand."""
+_RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
+"""What a result that says nothing may hold."""
+
+
+def _kind_of(block: object) -> str:
+    """Return the type of a block; a bare text is one of type `text`."""
+    return "text" if isinstance(block, str) else str(get(block, "type"))
+
+
+def _left_of(block: object) -> object:
+    """Return a changed block without what is empty in it, which the API refuses; `REMOVED` where nothing is left."""
+    path = _held_at(block)
+    held = reduce(get, path, block)
+    if not isinstance(held, (list, tuple)):
+        return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
+    left = [inner for inner in map(_left_of, held) if inner is not REMOVED]
+    if left or _kind_of(block) == "tool_result":
+        return copy_with(block, {path: left or REMOVED})
+    return REMOVED
+
+
+def _held_at(block: object) -> tuple[str, ...]:
+    """Return where a block holds a text or others; `()` for a bare text, which is all there is, and other blocks."""
+    is_text = _kind_of(block) == "document" and get(get(block, "source"), "type") == "text"
+    return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(_kind_of(block), ())
+
+
+def _thinking(block: object, path: Path) -> list[PlacedPart]:
+    text = text_of(block, "thinking")
+    if text:
+        return [(path, Part("reasoning", text, signed=True))]
+    seal = get(block, "data") or get(block, "signature") or require_text(block, "thinking", path)
+    return [(path, sealed(seal, signed=True))]
+
+
+def _result(block: object, path: Path) -> list[PlacedPart]:
+    return _BLOCKS.read(optional_field(block, "content", path, known=_RESULT), (*path, "content"))
+
+
+def _holder(block: object, path: Path) -> list[PlacedPart]:
+    return _BLOCKS.read(require_field(block, "content", path), (*path, "content"))
+
+
+def _document(block: object, path: Path) -> list[PlacedPart]:
+    source, path = require_field(block, "source", path), (*path, "source")
+    if get(source, "type") == "text":
+        return text_reader("data")(source, path)
+    return _holder(source, path) if get(source, "type") == "content" else read_file(block, path)
+
+
+_BLOCKS: Final = ContentFormat(
+    {
+        "text": text_reader("text"),
+        **dict.fromkeys(_THINKING, _thinking),
+        "tool_use": lambda _block, _path: [],
+        "tool_result": _result,
+        "search_result": with_titles(_holder),
+        "image": read_image,
+        "document": with_titles(_document),
+    },
+    noun="block",
+)
+
+
+def _place_call(block: object, path: Path) -> PlacedCall:
+    """Return the call of a `tool_use` block; its arguments are the JSON of its input."""
+    call = ToolCall(
+        str(get(block, "name") or ""),
+        arguments_as_text(require_field(block, "input", path) or {}),
+        text_of(block, "id"),
+    )
+    return PlacedCall(call, (*path, "input"), (*path, "id"), arguments_as_object)
+
+
+class AnthropicAdapter(BlockFormat):
+    """Look at Messages as artifacts: each `tool_result` block is one, the rest of a message another.
+
+    What does not survive: the `citations` of an edited text; thinking that a stage changed, with the rest of the
+    thinking of its message; a text, document or search result of which nothing is left. `tool_result` blocks move
+    before the text of their message, and together into the message right behind their call, as the API demands.
+    Blocks of unknown type and those of server tools are opaque; messages of unknown role are kept and pinned, and the
+    report names the role.
+    """
+
+    name = "anthropic"
+    api = "anthropic"
+    paths = (
+        *("/messages", "/messages/count_tokens"),
+        *(":rawPredict", ":streamRawPredict"),  # of Vertex
+        *("/invoke", "/invoke-with-response-stream"),  # of Bedrock
+    )
+    system = ("system",)
+    json_settings = ("output_config", "output_format")
+    billed = ("output_config", "output_format", "mcp_servers")
+    servers = ("mcp_servers", "url", frozenset({"authorization_token"}))
+    kinds = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
+    blocks = _BLOCKS
+    exact = frozenset({"input"})
+    last_stage = staticmethod(fill_blank)
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a request or list has what only Anthropic's Messages have."""
+        messages = native.get("messages") if isinstance(native, Mapping) else native
+        if not is_list(messages) or is_converse(messages):
+            return False
+        if isinstance(native, Mapping) and "system" in native:
+            return True
+        contents = [get(message, "content") for message in messages]
+        blocks = [block for content in contents if isinstance(content, (list, tuple)) for block in content]
+        known = all(get(message, "role") in self.kinds for message in messages)
+        return known and any(_kind_of(block) in _OWN_BLOCKS for block in blocks)
+
+    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
+        """Return the messages of a request or of a list."""
+        return messages_of(native)
+
+    def prompt(self, native: Mapping[str, Any]) -> object:
+        """Return the system prompt of a request."""
+        content = native.get("system")
+        _BLOCKS.read(content, ("system",))  # an error of the cache would name a message
+        return content
+
+    def placed(self, message: object) -> list[PlacedBlock]:
+        """Return the blocks of a message with their places."""
+        require_role(message, ANTHROPIC)
+        return list(walk_content(require_field(message, "content"), ("content",), noun="block"))
+
+    def result(self, block: object) -> object:
+        """Return a block that is a tool result."""
+        return block if _kind_of(block) == "tool_result" else None
+
+    def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
+        """Return the id of the call that a result answers."""
+        return get(block, "tool_use_id"), (*path, "tool_use_id"), None
+
+    def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
+        """Return the calls in some blocks."""
+        return [_place_call(block, path) for path, block in placed if _kind_of(block) == "tool_use"]
+
+    def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
+        """Walk what a block holds beside what is read of it; a result in the wrong role is not read."""
+        kind = _kind_of(block)
+        own = _NOTHING if role != "user" and kind == "tool_result" else _READ.get(kind, _NOTHING)
+        return _BLOCKS.part_fields(block, path, read, own=own)
+
+    def is_pinned(self, block: object) -> bool:
+        """Tell a compaction, which stands for all that came before it."""
+        return _kind_of(block) == "compaction"
+
+    def with_blocks(self, message: object, blocks: list[object]) -> object:
+        """Return a message with other blocks; a content that is one text stays one."""
+        is_text = len(blocks) == 1 and isinstance(blocks[0], str)
+        plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
+        return copy_with(plain, {("content",): blocks[0] if is_text else blocks})
+
+    def valid(self, blocks: list[object]) -> list[object]:
+        """Return blocks that the API takes: no message may be empty."""
+        return blocks or [LEFT_OUT]
+
+    def made(self, role: str, blocks: list[object]) -> object:
+        """Return a message that was not read from one; a single text is its content."""
+        text = get(blocks[0], "text") if len(blocks) == 1 and _kind_of(blocks[0]) == "text" else None
+        return {"role": role, "content": text or blocks}
+
+    def left_of(self, block: object) -> object:
+        """Return a changed block without what is empty in it, which the API refuses."""
+        return _left_of(block)
+
+    def changes(
+        self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
+    ) -> Iterator[tuple[Path, object]]:
+        """Walk what is to be changed.
+
+        Thinking goes with a change of any of it, as the API takes it back unmodified or not at all; `citations` point
+        into the old text.
+        """
+        thinking = [(number,) for number in fragment.indexes if _kind_of(placed[number][1]) in _THINKING]
+        for path, new in super().changes(artifact, fragment, placed):
+            yield from ((each, REMOVED) for each in thinking) if path in thinking else [(path, new)]
+            if path[-1] == "text":
+                yield (*path[:-1], "citations"), REMOVED
+
+    def created(self, artifact: Artifact) -> list[object]:
+        """Return the blocks of an artifact that a stage added."""
+        if artifact.kind is Kind.TOOL:
+            return [{"type": "tool_result", "tool_use_id": artifact.answers, "content": artifact.text}]
+        calls: list[object] = [
+            {"type": "tool_use", "id": c.id, "name": c.name, "input": arguments_as_object(c.arguments)}
+            for c in artifact.calls
+        ]
+        text = artifact.text or ("" if calls else LEFT_OUT)
+        return [{"type": "text", "text": text}, *calls] if text else calls
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills; it drops thinking from before the last question."""
+        artifacts = without_old_reasoning(self.counted(body))
+        form = get(body.get("output_config"), "format") or body.get("output_format")
+        schema = get(form, "schema")
+        tools = tuple(records_of(body.get("tools")))
+        return Sent(
+            tuple(artifacts),
+            tools,
+            choice_of(body.get("tool_choice")),
+            schema if isinstance(schema, Mapping) and schema else None,
+            found=frozenset(_referenced(body.get("messages")) if is_any_deferred(tools) else ()),
+            thinks=get(body.get("thinking"), "type") == "enabled",
+            documents=sum(map(_text_documents, records_of(body.get("messages")))),
+        )
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        field = _DELTAS.get(str(member_at(event, ("delta", "type"))))
+        if event.get("type") == "content_block_delta" and field is not None:
+            path = ("delta", field)
+            text = member_at(event, path)
+            if isinstance(text, str):
+                yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        if event.get("type") == "content_block_stop":
+            index = event.get("index")
+            return lambda channel: channel[0] == index
+        return (lambda _: True) if event.get("type") in ("message_delta", "message_stop") else None
+
+
+def _text_documents(message: Body) -> int:
+    """Return how many documents of a message are sent as text."""
+    blocks = records_of(message.get("content"))
+    inner = [one for block in blocks for one in (block, *records_of(block.get("content")))]
+    return sum(one.get("type") == "document" and get(one.get("source"), "type") == "text" for one in inner)
+
+
+def _referenced(value: object) -> Iterator[str]:
+    """Walk the names of the deferred tools that a search has found."""
+    if isinstance(value, Mapping):
+        if value.get("type") == "tool_reference":
+            yield text_of(value, "tool_name") or text_of(value, "name") or ""
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from _referenced(inner)

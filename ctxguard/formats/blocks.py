@@ -1,0 +1,241 @@
+"""Histories of messages whose blocks are kept or dropped alone: Anthropic's Messages, Gemini, Bedrock Converse.
+
+Each tool result of a message is an artifact of its own, the rest of the message another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import Any, ClassVar, cast
+
+from ctxguard.adapting.content_format import ContentFormat
+from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields
+from ctxguard.adapting.fields import Path, get
+from ctxguard.adapting.fragments import LEFT_OUT, Fragment, split_message
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart
+from ctxguard.adapting.read_cache import ReadCache
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.formats.format import Format
+
+PlacedBlock = tuple[Path, object]
+"""A block and its place in the message."""
+
+
+class BlockFormat(Format):
+    """Read and write messages made of blocks. Subclasses say what a block is.
+
+    Attributes:
+        kinds: The kind of each role; messages of other roles are kept, and reports name the role.
+        field: The key of the blocks in a message.
+        own: Keys of a message that are read.
+        blocks: Reads a block.
+        exact: Keys whose values are compared by type and order, see `ReadCache`.
+        result_roles: Roles whose messages hold tool results.
+    """
+
+    starts_with_user = True
+    kinds: ClassVar[Mapping[str, Kind]]
+    field: ClassVar[str] = "content"
+    own: ClassVar[frozenset[str]] = frozenset({"role", "content"})
+    blocks: ClassVar[ContentFormat]
+    exact: ClassVar[frozenset[str]]
+    result_roles: ClassVar[tuple[str, ...]] = ("user",)
+    _prompts: ClassVar[ReadCache[Any, Any]]
+    _messages: ClassVar[ReadCache[Any, tuple[Artifact, ...]]]
+
+    def __init_subclass__(cls) -> None:
+        cls._prompts = ReadCache(lambda content: {"role": "system", cls.field: content})
+        cls._messages = ReadCache(cls().read_message, exact=cls.exact)
+
+    def read(self, native: Any) -> list[Artifact]:  # noqa: ANN401 - each format has its own
+        """Return the artifacts of a request, its system prompt first, or of a list of messages.
+
+        Raises:
+            HistoryError: It is neither, or a message cannot be read or is of another format.
+        """
+        read = (self._messages.read(one) for one in (self._prompt(native), self.messages(native)))
+        return list(self.paired(chain.from_iterable(chain.from_iterable(read))))
+
+    def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
+        """Return the request or the list of these artifacts: the same messages where nothing was changed."""
+        prompts = set(map(id, self._prompt(native)))
+        neighbors = set(pairwise(map(id, self.messages(native))))
+        system: object = None
+        groups: list[list[Artifact]] = []
+        for artifact in artifacts:
+            if isinstance(artifact.source, Fragment) and id(artifact.source.message) in prompts:
+                system = get(self._message([artifact]), self.field)
+            elif groups and self.belongs(artifact, groups[-1][-1], neighbors):
+                groups[-1].append(artifact)
+            else:
+                groups.append([artifact])
+        messages = list(map(self._message, groups))
+        return self.with_history(native, system, messages) if isinstance(native, Mapping) else messages
+
+    def messages(self, native: object) -> Sequence[object]:
+        """Return the messages of a request or of a list."""
+        raise NotImplementedError
+
+    def prompt(self, native: Mapping[str, Any]) -> object:
+        """Return the content of the system prompt of a request; an empty value where there is none."""
+        raise NotImplementedError
+
+    def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
+        """Return a request with another history."""
+        return {**native, **({} if system is None else {"system": system}), self.history: messages}
+
+    def paired(self, artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
+        """Return artifacts in which results without an id have that of their call."""
+        return artifacts
+
+    def placed(self, message: object) -> list[PlacedBlock]:
+        """Return the blocks of a message with their places.
+
+        Raises:
+            HistoryError: It is not a message of the format.
+        """
+        raise NotImplementedError
+
+    def role(self, message: object) -> str:
+        """Return the role of a message."""
+        return str(get(message, "role"))
+
+    def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:  # noqa: ARG002
+        """Return the numbers of the blocks that are no results, by artifact."""
+        return [tuple(rest)]
+
+    def result(self, block: object) -> object:
+        """Return the tool result of a block, or None."""
+        raise NotImplementedError
+
+    def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
+        """Return the id of the call that a block with a result answers, the place of the id, and the tool's name."""
+        raise NotImplementedError
+
+    def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
+        """Return the calls in some blocks."""
+        raise NotImplementedError
+
+    def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
+        """Walk what a block holds beside what is read of it."""
+        raise NotImplementedError
+
+    def is_pinned(self, block: object) -> bool:  # noqa: ARG002 - the signature of all formats
+        """Tell a block that must stay in any case."""
+        return False
+
+    def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:
+        """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
+        fragment, before = artifact.source, last.source
+        if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
+            return self.joins(artifact, last)
+        if before.occurrence is fragment.occurrence:
+            return True
+        return self.joins(artifact, last) and (id(before.message), id(fragment.message)) not in neighbors
+
+    def joins(self, artifact: Artifact, last: Artifact) -> bool:
+        """Tell whether artifacts that were not read from one message are written into one."""
+        return artifact.kind is last.kind is Kind.TOOL
+
+    def left_of(self, block: object) -> object:
+        """Return a changed block without what is empty in it; `REMOVED` where nothing is left."""
+        raise NotImplementedError
+
+    def created(self, artifact: Artifact) -> list[object]:
+        """Return the blocks of an artifact that a stage added: a result for a call that got none, a summary."""
+        raise NotImplementedError
+
+    def with_blocks(self, message: object, blocks: list[object]) -> object:
+        """Return a message with other blocks, in the form in which it came."""
+        return copy_with(message, {(self.field,): blocks})
+
+    def _prompt(self, native: object) -> Sequence[object]:
+        """Return the system prompt as a message, the same one for the same content; none where there is none."""
+        content = self.prompt(native) if isinstance(native, Mapping) else None
+        return self._prompts.read([content]) if content else []
+
+    def read_message(self, message: object) -> tuple[Artifact, ...]:
+        """Return the artifacts of one message."""
+        placed = self.placed(message)
+        role = self.role(message)
+        answering = placed if role in self.result_roles else []
+        results = [n for n, (_, block) in enumerate(answering) if self.result(block) is not None]
+        rest = [number for number in range(len(placed)) if number not in results]
+        groups = [*((number,) for number in results), *(self.runs(rest, placed, role) if rest or not placed else [])]
+        return tuple([self._view(part, placed).artifact(part) for part in split_message(message, groups)])
+
+    def _view(self, fragment: Fragment, placed: Sequence[PlacedBlock]) -> MessageView:
+        role = self.role(fragment.message)
+        own = [placed[number] for number in fragment.indexes]
+        read = [self.blocks.read_part(block, path) for path, block in own]
+        said = list(chain.from_iterable(read))
+        fields = [f for (at, one), held in zip(own, read, strict=True) for f in self.block_fields(one, at, role, held)]
+        if 0 in fragment.indexes or not fragment.indexes:
+            # what belongs to the message as a whole goes with its first block
+            whole = extra_fields(fragment.message, own=self.own) if self.field_of(fragment.message) is not None else ()
+            fields += [((), replace(field, editable=False)) for _, field in whole]
+        if own and role in self.result_roles and self.result(own[0][1]) is not None:
+            path, block = own[0]
+            identity, at, name = self.answered(block, path)
+            answers = identity if isinstance(identity, str) else None
+            return MessageView(Kind.TOOL, said, tool_call_id=answers, tool_call_id_at=at, name=name, fields=fields)
+        return MessageView(
+            self.kinds.get(role, Kind.ASSISTANT),
+            said,
+            self.calls(own),
+            role=None if role in self.kinds else role,
+            pinned=any(self.is_pinned(block) for _, block in own),
+            fields=fields,
+        )
+
+    def field_of(self, message: object) -> object:
+        """Return the content of a message; None for one that is nothing but its content."""
+        return get(message, self.field)
+
+    def _message(self, group: list[Artifact]) -> object:
+        """Return the message of artifacts: the very one they were read from, where they are all of it unchanged."""
+        first = group[0]
+        sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
+        # the common case, told without writing anything: one fragment, all of the message, unchanged
+        if len(group) == 1 and sources and first.origin is None and sources[0].is_whole:
+            return sources[0].message
+        written = [block for artifact in group for block in self._written(artifact)]
+        if sources and len({id(source.occurrence) for source in sources}) == 1 and len(sources) == len(group):
+            message = sources[0].message
+            was = [block for _, block in self.placed(message)]
+            return message if are_same_objects(written, was) else self.with_blocks(message, self.valid(written))
+        role = next((role for role, kind in self.kinds.items() if kind is first.kind), "user")
+        return self.made(role, self.valid(written))
+
+    def made(self, role: str, blocks: list[object]) -> object:
+        """Return a message that was not read from one."""
+        return {"role": role, self.field: blocks}
+
+    def valid(self, blocks: list[object]) -> list[object]:
+        """Return blocks that the API takes: no message may be empty."""
+        return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
+
+    def _written(self, artifact: Artifact) -> Iterator[object]:
+        """Walk the blocks of an artifact: the same objects where nothing was changed."""
+        fragment = artifact.source
+        if not isinstance(fragment, Fragment):
+            yield from self.created(artifact)
+            return
+        placed = self.placed(fragment.message)
+        changes = by_index(dict(self.changes(artifact, fragment, placed))) if artifact.origin else {}
+        for number in fragment.indexes:
+            block = placed[number][1]
+            if number in changes:
+                block = self.left_of(copy_with(block, changes[number]))
+            if block is not REMOVED:
+                yield block
+
+    def changes(
+        self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
+    ) -> Iterator[tuple[Path, object]]:
+        """Walk what is to be changed, by the number of the block and the place in it."""
+        for (_, *inner), new in self._view(fragment, placed).changes(artifact).items():
+            yield cast("Path", tuple(inner)) or (0,), new  # a content that is one text is a block of its own

@@ -1,0 +1,379 @@
+"""Chat Completions messages as artifacts and back, and what formats like it share.
+
+The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys beyond it are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    audio,
+    read_audio,
+    read_file,
+    read_image,
+    read_unknown,
+    text_reader,
+)
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_text,
+    get,
+    is_list,
+    is_record,
+    member_at,
+    require_field,
+    require_list,
+    text_of,
+    unreadable,
+)
+from ctxguard.adapting.fragments import fill_nulls
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.provider_formats import CHAT, is_converse, require_role
+from ctxguard.adapting.read_cache import ReadCache
+from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
+from ctxguard.errors import HistoryError
+from ctxguard.formats.format import (
+    Body,
+    Delta,
+    Ends,
+    Event,
+    Format,
+    Sent,
+    choice_of,
+    described_schema,
+    ended_choices,
+    records_of,
+    text_files,
+    without_old_reasoning,
+)
+
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
+
+Message: TypeAlias = Mapping[str, object]
+"""A message: a dict, or an object of the SDK with the same fields."""
+
+_KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
+_NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
+"""The part of a message that says nothing."""
+_OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
+"""What is read of a message."""
+_SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
+_PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
+_CALL: Final = frozenset({"id", "type", "function"})
+_FUNCTION: Final = frozenset({"name", "arguments"})
+_EXACT: Final = frozenset({"arguments", "input"})
+"""Fields whose values are compared by type and order, see `ReadCache`."""
+_FOREIGN: Final = ("tool_use", "tool_result", "thinking")
+
+
+def _untyped(part: object, path: Path) -> list[PlacedPart]:
+    return read_unknown(part, path) if get(part, "text") is None else text_reader("text")(part, path)
+
+
+def _thinking(part: object, path: Path) -> list[PlacedPart]:
+    """Return the parts of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
+    if get(part, "signature") is not None:
+        return read_unknown(part, path)
+    thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
+    return [(place, replace(part, kind="reasoning") if part.kind == "text" else part) for place, part in thought]
+
+
+PARTS: Final = ContentFormat(
+    {
+        None: _untyped,
+        **dict.fromkeys(("text", "input_text", "output_text"), text_reader("text")),
+        **dict.fromkeys(("summary_text", "reasoning_text"), text_reader("text", "reasoning")),
+        "refusal": text_reader("refusal", "refusal"),
+        "thinking": _thinking,
+        **dict.fromkeys(("image_url", "input_image", "computer_screenshot"), read_image),
+        "input_audio": read_audio,
+        **dict.fromkeys(("file", "input_file", "document_url"), read_file),
+    }
+)
+
+
+class MessageFormat(Format):
+    """Read and write histories in which one message is one artifact, with the tool calls of Chat Completions.
+
+    Attributes:
+        content: Reads the content of a message.
+        texts: Fields beside the content that hold what the model said, which may be changed.
+    """
+
+    content: ClassVar[ContentFormat] = PARTS
+    texts: ClassVar[tuple[str, ...]] = ()
+    _own: ClassVar[frozenset[str]]
+    _messages: ClassVar[ReadCache[Message, Artifact]]
+
+    def __init_subclass__(cls) -> None:
+        view = cls().view
+        cls._own = _OWN.union(cls.texts)
+        cls._messages = ReadCache(lambda message: view(message).artifact(message), exact=_EXACT)
+
+    def read(self, native: Sequence[Message]) -> list[Artifact]:
+        """Return the artifacts of a list of messages.
+
+        Raises:
+            HistoryError: It is not a list, a message has no role, its content or calls are nothing that can be read, or
+                it is of another format.
+        """
+        return self._messages.read(require_list(native, "messages"))
+
+    def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
+        """Return the messages of these artifacts: the same objects where nothing was changed."""
+        del native  # every artifact carries its message
+        return write_each(artifacts, self._written)
+
+    def view(self, message: Message) -> MessageView:
+        """Describe what a message holds, and where."""
+        plain = _plain_view(message)  # nearly every message, in a fifth of the time
+        if plain is not None:
+            return plain
+        role = require_role(message, CHAT)
+        kind = _KINDS.get(role, Kind.ASSISTANT)
+        calls = [*_calls_of(message)]
+        instead = ("tool_calls", "function_call", "audio", *REASONING_FIELDS, *self.texts)
+        content = require_field(message, "content", unless=instead if kind is Kind.ASSISTANT else ())
+        said = [((name,), Part("text", text)) for name in self.texts if (text := text_of(message, name))]
+        spoken = [((), audio(None))] if get(message, "audio") else []  # the provider holds it
+        parts = [*self.content.read(content, ("content",)), *said, *reasoning_parts(message), *spoken]
+        answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
+        return MessageView(
+            kind,
+            parts or _NOTHING,
+            calls,
+            tool_call_id=answered,
+            tool_call_id_at=("tool_call_id",),
+            name=text_of(message, "name"),
+            role=None if role in _KINDS else role,
+            fields=[*self._fields(message, calls)],
+        )
+
+    def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
+        """Return the changes of a message as the API takes them."""
+        return reasoning_changes(message, changes)
+
+    def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
+        """Walk what is sent beside content and calls."""
+        yield from extra_fields(message, own=self._own)
+        yield from self.content.extra_fields(get(message, "content"), ("content",))
+        for call in calls:
+            if call.id[0] == "tool_calls":
+                form = call.arguments[:-1]
+                record = member_at(message, call.id[:-1])
+                if _is_plain_call(record):
+                    continue
+                taken = {call.arguments, call.id, (*form, "name")}
+                yield from extra_fields(record, call.id[:-1], taken=taken)
+
+    def _written(self, artifact: Artifact) -> Message:
+        if artifact.source is None:
+            return _created(artifact)
+        message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
+        # nearly every message that is masked
+        if type(message) is dict and type(message.get("content")) is str and _differs_in_text(artifact):
+            return cast("Message", {**message, "content": artifact.content})
+        changes = dict(self.changes(message, self.view(message).changes(artifact)))
+        if get(message, "content") == []:
+            changes.setdefault(("content",), "")
+        return copy_with(message, changes)
+
+
+def _is_plain_call(call: object) -> bool:
+    """Tell a call with nothing in it but what is read."""
+    if type(call) is not dict or not call.keys() <= _CALL or call.get("type", "function") != "function":
+        return False
+    function = call.get("function")
+    return type(function) is dict and function.keys() <= _FUNCTION
+
+
+def _plain_view(message: Message) -> MessageView | None:
+    """Return the view of a message that has a role and a text and nothing else; None for all others."""
+    if type(message) is not dict or not message.keys() <= _PLAIN:
+        return None
+    kind, text = _SPEAKERS.get(message.get("role")), message.get("content")
+    if kind is None or type(text) is not str or not text:
+        return None
+    answered = text_of(message, "tool_call_id") if kind is Kind.TOOL else None
+    return MessageView(kind, [(("content",), Part("text", text))], (), answered, ("tool_call_id",))
+
+
+class OpenAIAdapter(MessageFormat):
+    """Look at Chat Completions messages as artifacts: one message, one artifact.
+
+    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ;
+    `reasoning_details` go as a whole where one would change, a result or call without an id may get one. A message that
+    a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report names the role; unknown
+    content parts are opaque.
+    """
+
+    name = "openai"
+    api = "chat"
+    paths = ("/chat/completions",)
+    json_settings = ("response_format",)
+    taken = ("tools", "instructions")
+    billed = ("response_format", "functions", "prediction")
+
+    @staticmethod
+    def last_stage(draft: Draft) -> Draft:
+        """Let an empty text stand for an empty list of parts, and for a text that is null, which the API refuses."""
+        draft = fill_nulls(draft)
+        artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
+        return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
+
+    def read(self, native: Sequence[Message]) -> list[Artifact]:
+        """Return the artifacts of a list of messages, see `MessageFormat.read`."""
+        artifacts = super().read(native)
+        if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
+            # calls of the legacy form (`function_call`) are answered by messages of role `function` alone, so a `tool`
+            # message without an id answers none of them
+            return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
+        return artifacts
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a list holds messages with the roles of Chat Completions."""
+        is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        return is_chat and not is_converse(native)
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills; the templates of open models drop reasoning from before the last question."""
+        tools = (*records_of(body.get("tools")), *records_of(body.get("functions")))
+        if str(body.get("model")).startswith("openai/"):  # OpenRouter hands these to the Responses API
+            tools = tuple(
+                {"type": "function", **f} if isinstance(f := t.get("function"), Mapping) else t for t in tools
+            )
+        # Mistral's reasoning is part of the content, and stays
+        read = without_old_reasoning(self.counted(body), of=lambda a: any(get(a.source, f) for f in REASONING_FIELDS))
+        return Sent(
+            tuple(read),
+            tools,
+            choice_of(body.get("tool_choice")),
+            described_schema(get(body.get("response_format"), "json_schema")),
+            documents=text_files(body.get("messages")),
+        )
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        choices = event.get("choices")
+        for number, choice in enumerate(choices if isinstance(choices, list) else ()):
+            said = get(choice, "delta")
+            for path, text, call in _pieces(said) if isinstance(said, dict) else ():
+                channel = (get(choice, "index") or 0, path[0], call)
+                alone = partial(_alone, event, choice, path, call)
+                is_json = path[-1] == "arguments"
+                yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        return ended_choices(event, listed="choices", reason="finish_reason")
+
+
+def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
+    """Walk the pieces of texts in the delta of a choice, each with the index of its tool call where it has one."""
+    calls = said.get("tool_calls")
+    places: list[tuple[Path, object]] = [((key,), None) for key in ("content", "refusal")]
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
+        index = get(call, "index")
+        name = number if index is None else index
+        forms = (("function", "arguments"), ("custom", "input"))
+        places += (((("tool_calls", number, *form), name)) for form in forms)
+    for path, index in [*places, (("function_call", "arguments"), None)]:
+        text = member_at(said, path)
+        if isinstance(text, str) and text:
+            yield path, text, index
+
+
+def _alone(event: Event, choice: Mapping[str, object], path: Path, call: object, text: str) -> Event:
+    """Return an event whose delta says a text in place of a piece, and nothing else."""
+    said: Any = text
+    for key in reversed(path):
+        said = {key: said} if isinstance(key, str) else [{"index": call, **said}]
+    return {**event, "choices": [{**choice, "delta": said, "finish_reason": None}]}
+
+
+def _is_empty_list(artifact: Artifact) -> bool:
+    return artifact.origin is None and get(artifact.source, "content") == []
+
+
+def _is_foreign(message: object) -> bool:
+    """Tell a message whose content blocks are Anthropic's."""
+    content = get(message, "content")
+    return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
+
+
+def _differs_in_text(artifact: Artifact) -> bool:
+    """Tell that nothing but one plain text was changed."""
+    was = artifact.root
+    return (
+        type(was.content) is str
+        and type(artifact.content) is str
+        and was.content != ""
+        and artifact.calls is was.calls
+        and artifact.fields is was.fields
+        and artifact.name == was.name
+        and artifact.answers == was.answers
+    )
+
+
+def _created(artifact: Artifact) -> Message:
+    """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
+    role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
+    message: dict[str, object] = {"role": role, "content": artifact.text}
+    if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
+        return {"role": "function", "name": artifact.name or "", "content": artifact.text}
+    if artifact.kind is Kind.TOOL:
+        message["tool_call_id"] = artifact.answers
+    if artifact.calls:
+        message["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in artifact.calls
+        ]
+    return message
+
+
+_OTHERS: Final = ("system", "developer", "user", "tool", "function")
+"""Roles that call no tools."""
+
+
+def _calls_of(message: Message) -> Iterator[PlacedCall]:
+    """Walk the calls of a message with their places; only an assistant's may have any."""
+    listed, legacy = get(message, "tool_calls"), get(message, "function_call")
+    if (listed or legacy) and (role := get(message, "role")) in _OTHERS:
+        field = "tool_calls" if listed else "function_call"
+        raise HistoryError(f"{field} in a message of role {role!r}; the assistant alone calls tools")
+    for number, call in enumerate(_calls_list(listed)):
+        yield _listed_call(call, ("tool_calls", number))
+    if legacy:
+        yield _place_call(legacy, "arguments", BY_POSITION, ("function_call",), ("function_call", "id"))
+
+
+def _calls_list(listed: object) -> Sequence[object]:
+    if not listed:
+        return ()
+    if isinstance(listed, (list, tuple)):
+        return listed
+    remedy = "; write [call]" if isinstance(listed, Mapping) else ""
+    raise unreadable(("tool_calls",), "a list of calls", listed, remedy=remedy)
+
+
+def _listed_call(call: object, path: Path) -> PlacedCall:
+    if not is_record(call):
+        raise unreadable(path, "a dict with 'function'", call)
+    form, field = ("custom", "input") if get(call, "custom") is not None else ("function", "arguments")
+    return _place_call(get(call, form), field, text_of(call, "id"), (*path, form), (*path, "id"))
+
+
+def _place_call(inner: object, field: str, identity: str | None, path: Path, id_at: Path) -> PlacedCall:
+    if not is_record(inner):
+        raise unreadable(path, f"a dict with 'name' and {field!r}", inner)
+    call = ToolCall(str(get(inner, "name") or ""), arguments_as_text(require_field(inner, field, path)), identity)
+    return PlacedCall(call, (*path, field), id_at)

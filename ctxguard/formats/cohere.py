@@ -1,0 +1,108 @@
+"""Messages of Cohere's chat API (v2) as artifacts and back.
+
+The format is that of https://docs.cohere.com/reference/chat: roles and tool calls are those of Chat Completions. Its
+own are the plan that goes before tool calls (`tool_plan`), documents as results of tools, documents beside the history,
+and the events of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from ctxguard.adapting.content_format import ContentFormat, opaque
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, parse_json, require_field
+from ctxguard.adapting.fragments import fill_nulls
+from ctxguard.adapting.message_view import PlacedPart
+from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.formats.chat import PARTS, Message, MessageFormat
+from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, choice_of, records_of
+
+_DOCUMENT: Final = ("document", "data")
+_TEXT: Final[Path] = ("delta", "message", "content", "text")
+_ARGUMENTS: Final[Path] = ("delta", "message", "tool_calls", "function", "arguments")
+_DELTAS: Final[Mapping[str, tuple[str, Path]]] = {
+    "content-start": ("content", _TEXT),
+    "content-delta": ("content", _TEXT),
+    "tool-plan-delta": ("plan", ("delta", "message", "tool_plan")),
+    "tool-call-start": ("call", _ARGUMENTS),
+    "tool-call-delta": ("call", _ARGUMENTS),
+}
+"""Which text an event holds a piece of, and where, by its type. Thinking keeps its placeholders."""
+_ENDS: Final = {"content-end": "content", "tool-call-end": "call"}
+_ONLY_COHERE: Final = ("tool_plan", "citations")
+
+
+def _document(part: object, path: Path) -> list[PlacedPart]:
+    """Return the part of a document: its text, or the JSON of its fields."""
+    data = require_field(require_field(part, "document", path), "data", (*path, "document"))
+    return [((*path, *_DOCUMENT), Part("text", arguments_as_text(data)))]
+
+
+class CohereAdapter(MessageFormat):
+    """Look at Cohere's messages as artifacts: one message, one artifact.
+
+    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ; the data
+    of a document whose text is no JSON any more becomes one field `text`. Messages of unknown role are kept and pinned,
+    and the report names the role; unknown content parts are opaque.
+    """
+
+    name = "cohere"
+    api = "cohere"
+    paths = ("/v2/chat",)
+    json_settings = ("response_format",)
+    billed = ("response_format",)
+    content = ContentFormat({**PARTS.readers, "document": _document})
+    texts = ("tool_plan",)
+    last_stage = staticmethod(fill_nulls)
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a list holds messages with fields that only Cohere's have."""
+        return is_list(native) and any(get(message, key) is not None for message in native for key in _ONLY_COHERE)
+
+    def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
+        """Return the changes of a message, with the data of a document as the object that it must be."""
+        for path, new in changes.items():
+            if path[-2:] == _DOCUMENT and isinstance(member_at(message, path), Mapping):
+                value = parse_json(new)
+                yield path, value if isinstance(value, dict) else {"text": new}
+            else:
+                yield path, new
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills, with the documents beside the history."""
+        documents = body.get("documents")
+        listed = documents if isinstance(documents, list) else []
+        beside = [part for one in listed for part in ([Part("text", one)] if isinstance(one, str) else opaque(one))]
+        artifacts = self.counted(body)
+        schema = get(body.get("response_format"), "json_schema") or get(body.get("response_format"), "schema")
+        return Sent(
+            (*([Artifact(Kind.SYSTEM, tuple(beside))] if beside else []), *artifacts),
+            tuple(records_of(body.get("tools"))),
+            choice_of(str(body.get("tool_choice") or "auto").lower()),
+            schema if isinstance(schema, Mapping) and schema else None,
+        )
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        name, path = _DELTAS.get(str(event.get("type")), ("", ()))
+        text = member_at(event, path) if name else None
+        if isinstance(text, str) and text:
+            yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        kind = str(event.get("type"))
+        if kind == "message-end":
+            return lambda _: True
+        if kind == "tool-call-start":  # the plan is complete
+            return lambda channel: channel[0] == "plan"
+        ended = (_ENDS.get(kind), event.get("index"))
+        return (lambda channel: channel == ended) if kind in _ENDS else None
+
+
+def _alone(event: Event, path: Path, text: str) -> Event:
+    """Return an event with another text; one that opens a text becomes one that continues it."""
+    return {**copy_with(event, {path: text}), "type": str(event.get("type")).replace("-start", "-delta")}

@@ -1,0 +1,408 @@
+"""Messages of Bedrock's Converse API as artifacts and back.
+
+Blocks are the dicts that boto3 takes. They have no type: the one key of a block says what it is. Blobs are bytes, or
+base64 text as in the body of an HTTP request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, sealed, video
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.fields import (
+    NULL_TEXT,
+    Path,
+    arguments_as_object,
+    arguments_as_text,
+    get,
+    is_list,
+    is_record,
+    member_at,
+    messages_of,
+    parse_json,
+    place_name,
+    require_field,
+    require_text,
+    text_of,
+    unreadable,
+    walk_content,
+)
+from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_blank
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.provider_formats import BEDROCK, is_converse, refuse_foreign_part, require_role
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.errors import HistoryError
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
+from ctxguard.history import is_record as is_written_by_stage
+
+Message: TypeAlias = Mapping[str, object]
+"""A message: a dict with `role` and `content`, as boto3 takes and returns it."""
+Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
+"""A request with `messages` and perhaps `system`, whatever else it holds; or a list of messages."""
+
+_REQUEST_KEYS: Final = ("toolConfig", "inferenceConfig", "modelId", "guardrailConfig", "additionalModelRequestFields")
+_Reader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
+_DATA: Final = frozenset({"bytes"})
+_SEALED: Final = frozenset({"signature"})
+_READ: Final = {
+    "toolUse": frozenset({"toolUseId", "name", "input"}),
+    "reasoningContent": frozenset({"redactedContent"}),
+}
+"""What is read of a block, beside its texts."""
+_SERVER: Final = "server_tool_use"
+_TEXTS: Final = ("txt", "csv", "md", "html")
+"""Formats of documents that are sent as text."""
+_TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
+_INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
+"""Where the pieces of a text and of a tool's input are. Reasoning keeps its placeholders."""
+
+
+def _tool_use(block: object) -> object:
+    """Return the tool use of a block that the client has to answer, or None."""
+    found = get(block, "toolUse")
+    return None if get(found, "type") == _SERVER else found
+
+
+def _tool_result(block: object) -> object:
+    """Return the tool result of a block, or None."""
+    return get(block, "toolResult")
+
+
+def _text(holder: object, path: Path) -> list[PlacedPart]:
+    return [((*path, "text"), Part("text", require_text(holder, "text", path)))]
+
+
+def _texts(key: str) -> _Reader:
+    """Return what reads the texts under a key."""
+
+    def read(holder: object, path: Path) -> list[PlacedPart]:
+        listed = require_field(holder, key, path)
+        if not isinstance(listed, (list, tuple)):
+            raise unreadable((*path, key), "a list of texts", listed)
+        return [placed for n, one in enumerate(listed) for placed in _text(one, (*path, key, n))]
+
+    return read
+
+
+def _search_result(holder: object, path: Path) -> list[PlacedPart]:
+    names = [((*path, key), text_of(holder, key)) for key in ("title", "source")]
+    return [*_texts("content")(holder, path), *((at, Part("text", text)) for at, text in names if text)]
+
+
+def _guarded(holder: object, path: Path) -> list[PlacedPart]:
+    if get(holder, "image") is not None:
+        return _medium(_image_of)(get(holder, "image"), path)
+    return _text(require_field(holder, "text", path), (*path, "text"))
+
+
+def _reasoning(holder: object, path: Path) -> list[PlacedPart]:
+    said = get(holder, "reasoningText")
+    if said is not None:
+        text = require_text(said, "text", (*path, "reasoningText"))
+        return [((*path, "reasoningText", "text"), Part("reasoning", text, signed=bool(get(said, "signature"))))]
+    return [(path, sealed(as_base64(require_field(holder, "redactedContent", path)), signed=True))]
+
+
+def _image_of(data: str | None, kind: str) -> Part:
+    """Return the part of an image."""
+    return image(None if data is None else f"data:image/{kind};base64,{data}")
+
+
+def _medium(make: Callable[[str | None, str], Part]) -> _Reader:
+    """Return what reads a medium, given by its bytes or a place in S3."""
+
+    def read(holder: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
+        data = as_base64(get(get(holder, "source"), "bytes"))
+        return [((), make(data, str(get(holder, "format") or "")))]
+
+    return read
+
+
+def _file_of(data: str | None, kind: str) -> Part:
+    return file(data and f"data:{'text' if kind in _TEXTS else 'application'}/{kind};base64,{data}")
+
+
+def _document(holder: object, path: Path) -> list[PlacedPart]:
+    source, place = require_field(holder, "source", path), (*path, "source")
+    if get(source, "text") is not None:
+        read = _text(source, place)
+    elif get(source, "content") is not None:
+        read = _texts("content")(source, place)
+    else:
+        read = _medium(_file_of)(holder, path)
+    context = text_of(holder, "context")
+    return [*read, *([((*path, "context"), Part("text", context))] if context else [])]
+
+
+def _result(holder: object, path: Path) -> list[PlacedPart]:
+    if not is_record(holder):
+        raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
+    content = require_field(holder, "content", path)
+    if not isinstance(content, (list, tuple)):
+        raise unreadable((*path, "content"), "a list of blocks", content, remedy="; write [{'text': …}]")
+    return _BLOCKS.read(content, (*path, "content"))
+
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "toolUse": lambda _holder, _path: [],
+    "toolResult": _result,
+    "reasoningContent": _reasoning,
+    "cachePoint": lambda _holder, _path: [],
+    "image": _medium(_image_of),
+    "audio": _medium(lambda data, _: audio(data)),
+    "video": _medium(lambda data, _: video(data)),
+    "document": _document,
+    "guardContent": _guarded,
+    "citationsContent": _texts("content"),
+    "searchResult": _search_result,
+    "json": lambda holder, path: [(path, Part("text", arguments_as_text(holder)))],
+}
+
+
+def _read_block(block: object, path: Path) -> list[PlacedPart]:
+    if isinstance(get(block, "text"), str):
+        return _text(block, path)
+    key = next((key for key in _READERS if get(block, key) is not None), None)
+    if key is None or (key == "toolUse" and _tool_use(block) is None):
+        return _unknown(block, path)
+    return _READERS[key](get(block, key), (*path, key))
+
+
+def _unknown(block: object, path: Path) -> list[PlacedPart]:
+    if get(block, "type") is not None:
+        raise HistoryError(
+            f"{place_name(path)} has a 'type', which no block of Converse has; convert the message first"
+        )
+    if isinstance(block, Mapping) and "text" in block:
+        if block["text"] is None:
+            return [((*path, "text"), NULL_TEXT)]
+        raise unreadable((*path, "text"), "a text", get(block, "text"))
+    refuse_foreign_part(block, path, own=BEDROCK)
+    return [((), one) for one in opaque(block)]
+
+
+_BLOCKS: Final = ContentFormat({None: _read_block}, noun="block", unknown=_unknown)
+
+
+def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
+    """Walk what a block holds beside what is read of it: names of documents, places in S3, citations, unknown keys."""
+    if isinstance(block, str):
+        return
+    if any(part.kind == "opaque" for _, part in read):
+        # its tokens are counted as a whole already; its texts still have to be searched
+        yield from without_tokens(fixed_field("", block, path))
+        return
+    taken = {at for at, _ in read if at}
+    for key in block if isinstance(block, Mapping) else ():
+        inner = get(block, str(key))
+        if key in _READERS and is_record(inner) and key not in ("json", "cachePoint"):
+            yield from _inner_fields(str(key), inner, (*path, str(key)), taken)
+        elif key not in ("text", "json", "cachePoint"):
+            yield from fixed_field(str(key), inner, (*path, str(key)))
+
+
+def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iterator[PlacedField]:
+    if key == "toolResult":
+        yield from extra_fields(inner, path, own=frozenset({"toolUseId", "content"}))
+        for number, block in enumerate(get(inner, "content")):  # type: ignore[var-annotated, arg-type]
+            place = (*path, "content", number)
+            yield from _block_fields(block, place, _BLOCKS.read_part(block, place))
+        return
+    yield from extra_fields(inner, path, own=_READ.get(key, frozenset()) | _DATA, billed=_SEALED, taken=taken)
+
+
+def _place_call(block: object, path: Path) -> PlacedCall:
+    """Return the call of a `toolUse` block; its arguments are the JSON of its input."""
+    inner, place = _tool_use(block), (*path, "toolUse")
+    if not is_record(inner):
+        raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)
+    arguments = arguments_as_text(require_field(inner, "input", place) or {})
+    call = ToolCall(str(get(inner, "name") or ""), arguments, text_of(inner, "toolUseId"))
+    return PlacedCall(call, (*place, "input"), (*place, "toolUseId"), arguments_as_object)
+
+
+def _left_of(block: object) -> object:
+    """Return a changed block without texts of which nothing is left; `REMOVED` where that is all."""
+    if block is REMOVED:
+        return block
+    if isinstance(get(block, "text"), str):
+        return block if str(get(block, "text")).strip() else REMOVED
+    result = _tool_result(block)
+    if result is None:
+        return block
+    content = [_left_of(inner) for inner in get(result, "content")]  # type: ignore[attr-defined]
+    left = [inner for inner in content if inner is not REMOVED] or [{"text": LEFT_OUT}]
+    return copy_with(block, {("toolResult", "content"): left})
+
+
+class BedrockAdapter(BlockFormat):
+    """Look at Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
+
+    A block that a stage wrote, such as a trail that was stored with the messages, is an artifact of its own as well.
+
+    What comes out takes turns, as the API demands: neighbors of the same role become one message, results before texts.
+    What does not survive: reasoning whose text would have to change, reasoning that was signed before a cut, and a text
+    of which nothing is left. Blocks of unknown kind and those of server tools are opaque; messages of unknown role are
+    kept and pinned, and the report names the role.
+    """
+
+    name = "bedrock"
+    api = "converse"
+    paths = ("/converse", "/converse-stream")
+    system = ("system",)
+    json_settings = ("outputConfig",)
+    tools = ("toolConfig", "tools")
+    taken = ("toolConfig", "modelId")
+    billed = ("outputConfig",)
+    kinds = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
+    blocks = _BLOCKS
+    exact = frozenset({"input", "json"})
+    last_stage = staticmethod(fill_blank)
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a request or list has what only Converse has: blocks without a type, in lists."""
+        messages = native.get("messages") if isinstance(native, Mapping) else native
+        if not is_list(messages):
+            return False
+        if isinstance(native, Mapping) and any(key in native for key in _REQUEST_KEYS):
+            return True
+        return is_converse(messages) and all(get(message, "role") in self.kinds for message in messages)
+
+    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
+        """Return the messages of a request or of a list."""
+        return messages_of(native)
+
+    def prompt(self, native: Mapping[str, Any]) -> object:
+        """Return the system prompt of a request."""
+        content = native.get("system")
+        return content if content is None else _listed(content, ("system",))
+
+    def placed(self, message: object) -> list[PlacedBlock]:
+        """Return the blocks of a message with their places."""
+        require_role(message, BEDROCK)
+        content = _listed(require_field(message, "content"), ("content",))
+        return list(walk_content(content, ("content",), noun="block"))
+
+    def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:
+        """Return the numbers of the blocks by artifact.
+
+        A text that a stage wrote is in one message with what the user said before and behind it, since roles have to
+        take turns.
+        """
+        records = {n for n in rest if role == "user" and is_written_by_stage(text_of(placed[n][1], "text") or "")}
+        said = [tuple(group) for _, group in groupby(rest, key=lambda number: number if number in records else -1)]
+        return said or [()]
+
+    def result(self, block: object) -> object:
+        """Return the tool result of a block."""
+        return get(block, "toolResult")
+
+    def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
+        """Return the id of the call that a result answers."""
+        return get(get(block, "toolResult"), "toolUseId"), (*path, "toolResult", "toolUseId"), None
+
+    def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
+        """Return the calls in some blocks."""
+        return [_place_call(block, path) for path, block in placed if _tool_use(block) is not None]
+
+    def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
+        """Walk what a block holds beside what is read of it."""
+        return _block_fields(block, path, read)
+
+    def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:  # noqa: ARG002
+        """Tell whether an artifact belongs to the turn of the one before it."""
+        return _turn(artifact) == _turn(last)
+
+    def left_of(self, block: object) -> object:
+        """Return a changed block without texts of which nothing is left."""
+        return _left_of(block)
+
+    def valid(self, blocks: list[object]) -> list[object]:
+        """Return blocks that the API takes: a cache point alone says nothing."""
+        is_empty = all(isinstance(block, Mapping) and block.keys() == {"cachePoint"} for block in blocks)
+        return [{"text": LEFT_OUT}, *blocks] if is_empty else blocks
+
+    def changes(
+        self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
+    ) -> Iterator[tuple[Path, object]]:
+        """Walk what is to be changed: reasoning as a whole; `json` becomes `text` where its text is no JSON now."""
+        for path, new in super().changes(artifact, fragment, placed):
+            if get(placed[int(path[0])][1], "reasoningContent") is not None:
+                yield path[:1], REMOVED
+            elif path[-1] == "json" and isinstance(new, str):
+                value = parse_json(new)
+                yield (path[:-1], {"text": new}) if value is None else (path, value)
+            else:
+                yield path, new
+
+    def created(self, artifact: Artifact) -> list[object]:
+        """Return the blocks of an artifact that a stage added."""
+        if artifact.kind is Kind.TOOL:
+            content = [{"text": artifact.text or LEFT_OUT}]
+            return [{"toolResult": {"toolUseId": artifact.answers, "content": content}}]
+        said: list[object] = [{"text": artifact.text or LEFT_OUT}] if artifact.text or not artifact.calls else []
+        return said + [
+            {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments_as_object(call.arguments)}}
+            for call in artifact.calls
+        ]
+
+    def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
+        """Return the settings of a body, and those of them that the model is shown as schemas."""
+        rest, schemas = super().settings(body)
+        choice = get(body.get("toolConfig"), "toolChoice")
+        return (rest if choice is None else {**rest, "toolChoice": choice}), schemas
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills."""
+        config = body.get("toolConfig")
+        choice = get(config, "toolChoice")
+        chosen = next(iter(choice), "") if isinstance(choice, Mapping) else ""
+        schema = member_at(body, ("outputConfig", "textFormat", "structure", "jsonSchema", "schema"))
+        return Sent(
+            tuple(self.counted(body)),
+            tuple(tool for tool in records_of(get(config, "tools")) if "cachePoint" not in tool),
+            {"any": "required", "tool": "named"}.get(chosen, "auto"),
+            {"schema": schema} if isinstance(schema, str) and schema else None,
+        )
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        index = member_at(event, ("contentBlockDelta", "contentBlockIndex"))
+        for path in (_TEXT, _INPUT):
+            text = member_at(event, path)
+            if isinstance(text, str) and text:
+                yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        over = event.get("contentBlockStop")
+        if over:
+            index = get(over, "contentBlockIndex")
+            return lambda channel: channel[0] == index
+        return (lambda _: True) if "messageStop" in event else None
+
+
+def _alone(index: object, path: Path, text: str) -> Event:
+    said: Any = text
+    for key in reversed(path[2:]):
+        said = {key: said}
+    return {"contentBlockDelta": {"delta": said, "contentBlockIndex": index}}
+
+
+def _listed(content: object, path: Path) -> object:
+    if not isinstance(content, (list, tuple)):
+        raise unreadable(path, "a list of blocks", content, remedy="; write [{'text': …}]")
+    return content
+
+
+def _turn(artifact: Artifact) -> object:
+    """Return whose turn an artifact belongs to; messages of unknown role and system messages stand alone."""
+    if artifact.role is not None or artifact.kind is Kind.SYSTEM:
+        return id(artifact.source.message if isinstance(artifact.source, Fragment) else artifact)
+    return "assistant" if artifact.kind is Kind.ASSISTANT else "user"

@@ -1,0 +1,374 @@
+"""Gemini's contents as artifacts and back."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.extra_fields import PlacedField
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_object,
+    arguments_as_text,
+    fields_of,
+    get,
+    is_list,
+    is_record,
+    member_at,
+    text_of,
+    unreadable,
+)
+from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied
+from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.errors import HistoryError
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.formats.format import (
+    Body,
+    Delta,
+    Ends,
+    Event,
+    Sent,
+    choice_of,
+    ended_choices,
+    records_of,
+    without_old_reasoning,
+)
+from ctxguard.formats.gemini_parts import (
+    NO_ID,
+    PARTS,
+    function_call,
+    function_response,
+    is_part,
+    part_fields,
+    place_call,
+    set_field,
+    tool_response,
+)
+
+Content: TypeAlias = object
+"""A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK makes one of: a text, parts."""
+Native: TypeAlias = "Mapping[str, object] | Sequence[Content]"
+"""A request with `contents`, as the arguments of `generate_content` or as the body of the REST API; or contents."""
+
+_SYSTEM: Final = ("system_instruction", "systemInstruction")
+_HOLDERS: Final = ("config", "generationConfig", "generation_config")
+"""Where settings are: in the `config` of the SDK, or in the body of the REST API and its `generationConfig`."""
+_SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", "responseJsonSchema")
+"""Settings that the model is shown, and that cannot be changed without changing the answer."""
+_UNSENT: Final = frozenset({"tools", *_SYSTEM, "http_options", "httpOptions", "automatic_function_calling"})
+"""Fields of the `config` that are read elsewhere, or are settings of the SDK itself: headers with keys among them."""
+
+
+class GoogleAdapter(BlockFormat):
+    """Look at Gemini's contents as artifacts: each function response is one, the rest of a content another.
+
+    What does not survive: a thought whose text would have to change, and a text of which nothing is left. Thought
+    signatures are never changed and stay with their part. Responses without an id pair by name and order, as the API
+    pairs them. Parts of unknown type are handed on as they are; contents of unknown role are kept and pinned, and the
+    report names the role.
+    """
+
+    name = "google"
+    api = "gemini"
+    paths = (":generateContent", ":streamGenerateContent", ":countTokens")
+    history = "contents"
+    system = ("systemInstruction", "system_instruction")
+    json_settings = ("generationConfig", "generation_config")
+    taken = ("tools", *_HOLDERS)
+    kinds = {"user": Kind.USER, "model": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
+    field = "parts"
+    own = frozenset({"role", "parts"})
+    blocks = PARTS
+    exact = frozenset({"args", "response"})
+    result_roles = ("user", "function", "tool")
+    last_stage = staticmethod(fill_emptied)
+
+    def detects(self, native: object) -> bool:
+        """Tell whether a request or list has what only Gemini's contents have."""
+        contents = native.get("contents") if isinstance(native, Mapping) else native
+        return is_list(contents) and bool(contents) and all(map(_is_content, contents))
+
+    def native(self, body: Body) -> object:
+        """Return what `read` takes of a body; a single content may stand without a list."""
+        return body if isinstance(body.get("contents"), Mapping) else super().native(body)
+
+    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
+        """Return the contents of a request or of a list."""
+        if isinstance(native, Mapping):
+            if native.get("contents") is None:
+                raise HistoryError("the request has no 'contents'; write {'contents': […]}")
+            contents = native["contents"]
+            return contents if is_list(contents) else [contents]
+        if not is_list(native):
+            raise HistoryError(f"expected a list of contents, got {type(native).__name__}")
+        return native
+
+    def prompt(self, native: Mapping[str, Any]) -> object:
+        """Return the system instruction of a request."""
+        return member_at(native, _prompt_place(native)) if _prompt_place(native) else None
+
+    def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
+        """Return a request with another history."""
+        was, place = native["contents"], _prompt_place(native)
+        is_alone = not is_list(was) and len(messages) == 1 and messages[0] is was
+        is_new = bool(place) and system is not None and system is not member_at(native, place)
+        return copy_with({**native, "contents": was if is_alone else messages}, {place: system} if is_new else {})
+
+    def placed(self, message: object) -> list[PlacedBlock]:
+        """Return the parts of a content with their places."""
+        if not isinstance(message, (str, list, tuple)):
+            if not is_record(message):
+                raise HistoryError(f"expected a content with 'parts', got {type(message).__name__}")
+            if not is_part(message):
+                refuse_foreign(message, GEMINI)
+                _require_parts(message)
+        parts: list[PlacedBlock] = [(("parts", number), part) for number, part in enumerate(_parts(message))]
+        for path, part in parts:
+            if not isinstance(part, str) and not is_record(part):
+                raise unreadable(path, "a text or a dict", part)
+        return parts
+
+    def role(self, message: object) -> str:
+        """Return the role of a content; a bare part is the model's if it calls a function, else the user's."""
+        role = text_of(message, "role") if not isinstance(message, (str, list, tuple)) else None
+        return role or ("model" if any(function_call(part) is not None for part in _parts(message)) else "user")
+
+    def field_of(self, message: object) -> object:
+        """Return the parts of a content; None for one that is nothing but a text or parts."""
+        return None if isinstance(message, (str, list, tuple)) else get(message, "parts")
+
+    def result(self, block: object) -> object:
+        """Return the function response of a part."""
+        return function_response(block)
+
+    def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
+        """Return the id of the call that a response answers, and the name of the function."""
+        spelled, inner = set_field(block, "function_response")
+        return text_of(inner, "id") or None, (*path, spelled, "id"), text_of(inner, "name")
+
+    def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
+        """Return the calls in some parts."""
+        before: Counter[object] = Counter()
+        calls = []
+        for path, part in placed:
+            call = function_call(part)
+            if call is not None:
+                name = get(call, "name")
+                calls.append(place_call(part, path, before[name]))
+                before[name] += 1
+        return calls
+
+    def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
+        """Walk what a part holds beside what is read of it."""
+        return part_fields(block, path, read)
+
+    def paired(self, artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
+        """Walk artifacts; results without ids get those of the open calls of their function, where they are as many."""
+        waiting: list[ToolCall] = []
+        for is_block, members in groupby(artifacts, key=lambda artifact: artifact.kind is Kind.TOOL):
+            if is_block:
+                block = list(members)
+                given = [artifact.answers for artifact in block]
+                waiting = [call for call in waiting if call.id not in given]
+                missing = Counter(artifact.name for artifact in block if artifact.answers is None)
+                calls = {name: deque(call for call in waiting if call.name == name) for name in missing}
+                sure = {name for name, waits in calls.items() if len(waits) == missing[name]}
+                for result in block:
+                    is_sure = result.answers is None and result.name in sure
+                    yield _answering(result, calls[result.name].popleft()) if is_sure else result
+                continue
+            for artifact in members:
+                waiting = list(artifact.calls) or waiting
+                yield artifact
+
+    def joins(self, artifact: Artifact, last: Artifact) -> bool:
+        """Tell whether artifacts go into one content.
+
+        Results stand in one content behind their calls, and calls follow no other content of the model: the API refuses
+        both.
+        """
+        is_alone = bool(last.calls) or (artifact.role, last.role) != (None, None)
+        return artifact.kind is last.kind and artifact.kind in (
+            (Kind.TOOL,) if is_alone else (Kind.TOOL, Kind.ASSISTANT)
+        )
+
+    def left_of(self, block: object) -> object:
+        """Return a changed part; one with a signature stays, as the API wants signatures back."""
+        is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
+        return REMOVED if is_empty else block
+
+    def with_blocks(self, message: object, blocks: list[object]) -> object:
+        """Return a content with other parts, in the form in which it came."""
+        return _like(message, blocks)
+
+    def changes(
+        self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
+    ) -> Iterator[tuple[Path, object]]:
+        """Walk what is to be changed; a thought goes as a whole, and a response must be an object."""
+        for path, new in super().changes(artifact, fragment, placed):
+            part = placed[int(path[0])][1]
+            if path[-1] == "id" and str(new).startswith(NO_ID):
+                continue
+            if get(part, "thought") and path[1:] == ("text",):
+                yield path[:1], REMOVED
+            else:
+                yield path, tool_response(new) if path[-1] == "response" and isinstance(new, str) else new
+
+    def created(self, artifact: Artifact) -> list[object]:
+        """Return the parts of an artifact that a stage added."""
+        if artifact.kind is Kind.TOOL:
+            named = _named(artifact.answers, artifact.name)
+            return [{"functionResponse": {**named, "response": tool_response(artifact.text)}}]
+        said: list[object] = [{"text": artifact.text or LEFT_OUT}] if artifact.text or not artifact.calls else []
+        return said + [
+            {"functionCall": {**_named(call.id, call.name), "args": arguments_as_object(call.arguments)}}
+            for call in artifact.calls
+        ]
+
+    def tools_at(self, body: Body) -> Path:
+        """Return where the tools are: in the body of the REST API, or in the `config` of the SDK."""
+        return ("tools",) if body.get("tools") is not None else ("config", "tools")
+
+    def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
+        """Return the settings of a body, and those of them that the model is shown as schemas."""
+        settings, schemas = super().settings(body)
+        for key, value in (placed for holder in _HOLDERS for placed in _set_fields(body.get(holder))):
+            if key in _SCHEMAS:
+                schemas.append({key: _as_schema(value)})
+            elif key not in _UNSENT:
+                settings[key] = value
+        return settings, schemas
+
+    def sent(self, body: Body) -> Sent:
+        """Return what the provider bills; it does not bill signatures from before the last question."""
+        settings = body.get("generationConfig") or body.get("generation_config")
+        schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
+        config = body.get("toolConfig") or body.get("tool_config")
+        calling = get(config, "functionCallingConfig") or get(config, "function_calling_config")
+        mode = str(get(calling, "mode") or "auto").lower()
+        return Sent(
+            tuple(map(self._billed, without_old_reasoning(self.counted(body), ("sealed",)))),
+            tuple(records_of(body.get("tools"))),
+            choice_of(mode),
+            schema if isinstance(schema, Mapping) and schema else None,
+        )
+
+    def _billed(self, artifact: Artifact) -> Artifact:
+        """Return an artifact as it is billed: the response of a function with the JSON around its text."""
+        if artifact.kind is not Kind.TOOL or not isinstance(artifact.source, Fragment):
+            return artifact
+        part = self.placed(artifact.source.message)[artifact.source.indexes[0]][1]
+        response = Part("text", arguments_as_text(get(function_response(part), "response") or {}))
+        media = artifact.content[1:] if isinstance(artifact.content, tuple) else ()
+        return replace(artifact, content=(response, *media))
+
+    def deltas(self, event: Event) -> Iterator[Delta]:
+        """Walk the pieces of texts in an event of a streamed answer."""
+        for path, candidate, part in _streamed(event):
+            text = part.get("text")
+            if isinstance(text, str) and not part.get("thought"):
+                alone = partial(_alone, candidate)
+                yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
+
+    def ends(self, event: Event) -> Ends | None:
+        """Return what tells the texts that an event ends."""
+        return ended_choices(event, listed="candidates", reason="finishReason")
+
+    def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
+        """Walk the function calls of an event, which come whole and may stand beside pieces of text."""
+        return ((path, part) for path, _, part in _streamed(event) if part.get("text") is None)
+
+
+def _set_fields(holder: object) -> Iterator[tuple[str, object]]:
+    """Walk the fields of settings that are set, as they are: a dump would choke on functions among the tools."""
+    names = holder if isinstance(holder, Mapping) else getattr(holder, "model_fields_set", ())
+    return ((name, value) for name in names if (value := get(holder, name)) is not None)
+
+
+def _as_schema(value: object) -> object:
+    return value.model_json_schema() if hasattr(value, "model_json_schema") else fields_of(value) or str(value)
+
+
+def _streamed(event: Event) -> Iterator[tuple[Path, Mapping[str, object], Mapping[str, object]]]:
+    """Walk the parts of an event with their places and candidates."""
+    candidates = event.get("candidates")
+    for number, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
+        parts = member_at(candidate, ("content", "parts")) if isinstance(candidate, dict) else None
+        for place, part in enumerate(parts if isinstance(parts, list) else ()):
+            if isinstance(part, dict):
+                yield ("candidates", number, "content", "parts", place), candidate, part
+
+
+def _alone(candidate: Mapping[str, object], text: str) -> Event:
+    content = {"role": "model", "parts": [{"text": text}]}
+    return {"candidates": [{"content": content, "index": candidate.get("index", 0)}]}
+
+
+def _is_content(content: object) -> bool:
+    parts = get(content, "parts")
+    has_parts = isinstance(parts, (list, tuple)) and all(get(part, "type") is None and is_part(part) for part in parts)
+    return has_parts and get(content, "role") in (None, "user", "model", "function") and get(content, "content") is None
+
+
+def _prompt_place(native: Mapping[str, object]) -> Path:
+    """Return where a request keeps its system instruction: in itself, as the REST API has it, or in its `config`."""
+    for key in _SYSTEM:
+        for path in ((key,), ("config", key)):
+            holder = native if len(path) == 1 else native.get("config")
+            if get(holder, key) is not None:
+                return path
+    return ()
+
+
+def _parts(content: Content) -> list[object]:
+    """Return the parts of a content in any of the forms that the SDK takes."""
+    if isinstance(content, (list, tuple)):
+        return list(content)
+    if isinstance(content, str) or (get(content, "role") is None and get(content, "parts") is None):
+        return [content]
+    parts = get(content, "parts")
+    if isinstance(parts, str) or is_record(parts):  # a system instruction
+        return _parts(parts)
+    if parts is not None and not isinstance(parts, (list, tuple)):
+        raise unreadable(("parts",), "a list of parts", parts)
+    return list(parts or ())
+
+
+def _require_parts(content: Content) -> None:
+    """Refuse what is no content; the API itself answers with one that has a role alone where the model said nothing."""
+    held = isinstance(content, Mapping) and any(content[key] is not None for key in content if key != "role")
+    if get(content, "parts") is None and (get(content, "role") is None or held):
+        raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
+
+
+def _answering(result: Artifact, call: ToolCall) -> Artifact:
+    """Return a result with the id of its call; the very same one each time, by which a stabilizer knows it."""
+    known = result.memo.get((NO_ID, call.id))
+    if not isinstance(known, Artifact):
+        known = replace(result, answers=call.id)
+        result.memo.keep((NO_ID, call.id), known)
+    return known
+
+
+def _like(content: Content, written: list[object]) -> Content:
+    """Return a content with other parts, in the form in which it came."""
+    if isinstance(content, (list, tuple)):
+        return written
+    parts = None if isinstance(content, str) else get(content, "parts")
+    if parts is None:  # a part that stands for a content
+        return written[0] if len(written) == 1 else {"role": "user", "parts": written}
+    if isinstance(parts, str) or is_record(parts):  # a system instruction
+        return copy_with(content, {("parts",): _like(parts, written)})
+    return copy_with(content, {("parts",): written})
+
+
+def _named(identity: str | None, name: str | None) -> dict[str, object]:
+    given = {} if identity is None or identity.startswith(NO_ID) else {"id": identity}
+    return {**given, "name": name or "tool"}

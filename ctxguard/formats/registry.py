@@ -1,0 +1,79 @@
+"""Find the format of a request: by its path, by the name of its API, or by the fields of its body."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ctxguard.adapting.fields import get
+from ctxguard.errors import ConfigError
+from ctxguard.formats.anthropic import AnthropicAdapter
+from ctxguard.formats.chat import OpenAIAdapter
+from ctxguard.formats.cohere import CohereAdapter
+from ctxguard.formats.converse import BedrockAdapter
+from ctxguard.formats.format import Api, Body, Format, records_of
+from ctxguard.formats.gemini import GoogleAdapter
+from ctxguard.formats.responses import ResponsesAdapter
+from ctxguard.tokens.families import family_of
+
+FORMATS: Final[tuple[Format, ...]] = (
+    OpenAIAdapter(),
+    ResponsesAdapter(),
+    AnthropicAdapter(),
+    GoogleAdapter(),
+    BedrockAdapter(),
+    CohereAdapter(),
+)
+APIS: Final[tuple[Api, ...]] = tuple(one.api for one in FORMATS)
+_CONVERSE: Final = ("modelId", "toolConfig", "inferenceConfig")
+"""Fields that only requests of Bedrock Converse have."""
+_ANTHROPIC: Final = ("tool_use", "tool_result", "thinking", "document")
+"""Blocks that only requests of Anthropic have."""
+
+
+def format_of(method: str, path: str) -> Format | None:
+    """Return the format of a request by its path; None where no module here describes it."""
+    if method.upper() != "POST":
+        return None
+    path = path.rstrip("/")
+    return next((one for one in FORMATS if path.endswith(one.paths)), None)
+
+
+def find_format(api: str) -> Format:
+    """Return the format of an API.
+
+    Raises:
+        ConfigError: There is no such API.
+    """
+    if api in APIS:
+        return FORMATS[APIS.index(api)]
+    raise ConfigError(f"unknown API {api!r}; known are {', '.join(APIS)}", setting="api")
+
+
+def detect_api(body: Body) -> Api:
+    """Return the API that a request body is meant for, by its fields.
+
+    Raises:
+        ConfigError: It has the history of none.
+    """
+    if isinstance(body.get("contents"), (list, dict)):
+        return "gemini"
+    if "input" in body:
+        return "responses"
+    if not isinstance(body.get("messages"), list):
+        raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
+    blocks = [block for message in records_of(body["messages"]) for block in records_of(message.get("content"))]
+    if any(key in body for key in _CONVERSE) or any("toolUse" in block or "toolResult" in block for block in blocks):
+        return "converse"
+    is_anthropic = (
+        "system" in body
+        or any("input_schema" in tool for tool in records_of(body.get("tools")))
+        or any(get(block, "type") in _ANTHROPIC for block in blocks)
+        or str(body.get("model")).startswith("claude")
+    )
+    if is_anthropic:
+        return "anthropic"
+    return (
+        "cohere"
+        if CohereAdapter().detects(body["messages"]) or family_of(str(body.get("model"))).name == "command"
+        else "chat"
+    )

@@ -1,0 +1,192 @@
+"""Hold our counts against the input tokens that providers reported for recorded requests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.formats.counting import RequestCount, count_request
+from ctxguard.formats.format import Api
+from ctxguard.formats.registry import APIS, detect_api, find_format
+from ctxguard.tokens.families import family_of
+from ctxguard.tokens.schemas import server_tool_of
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Hold one recorded request.
+
+    Attributes:
+        api: of the request.
+        model: that answered.
+        request: the body as it was sent.
+        input_tokens: what the provider reported, cached tokens included.
+        provider: its name, where the record says.
+    """
+
+    api: Api
+    model: str
+    request: Mapping[str, object]
+    input_tokens: int
+    provider: str = ""
+
+    @property
+    def family(self) -> str:
+        """The family of the model."""
+        return family_of(self.model).name
+
+    @property
+    def kin(self) -> str:
+        """The families that share the figures of the model's family."""
+        return family_of(self.model).kin or self.family
+
+    @property
+    def feature(self) -> str:
+        """What makes the request hard to count: `server tools`, `media`, `tools`, or `plain`."""
+        read = find_format(self.api).sent(self.request)
+        if any(server_tool_of(tool) is not None for tool in read.tools):
+            return "server tools"
+        contents = (artifact.content for artifact in read.artifacts)
+        parts = (part for content in contents if not isinstance(content, str) for part in content)
+        if any(part.media is not None and part.media.kind != "sealed" for part in parts):
+            return "media"
+        return "tools" if read.tools or read.brought else "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Hold our count of a recorded request beside what was reported."""
+
+    usage: Usage
+    counted: RequestCount
+
+    @property
+    def off(self) -> int:
+        """Tokens that we counted too many; negative where they are too few."""
+        return self.counted.tokens - self.usage.input_tokens
+
+    def is_within(self, share: float, tokens: int) -> bool:
+        """Return whether the count is off by at most a share, or by at most so many tokens."""
+        return abs(self.off) <= max(tokens, share * self.usage.input_tokens)
+
+    @property
+    def is_under(self) -> bool:
+        """Whether the count is too low by more than 5% and 20 tokens."""
+        return -self.off > max(20, 0.05 * self.usage.input_tokens)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the provider reported more than our count and its margin."""
+        return -self.off > self.counted.margin
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Hold how far off the counts of a group of requests were; all but the first and the last are shares of it.
+
+    Attributes:
+        requests: how many there are.
+        within_3: within 3% or 8 tokens.
+        within_5: within 5% or 30 tokens.
+        within_10: within 10% or 10 tokens.
+        within_25: within 25%.
+        under: too low by more than 5% and 20 tokens.
+        exceeded: reported above our count and its margin.
+        uncounted: where the count says that something could not be counted.
+        total: what was counted in all, as a share of what was reported in all.
+    """
+
+    requests: int
+    within_3: float
+    within_5: float
+    within_10: float
+    within_25: float
+    under: float
+    exceeded: float
+    uncounted: float
+    total: float
+
+    @classmethod
+    def of(cls, rows: list[Compared]) -> Errors:
+        """Return the errors of a group that is not empty."""
+        count = len(rows)
+
+        def share(holds: Iterable[object]) -> float:
+            return sum(map(bool, holds)) / count
+
+        return cls(
+            requests=count,
+            within_3=share(row.is_within(0.03, 8) for row in rows),
+            within_5=share(row.is_within(0.05, 30) for row in rows),
+            within_10=share(row.is_within(0.10, 10) for row in rows),
+            within_25=share(row.is_within(0.25, 0) for row in rows),
+            under=share(row.is_under for row in rows),
+            exceeded=share(row.exceeds for row in rows),
+            uncounted=share(row.counted.uncounted for row in rows),
+            total=sum(row.counted.tokens for row in rows) / max(1, sum(row.usage.input_tokens for row in rows)),
+        )
+
+
+def compared(usages: Iterable[Usage], *, counter: str = "auto") -> list[Compared]:
+    """Return our counts of recorded requests beside what was reported."""
+    return [
+        Compared(usage, count_request(usage.request, api=usage.api, model=usage.model, counter=counter))
+        for usage in usages
+    ]
+
+
+def errors_by(rows: Iterable[Compared]) -> dict[tuple[str, str, str], Errors]:
+    """Return the errors by API, family and feature, in alphabetical order."""
+    groups: defaultdict[tuple[str, str, str], list[Compared]] = defaultdict(list)
+    for row in rows:
+        groups[row.usage.api, row.usage.family, row.usage.feature].append(row)
+    return {key: Errors.of(groups[key]) for key in sorted(groups)}
+
+
+_REQUEST: Final = ("request", "body")
+_TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
+
+
+def read_usage(path: Path) -> list[Usage]:
+    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        return list(usages_in(lines, path.name))
+
+
+def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
+    """Yield the recorded requests of JSONL; `model` is that of records that name none.
+
+    A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
+    included; and, where it knows, the `api` (or `kind`) and the `model`.
+
+    Raises:
+        CtxguardError: a line is no such record.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _usage(line, f"{name}:{number}", model)
+
+
+def _usage(line: str, place: str, model: str | None) -> Usage:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise CtxguardError(f"{place} is not JSON: {error}") from None
+    if not isinstance(record, Mapping):
+        raise CtxguardError(f"{place} is not a record with 'request' and 'input_tokens'")
+    request = next((record[key] for key in _REQUEST if isinstance(record.get(key), Mapping)), None)
+    tokens = next((record[key] for key in _TOKENS if isinstance(record.get(key), int)), None)
+    if request is None or tokens is None:
+        raise CtxguardError(f"{place} has no 'request' with the 'input_tokens' that were reported for it")
+    named = record.get("model") or request.get("model") or model
+    if not isinstance(named, str):
+        raise ConfigError(f"{place} names no model; give --model", setting="model")
+    api = record.get("api") or record.get("kind")
+    return Usage(api if api in APIS else detect_api(request), named, request, tokens, str(record.get("provider") or ""))

@@ -1,0 +1,98 @@
+"""Read the bodies of answers in pieces of a bounded size, decompressed, and no more of them than is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from ctxguard.errors import WireError
+from ctxguard.wire.decoding import DecodingError, decoder
+
+
+class UnreadableError(WireError):
+    """An answer cannot be read: it is too large, or not compressed as it says.
+
+    Attributes:
+        cause: What it is counted as.
+    """
+
+    def __init__(self, message: str, *, cause: str = "upstream_unreadable") -> None:
+        super().__init__(message, status=502)
+        self.cause = cause
+
+
+def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library
+    """Return the encoding of an answer."""
+    return str(answer.headers.get("content-encoding", "")).strip().lower()
+
+
+class _Inflating:
+    """Decompress the chunks of an answer, and count what they come to."""
+
+    def __init__(self, answer: Any, most: int | None) -> None:  # noqa: ANN401
+        self._decoded = decoder(encoding_of(answer))
+        self._most = most
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Walk the pieces that a chunk stands for."""
+        try:
+            yield from map(self._counted, self._decoded(chunk))
+        except DecodingError:
+            raise UnreadableError("the provider's answer cannot be decompressed") from None
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._size += len(piece)
+        if self._most is not None and self._size > self._most:
+            told = f"the provider's answer has more than {self._most:,} bytes; raise max_answer (serve: --max-answer)"
+            raise UnreadableError(told, cause="upstream_too_large")
+        return piece
+
+
+def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
+    """Walk the body of an answer as it comes, decompressed in pieces of a bounded size.
+
+    Args:
+        answer: Of either library. One that was read already comes in one piece.
+        most: Bytes that it may have; None means any number.
+
+    Raises:
+        UnreadableError: It is larger, or not compressed as it says.
+    """
+    if answer.is_stream_consumed:
+        yield answer.content
+        return
+    inflating = _Inflating(answer, most)
+    for chunk in answer.iter_raw():
+        yield from inflating.feed(chunk)
+
+
+async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
+    """Do what `pieces` does for an answer that comes asynchronously."""
+    if answer.is_stream_consumed:
+        yield answer.content
+        return
+    inflating = _Inflating(answer, most)
+    async for chunk in answer.aiter_raw():
+        for piece in inflating.feed(chunk):
+            yield piece
+
+
+def whole(answer: Any, most: int) -> bytes:  # noqa: ANN401
+    """Return the body of an answer, and close it.
+
+    Raises:
+        UnreadableError: See `pieces`.
+    """
+    try:
+        return b"".join(pieces(answer, most))
+    finally:
+        answer.close()
+
+
+async def awhole(answer: Any, most: int) -> bytes:  # noqa: ANN401
+    """Do what `whole` does for an answer that comes asynchronously."""
+    try:
+        return b"".join([piece async for piece in apieces(answer, most)])
+    finally:
+        await answer.aclose()

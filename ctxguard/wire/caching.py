@@ -1,0 +1,38 @@
+"""Mark the prefixes of a request that Anthropic's prompt cache is to keep, where the client marks none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_MARK: Final = {"cache_control": {"type": "ephemeral"}}
+
+
+def with_breakpoints(body: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a request with up to four breakpoints, the most that Anthropic takes; one that has any stays as it is.
+
+    Marked are what stays over a cut (system prompt and tools, and the first message), what the request before ended
+    with, and what this one ends with.
+    """
+    messages, system, tools = body.get("messages"), body.get("system"), body.get("tools")
+    if not isinstance(messages, list) or _is_marked([system, tools, messages]):
+        return body
+    people = [at for at, message in enumerate(messages) if isinstance(message, dict) and message.get("role") == "user"]
+    places = {*people[:1], *people[-2:]}
+    changed = {"messages": [_marked(each, "content") if at in places else each for at, each in enumerate(messages)]}
+    return {**(_marked(body, "system") if system else _marked(body, "tools")), **changed}
+
+
+def _is_marked(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_marked, value))
+    return isinstance(value, dict) and ("cache_control" in value or _is_marked(value.get("content")))
+
+
+def _marked(record: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """Return a record whose text or last block under a key is marked; an empty text cannot be."""
+    value = record.get(key)
+    blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
+    if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):
+        return record
+    return {**record, key: [*blocks[:-1], {**blocks[-1], **_MARK}]}

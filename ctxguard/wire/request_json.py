@@ -1,0 +1,36 @@
+"""Parse and write the JSON bodies of requests; an error says what is wrong, and nothing of what the body holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ctxguard.errors import WireError
+from ctxguard.wire.replies import as_json
+
+
+def parsed_body(body: bytes) -> dict[str, object]:
+    """Return the object that a body is.
+
+    Raises:
+        WireError: It is not valid JSON, or not an object.
+    """
+    try:
+        parsed = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the body is not valid JSON ({type(error).__name__})") from None
+    if not isinstance(parsed, dict):
+        raise WireError(f"the body must be a JSON object, not {type(parsed).__name__}")
+    return parsed
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+def written_body(body: Mapping[str, object]) -> bytes:
+    """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
+    try:
+        return as_json(body, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the request cannot be written as JSON ({type(error).__name__})") from None

@@ -1,0 +1,217 @@
+"""`ctxguard run -- CLIENT …`: a guard around one client, for as long as it runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+import yaml
+
+from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.errors import ConfigError
+from ctxguard.report.printing import counted, note
+from ctxguard.wire.cli import Guarding, guard_of, require_server, uvicorn_settings
+from ctxguard.wire.proxy import proxy_app
+
+if TYPE_CHECKING:
+    from ctxguard.wire.metrics import Metrics
+
+_FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+"""Signals that are sent to this process alone; Ctrl-C reaches the client by itself."""
+_WARNINGS: Final = 5
+"""Different warnings that are shown at the end; all of them are in the log."""
+
+
+@spread(budget="that of the configuration, or 80% of the model's window")
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="CLIENT …", help="The client, with its own arguments.")],
+    chain: ChainOptions,
+    guarding: Guarding,
+    port: Annotated[
+        int,
+        typer.Option("--port", min=0, max=65_535, metavar="N", help="Port of the guard.", show_default="a free one"),
+    ] = 0,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="Write cuts and failures to this file.")
+    ] = None,
+) -> None:
+    """Run a client with every request guarded: ctxguard run -- codex, or claude, gemini, qwen, opencode, aider, llm.
+
+    The client learns the guard's address by the variables and options that it knows. What these said before is where
+    the guard sends the requests. At the end, a few lines say what was sent, billed, masked, and cut.
+    """
+    require_server()
+    program = shutil.which(command[0])
+    if program is None:
+        raise ConfigError(f"there is no program {command[0]!r}; name one that is on the PATH")
+    listening = socket.create_server(("127.0.0.1", port))
+    table = _table()
+    places = _places(table["providers"], os.environ)
+    guard = guard_of(chain, guarding, settings_of(chain.config), workers=1)
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    app = proxy_app(guard, list(dict.fromkeys(_origin(url) for url in places.values())))
+    known = table["clients"].get(Path(command[0]).stem.lower(), {})
+    urls = {name: guarded_url(address, url) for name, url in places.items()}
+    if "note" in known:
+        note(_filled(known["note"], urls))
+    arguments = [_filled(each, urls) for each in _arguments(known, os.environ)]
+    environment = {**os.environ, **dict(_variables(table["providers"], known, urls, os.environ))}
+    with _logged(log) as warnings, _served(app, listening):
+        threading.Thread(target=guard.warm).start()  # no daemon: the interpreter must not end while it loads
+        status = _waited([program, *arguments, *command[1:]], environment)
+    for line in (*warnings, *summary(guard.metrics)):
+        note(line)
+    raise typer.Exit(status)
+
+
+def _table() -> Any:  # noqa: ANN401 - the shape of the file
+    return yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _places(providers: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return where requests to each provider go: what its variables said before, else its own address."""
+    return {
+        name: next((environment[v] for v in provider["variables"] if environment.get(v)), provider["url"]).rstrip("/")
+        for name, provider in providers.items()
+    }
+
+
+def guarded_url(address: str, url: str) -> str:
+    """Return the address by which a guard stands for a URL: the guard's own, then the host and the path of the URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
+        raise ConfigError(f"the address of a provider must be an http or https URL, not {shown!r}")
+    return f"{address}/{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _filled(text: str, urls: Mapping[str, str]) -> str:
+    for name, url in urls.items():
+        text = text.replace(f"{{{name}}}", url)
+    return text
+
+
+def _arguments(known: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
+    """Return the arguments by which a client learns the address; others where it is logged in."""
+    login = known.get("login")
+    if login is not None:
+        variable, home = login["home"]
+        with suppress(OSError, ValueError):
+            kept = json.loads((Path(environment.get(variable) or home).expanduser() / login["file"]).read_bytes())
+            if kept.get(login["key"]) and not environment.get("OPENAI_API_KEY"):
+                known = login
+    given: Sequence[str] = known.get("arguments", ())
+    return given
+
+
+def _variables(
+    providers: Mapping[str, Any], known: Mapping[str, Any], urls: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    for name, provider in providers.items():
+        yield from ((variable, urls[name]) for variable in provider["variables"])
+    for variable, text in known.get("variables", {}).items():
+        yield variable, _merged(_filled(text, urls), environment.get(variable))
+    local = "127.0.0.1,localhost"
+    for variable in ("NO_PROXY", "no_proxy"):  # the way to the guard leads through no other proxy
+        yield variable, ",".join(filter(None, (environment.get(variable), local)))
+
+
+def _merged(text: str, was: str | None) -> str:
+    """Return settings as JSON: those that a variable held before, with the providers' addresses replaced by ours."""
+    if not was:
+        return text
+    try:
+        before, ours = json.loads(was), json.loads(text)
+    except ValueError:
+        return text
+    return json.dumps(_over(before, ours))
+
+
+def _over(before: Any, ours: Any) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(before, dict) or not isinstance(ours, dict):
+        return ours
+    return {**before, **{key: _over(before.get(key), value) for key, value in ours.items()}}
+
+
+@contextmanager
+def _served(app: Any, listening: socket.socket) -> Iterator[None]:  # noqa: ANN401 - an ASGI application
+    """Serve in a thread of this process."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", **uvicorn_settings(grace=1)))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@contextmanager
+def _logged(file: Path | None) -> Iterator[list[str]]:
+    """Keep the log off the client's screen: in a file, and the warnings for the end."""
+    warnings: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage() if record.levelno >= logging.WARNING else ""
+            if said and record.name.startswith("ctxguard") and said not in warnings and len(warnings) < _WARNINGS:
+                warnings.append(said)
+
+    handlers: list[logging.Handler] = [Kept()]
+    if file is not None:
+        handlers.append(logging.FileHandler(file, encoding="utf-8"))
+        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    before = root.handlers[:]
+    root.handlers[:] = handlers
+    logging.getLogger("ctxguard").setLevel(logging.INFO)
+    try:
+        yield warnings
+    finally:
+        root.handlers[:] = before
+
+
+def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the client until it ends, with the signals that this process gets; return its exit code as shells do."""
+    with subprocess.Popen(command, env=dict(environment)) as client:  # noqa: S603 - what the user asks to run
+        # a handler and not SIG_IGN: the terminal sends Ctrl-C to both, and what to do is for the client to say
+        signal.signal(signal.SIGINT, lambda *_: None)
+        for name in _FORWARDED:
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), lambda number, _: client.send_signal(number))
+        status = client.wait()
+    return 128 - status if status < 0 else status
+
+
+def summary(metrics: Metrics) -> Iterator[str]:
+    """Walk the lines that say what a guard did."""
+    requests, refused = metrics.get("requests_total"), metrics.get("refused_total")
+    came, sent = (metrics.get("input_tokens_total", side) for side in ("received", "sent"))
+    yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
+    if came:
+        yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
+    billed, cached, output = (metrics.get("billed_tokens_total", kind) for kind in ("input", "cached", "output"))
+    if billed:
+        yield f"the provider reported {billed:,} input ({cached:,} cached) and {output:,} output tokens"
+    masked, cuts = metrics.get("masked_requests_total"), metrics.get("cuts_total")
+    yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
